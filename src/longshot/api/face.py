@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 from longshot.core.errors import UserError
 from longshot.core.settings import nearest
+from longshot.core.urls import is_url, shown
 
+_PUT = ("sample", "evaluate", "report")  # what writes to URLs
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
@@ -35,6 +37,7 @@ def public(function: Verb, name: str) -> Verb:
     @wraps(function)
     def call(*arguments: Any, **settings: Any) -> Any:
         check_names(function, name, settings)
+        _check_urls(function, name, arguments, settings)
         return function(*arguments, **settings)
 
     call.__module__, call.__qualname__ = "longshot", name  # so that it pickles by its public name
@@ -50,3 +53,19 @@ def check_names(function: Callable[..., Any], name: str, settings: Iterable[str]
         if setting not in parameters:
             hint = nearest(setting, parameters, "its parameters are")
             raise UserError(f"longshot.{name} has no parameter '{setting}'; {hint}")
+
+
+def _check_urls(
+    function: Callable[..., Any], name: str, arguments: tuple[Any, ...], settings: dict[str, Any]
+) -> None:
+    """UserError where a verb that writes to paths alone is to write to a URL, which would become a folder ``s3:``."""
+    if name in _PUT or not any(map(is_url, (*arguments, *settings.values()))):
+        return
+    bound = signature(function).bind_partial(*arguments, **settings).arguments
+    for parameter in ("out", "to"):
+        location = bound.get(parameter, settings.get(parameter))
+        if is_url(location):
+            raise UserError(
+                f"{shown(location)} is a URL, and longshot.{name} writes to this machine alone",
+                f"give {{{parameter}}} as a path",
+            )

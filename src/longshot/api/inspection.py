@@ -68,18 +68,21 @@ def inspect(
         testbed, verify=verify, sample=sample, datasets=datasets, taxonomy=taxonomy, reduction=reduction
     )
     if html is not None:
-        _write_page(inspection, Path(html), datasets, 2 if pictures is None else pictures)
+        _write_page(inspection, html, datasets, 2 if pictures is None else pictures)
     return inspection
 
 
 def _write_page(
-    inspection: Inspection, page: Path, datasets: Mapping[str, Dataset | str | Path] | None, pictures: int
+    inspection: Inspection,
+    page: str | Path,
+    datasets: Mapping[str, Dataset | str | Path] | None,
+    pictures: int,
 ) -> None:
     from longshot.core.files import write_text
     from longshot.evaluation.pictures import find_images
     from longshot.reports.testbed_page import render_testbed
 
-    if page.resolve() == Path(inspection.name).resolve():
+    if str(page) == inspection.name or Path(page).resolve() == Path(inspection.name).resolve():
         raise UserError(f"{{html:{page}}} is the testbed itself", "give the page another name")
     fingerprints = {name: (fingerprint,) for name, fingerprint in inspection.testbed.datasets.items()}
     images = find_images(fingerprints, datasets or {}) if pictures else None

@@ -25,14 +25,14 @@ def report(
     published: str | None = None,
     training: Sequence[str | Path] = (),
     title: str | None = None,
-) -> Path:
+) -> Path | str:
     """Write one self-contained page, or the table alone, from the results of one or several runs.
 
     Parameters
     ----------
-    runs : path, Results, or list of those
+    runs : path or URL, Results, or list of those
         What to report on.
-    out : path
+    out : path or URL
         The file to write.
     format : str, optional
         ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone; by default what the
@@ -58,7 +58,7 @@ def report(
 
     Returns
     -------
-    Path
+    Path, or str for a URL
         Where the report is.
 
     Examples
@@ -70,10 +70,15 @@ def report(
     """
     settings = dict(locals())  # before any other name is bound
     from longshot.core.files import write_text
+    from longshot.core.remote import check_writable
+    from longshot.core.urls import is_url
     from longshot.reports.report import format_of
 
-    write_text(settings.pop("out"), report_text(**{**settings, "format": format or format_of(out)}))
-    return Path(out)
+    format = format or format_of(out)
+    if is_url(out):
+        check_writable(str(out))
+    write_text(settings.pop("out"), report_text(**{**settings, "format": format}))
+    return out if is_url(out) else Path(out)
 
 
 def report_text(

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from longshot.cli.common import (
+    PATH,
     datasets_option,
     device_option,
     echo_json,
@@ -34,19 +35,19 @@ from longshot.cli.common import (
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder for the run, card.json, card.md, card.html and the leaderboard; nothing is kept without it.",
 )
 @click.option(
     "--board",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="The leaderboard to extend.  [default: leaderboard.json in the folder]",
 )
 @click.option(
     "--merge",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Another leaderboard of the same suite, whose entries are taken over; repeat for several.",
 )

@@ -77,6 +77,7 @@ def show(as_json: bool) -> None:
 )
 @click.option("--features", "chosen", flag_value="features", help="Features, finished and unfinished.")
 @click.option("--scans", "chosen", flag_value="scans", help="Remembered scans of folders.")
+@click.option("--remote", "chosen", flag_value="remote", help="Copies of what lies at URLs.")
 @click.option("--all", "chosen", flag_value="all", help="Everything but the list of datasets.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dry_run_option
@@ -91,7 +92,7 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
     from longshot.features import cache as store
 
     if chosen is None and older_than is None:
-        raise UserError("Say what to delete: --features, --scans, --all, or --older-than DAYS.")
+        raise UserError("Say what to delete: --features, --scans, --remote, --all, or --older-than DAYS.")
     entries = store.prunable(None if chosen == "all" else chosen, days=older_than or 0.0)
     total = sum(entry.bytes for entry in entries)
     if not as_json:

@@ -12,14 +12,35 @@ import click
 
 from longshot.cli.help import Grouped
 from longshot.core.errors import UserError
+from longshot.core.urls import Location, is_url, shown
 
 if TYPE_CHECKING:
     from longshot.api.estimates import Estimate
 
 F = TypeVar("F", bound=Callable[..., Any])
-PATH = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class PlaceType(click.Path):
+    """A path; a URL is taken as the text it is, or refused where only paths will do."""
+
+    def __init__(self, *, urls: bool = True, **settings: Any) -> None:
+        super().__init__(path_type=Path, **settings)
+        self.urls = urls
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not is_url(value):
+            return super().convert(value, param, ctx)
+        if not self.urls:
+            name = "a path" if param is None else param.opts[0]
+            raise UserError(f"{shown(value)} is a URL, and {name} takes a path on this machine.")
+        return value
+
+
+PATH = PlaceType(urls=False)
+FILE = PlaceType(urls=False, dir_okay=False)
+FOLDER = PlaceType(urls=False, file_okay=False)
+PLACE = PlaceType()  # a file or folder that may be elsewhere
+FILE_PLACE = PlaceType(dir_okay=False)
 
 
 def json_option(function: F) -> F:
@@ -143,8 +164,12 @@ def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_written(path: Path) -> None:
-    """Where a page or picture lies now, and its size."""
+def print_written(location: Location) -> None:
+    """Where a page or picture lies now, and its size where it is here."""
+    if is_url(location):
+        click.echo(shown(location))
+        return
+    path = Path(location)
     click.echo(f"{path.resolve()} ({path.stat().st_size / 1e3:,.0f} kB)")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import PATH, echo_json, json_option, print_table, seed_option
+from longshot.cli.common import PLACE, echo_json, json_option, print_table, seed_option
 from longshot.core.wording import count
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
 
 
 @click.command()
-@click.argument("a", metavar="RUN_A", type=PATH)
-@click.argument("b", metavar="[RUN_B]", type=PATH, required=False)
+@click.argument("a", metavar="RUN_A", type=PLACE)
+@click.argument("b", metavar="[RUN_B]", type=PLACE, required=False)
 @click.option(
     "--method",
     "methods",

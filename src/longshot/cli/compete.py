@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import PATH, json_option, print_table
 from longshot.cli.compete_programs import (
     bundle_command,
     check_command,
@@ -23,7 +23,7 @@ from longshot.cli.compete_results import (
     score_text,
 )
 
-_folder = click.argument("folder", type=click.Path(path_type=Path))
+_folder = click.argument("folder", type=PATH)
 
 
 @click.group()
@@ -66,7 +66,7 @@ def init_command(folder: Path, title: str, tasks: int, minutes: float, image_siz
 
 @command.command("baseline")
 @click.argument("name", required=False)
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=PATH)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a setting; repeatable.")
 def baseline_command(name: str | None, folder: Path | None, settings: tuple[str, ...]) -> None:
     """Write a baseline as a submission into FOLDER; without a name, list them.
@@ -85,7 +85,7 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
 
 @command.command("submit")
 @_folder
-@click.argument("submission", type=click.Path(path_type=Path))
+@click.argument("submission", type=PATH)
 @click.option("--team", required=True, help="Name of the team.")
 @click.option("--phase", help="Phase to submit to.  [default: the first that takes submissions]")
 @click.option("--league", default="free-style", show_default=True, help="League to compete in.")
@@ -93,7 +93,7 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
 @click.option("--not-ranked", is_flag=True, help="Show the entry without a rank (conflict of interest).")
 @click.option(
     "--fact-sheet",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="YAML or JSON that describes the method; see fact-sheet.",
 )
 def submit_command(

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import print_table
+from longshot.cli.common import PATH, print_table
 from longshot.core.errors import UserError
 
-_folder = click.argument("folder", type=click.Path(path_type=Path))
+_folder = click.argument("folder", type=PATH)
 
 
 @click.command("make-submission")
 @click.argument("method_or_network", metavar="METHOD_OR_NETWORK")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PATH)
 @click.option("--backbone", help="Network the method looks through; with --train the network to train.")
 @click.option(
     "--train", metavar="ALGORITHM", help="Have meta_fit train the network, as in protonet or multiclass."
@@ -78,12 +78,10 @@ def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:
 
 @click.command("run")
 @_folder
-@click.argument("submission", type=click.Path(path_type=Path))
+@click.argument("submission", type=PATH)
 @click.option("--phase", help="Phase whose data to use.  [default: the first]")
 @click.option("--seed", type=int, help="Seed of the run.  [default: the phase's first]")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder for log and scores."
-)
+@click.option("-o", "--out", type=PATH, required=True, help="Folder for log and scores.")
 @click.option(
     "--unsafe", is_flag=True, help="Run without the sandbox: for your own code only, never official."
 )
@@ -108,7 +106,7 @@ def run_command(
 
 
 @click.command("check")
-@click.argument("archive", type=click.Path(path_type=Path))
+@click.argument("archive", type=PATH)
 @click.option("--league", default="free-style", show_default=True, help="League it is to compete in.")
 def check_command(archive: Path, league: str) -> None:
     """Check a submission at home as 'submit' does before it takes it; nothing is run and no competition is needed.
@@ -130,7 +128,7 @@ def check_command(archive: Path, league: str) -> None:
 
 @click.command("bundle")
 @_folder
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Zip to write.")
+@click.option("-o", "--out", type=PATH, required=True, help="Zip to write.")
 @click.option(
     "--docker-image", help="Image that runs the programs; it needs Python, NumPy, torch and Pillow."
 )
@@ -151,7 +149,7 @@ def bundle_command(folder: Path, out: Path, docker_image: str | None, league: st
 
 
 @click.command("validate")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=PATH)
 def validate_command(bundle: Path) -> None:
     """Check any Codabench bundle against the rules of its unpacker; exits with 1 when something is wrong.
 
@@ -170,12 +168,10 @@ def validate_command(bundle: Path) -> None:
 
 
 @click.command("run-bundle")
-@click.argument("bundle", type=click.Path(path_type=Path))
-@click.argument("submission", type=click.Path(path_type=Path))
+@click.argument("bundle", type=PATH)
+@click.argument("submission", type=PATH)
 @click.option("--phase", help="Phase to run.  [default: the first]")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder for what it writes."
-)
+@click.option("-o", "--out", type=PATH, required=True, help="Folder for what it writes.")
 def run_bundle_command(bundle: Path, submission: Path, phase: str | None, out: Path) -> None:
     """Run a bundle's own programs on a submission, in the sandbox, with the platform's mounts.
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import PATH, json_option, print_table
 
-_folder = click.argument("folder", type=click.Path(path_type=Path))
+_folder = click.argument("folder", type=PATH)
 
 
 def score_text(score: float | None) -> str:
@@ -19,7 +19,7 @@ def score_text(score: float | None) -> str:
 @click.command("fact-sheet")
 @_folder
 @click.argument("number", required=False, type=int)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=PATH)
 def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> None:
     """Print an empty fact sheet, show that of submission NUMBER, or hand in FILE as its sheet.
 
@@ -47,9 +47,7 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
 @_folder
 @click.option("--phase", help="Phase to show.  [default: the last with scores]")
 @click.option("--league", help="League to show.  [default: all]")
-@click.option(
-    "--html", "page", type=click.Path(path_type=Path), help="Write a page with all leagues and plots."
-)
+@click.option("--html", "page", type=PATH, help="Write a page with all leagues and plots.")
 @json_option
 def leaderboard_command(
     folder: Path, phase: str | None, league: str | None, page: Path | None, as_json: bool

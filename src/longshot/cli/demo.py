@@ -78,7 +78,8 @@ def command(out: Path, tasks: int, device: str, engine: str | None, as_json: boo
         paths, backbones=views, methods=["protonet"], out=out / "run", device=device, engine=engine
     )
     say(f"evaluated protonet on {len(testbeds)} testbeds × {len(BACKBONES)} backbones → {out / 'run'}")
-    page = longshot.report(results, out / "report.html")
+    page = out / "report.html"
+    longshot.report(results, page)
     click.echo(err=as_json)
     print_table(results.summary() if as_json else summary_rows(results), as_json=as_json)
     click.echo(err=as_json)

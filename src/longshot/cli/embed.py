@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
-    FILE,
+    FILE_PLACE,
     device_option,
     dry_run_option,
     echo_json,
@@ -52,14 +52,14 @@ from longshot.cli.common import (
 @click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
 @click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")
 @identity_option
-@click.option("-o", "--out", type=FILE, help="Also write a copy: FILE.npy and FILE.json.")
+@click.option("-o", "--out", type=FILE_PLACE, help="Also write a copy: FILE.npy and FILE.json, or URLs.")
 @dry_run_option
 @json_option
 def command(
     dataset: str,
     backbones: tuple[str, ...],
     skip_bad: bool,
-    out: Path | None,
+    out: Path | str | None,
     dry_run: bool,
     as_json: bool,
     **settings: Any,
@@ -71,8 +71,8 @@ def command(
       longshot embed toybox --backbone pixels
       longshot embed ./my_photos --backbone efficientnet-lite0 --backbone pixels
 
-    DATASET is a folder of class folders, a zip of one, a table, an .npz, a name you added, or toybox. A run that
-    was interrupted goes on where it was.
+    DATASET is a folder of class folders, a zip of one, a table, an .npz, the URL of one (s3://bucket/photos/), a
+    name you added, or toybox. A run that was interrupted goes on where it was.
     """
     import longshot
     from longshot.core.errors import UserError
@@ -81,7 +81,7 @@ def command(
         raise UserError(
             f"-o names one file, but {len(backbones)} backbones were given; export them one by one."
         )
-    if out is not None and out.suffix != ".npy":
+    if out is not None and Path(out).suffix != ".npy":
         raise UserError(f"-o writes FILE.npy and FILE.json, but '{out}' does not end in .npy.")
     opened = longshot.open_dataset(dataset, skip_bad=skip_bad)
     rows: list[dict[str, Any]] = []
@@ -111,7 +111,11 @@ def command(
                 "seconds": round(work.seconds, 2),
                 "images_per_second": _rate(work.images, work.seconds),
                 "hash": features.hash,
-                "path": str(out.resolve() if out is not None else features.path),
+                "path": str(features.path)
+                if out is None
+                else out
+                if isinstance(out, str)
+                else str(out.resolve()),
             }
         )
     if as_json:

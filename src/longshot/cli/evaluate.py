@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
-    PATH,
+    PLACE,
     datasets_option,
     device_option,
     dry_run_option,
@@ -23,7 +23,7 @@ from longshot.core.errors import UserError
 
 
 @click.command()
-@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PATH)
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
 @click.option(
     "--backbone",
     "backbones",
@@ -33,7 +33,7 @@ from longshot.core.errors import UserError
 @click.option(
     "--features",
     multiple=True,
-    type=PATH,
+    type=PLACE,
     help="Features FILE.npy (from 'longshot embed -o') in place of a backbone; repeat for several.",
 )
 @click.option(
@@ -47,7 +47,9 @@ from longshot.core.errors import UserError
     metavar="NAME",
     help="Run the methods as a paper's authors did: semantic-paper. Without --method all methods of that paper.",
 )
-@click.option("-o", "--out", required=True, type=PATH, help="Folder of the run; one that exists is extended.")
+@click.option(
+    "-o", "--out", required=True, type=PLACE, help="Folder or URL of the run; one that exists is extended."
+)
 @datasets_option()
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Threads; they change no result.  [default: one per core]"
@@ -77,7 +79,8 @@ def command(
 
     Features that are not in the cache are computed first; methods that adapt the network (see 'longshot methods') read
     the images instead. The same command after an interruption goes on from there; with other methods, backbones or
-    testbeds it extends the run.
+    testbeds it extends the run. A testbed, features, a dataset and the run may each be a URL, such as
+    s3://bucket/runs/first; several evaluations may write to one URL at once.
     """
     import longshot
     from longshot.evaluation.inputs import open_methods
@@ -105,5 +108,5 @@ def command(
     by_name = [f"\n{line}" for line in (*names_only(results.run), *say_judges(results.run))]
     print_table(
         summary_rows(results),
-        footer="".join(by_name) + f"\n{results.path}: rows per task; 'longshot report {results.path}'",
+        footer="".join(by_name) + f"\n{results.name}: rows per task; 'longshot report {results.name}'",
     )

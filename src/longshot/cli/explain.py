@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import (
-    FILE,
-    PATH,
+    FILE_PLACE,
+    PLACE,
     datasets_option,
     device_option,
     echo_json,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PATH)
-@click.option("--run", type=PATH, help="A run on the first testbed: the hardest tasks come first.")
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
+@click.option("--run", type=PLACE, help="A run on the first testbed: the hardest tasks come first.")
 @click.option("--focus", metavar="TEXT", help="With --run: only the series with TEXT in its name.")
 @click.option("--task", "task", type=click.IntRange(min=0), help="Explain this task alone.")
 @click.option(
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Share of false discoveries that is put up with.",
 )
-@click.option("--html", type=FILE, help="Write a page with the pictures.")
+@click.option("--html", type=FILE_PLACE, help="Write a page with the pictures.")
 @datasets_option("Where a dataset lives now.")
 @device_option
 @engine_option

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
-    FILE,
-    PATH,
+    FILE_PLACE,
+    PLACE,
     datasets_option,
     echo_json,
     json_option,
@@ -21,7 +21,7 @@ from longshot.cli.common import (
 
 
 @click.command()
-@click.argument("testbed", metavar="FILE", type=PATH)
+@click.argument("testbed", metavar="FILE", type=PLACE)
 @click.option(
     "--verify", is_flag=True, help="Check every class and image against the dataset; reads the images again."
 )
@@ -31,14 +31,18 @@ from longshot.cli.common import (
 @datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
 @taxonomy_option
 @reduction_option
-@click.option("--html", type=FILE, metavar="FILE", help="Also write a page with plots and task pictures.")
+@click.option(
+    "--html", type=FILE_PLACE, metavar="FILE", help="Also write a page with plots and task pictures."
+)
 @click.option(
     "--pictures",
     type=click.IntRange(min=0),
     help="With --html: how many tasks of each kind to show as pictures. [2]",
 )
 @json_option
-def command(testbed: Path, verify: bool, html: Path | None, as_json: bool, **settings: Any) -> None:
+def command(
+    testbed: Path | str, verify: bool, html: Path | str | None, as_json: bool, **settings: Any
+) -> None:
     """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
 
     \b
@@ -67,7 +71,7 @@ def command(testbed: Path, verify: bool, html: Path | None, as_json: bool, **set
 
     inspection = longshot.inspect(testbed, verify=verify, html=html, **settings)
     if as_json:
-        page = {} if html is None else {"html": str(html.resolve())}
+        page = {} if html is None else {"html": html if isinstance(html, str) else str(html.resolve())}
         echo_json({**inspection.facts, **page})
     else:
         click.echo(f"{inspection}\n")

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, datasets_option, json_option, pairs_option
+from longshot.cli.common import PATH, PLACE, datasets_option, json_option, pairs_option
 from longshot.core.wording import count
 
 
 @click.command()
-@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PATH)
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
 @click.option("-o", "--out", required=True, type=PATH, help="Folder to write; new or empty.")
 @click.option("--title", required=True, help="What the benchmark is called.")
 @click.option("--version", default="1.0", show_default=True, help="Its version.")
@@ -21,7 +21,7 @@ from longshot.core.wording import count
     "--run",
     "runs",
     multiple=True,
-    type=PATH,
+    type=PLACE,
     help="A run on these testbeds: its rows become the table of baselines; repeat for several.",
 )
 @click.option("--licence", default="", help="Licence of the task lists, such as CC-BY-4.0.")

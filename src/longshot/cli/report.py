@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, datasets_option, print_written
+from longshot.cli.common import PATH, PLACE, PlaceType, datasets_option, print_written
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=PATH, metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, type=PLACE, metavar="RUN...")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="File to write, - for the screen. [default: report.html; the screen for the other formats]",
+    type=PlaceType(dir_okay=False, allow_dash=True),
+    help="File or URL to write, - for the screen. [default: report.html; the screen for the other formats]",
 )
 @click.option(
     "--format",
@@ -70,6 +70,8 @@ def command(
       longshot report runs/first -o report.html
       longshot report runs/first --format latex
       longshot report runs/first --format md --layout quartiles --published semantic
+
+    A RUN is a folder, or the URL of one, such as s3://bucket/runs/first.
     """
     import longshot
     from longshot.api.reports import report_text

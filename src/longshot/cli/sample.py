@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
-    FILE,
+    FILE_PLACE,
     device_option,
     dry_run_option,
     echo_json,
@@ -35,7 +35,7 @@ from longshot.core.wording import span
 
 @click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET…")
-@click.option("-o", "--out", type=FILE, help="Testbed file to write (Parquet).")
+@click.option("-o", "--out", type=FILE_PLACE, help="Testbed file or URL to write (Parquet).")
 @click.option("--tasks", type=COUNT, default=600, show_default=True, help="Tasks to draw from each dataset.")
 @click.option("--split", help="Draw only from the classes of this split: train, validation or test.")
 @splits_option
@@ -71,8 +71,9 @@ def command(
       longshot sample toybox --instances difficult --judge pixels --split test -o hard.parquet
       longshot sample toybox --instances shifted --rule cure-or-viewpoint --query 5 -o shifted.parquet
 
-    A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file or the name of a
-    registered dataset. The same seed and settings always give the same file.
+    A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file, the URL of one
+    (s3://bucket/photos.zip, fetched once) or the name of a registered dataset. The same seed and settings
+    always give the same file.
     """
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o easy.parquet.")

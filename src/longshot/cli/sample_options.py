@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from longshot.cli.common import FILE
+from longshot.cli.common import FILE, FILE_PLACE
 from longshot.cli.help import Grouped
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,7 +148,7 @@ instance_options = _all(
             is_flag=True,
             help="An image that is support in one task is never a query in another.",
         ),
-        _option(_HARD, "--features", type=FILE, help="Features FILE.npy in place of --judge."),
+        _option(_HARD, "--features", type=FILE_PLACE, help="Features FILE.npy in place of --judge."),
         _option(
             _HARD,
             "--exclude-suspects",

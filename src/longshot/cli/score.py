@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, echo_json, json_option, print_table
+from longshot.cli.common import PATH, PLACE, echo_json, json_option, print_table
 
 
 @click.command()
-@click.argument("predictions", metavar="FILE", type=PATH)
-@click.argument("testbed", type=PATH)
+@click.argument("predictions", metavar="FILE", type=PLACE)
+@click.argument("testbed", type=PLACE)
 @click.option(
     "--against",
-    type=PATH,
+    type=PLACE,
     metavar="RUN",
     help="Also compare, task by task, with what this run holds on the same testbed.",
 )

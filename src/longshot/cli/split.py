@@ -11,6 +11,7 @@ import click
 
 from longshot.cli.common import (
     FILE,
+    FILE_PLACE,
     device_option,
     dry_run_option,
     echo_json,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--semantic", is_flag=True, help="Whole super-classes of the dataset's taxonomy.")
 @click.option("--published", metavar="NAME", help="A published list: atg:cifar100@0.96, cifar-fs, fc100 …")
 @click.option("--backbone", help="What the classes are seen through (see 'longshot backbones').")
-@click.option("--features", type=FILE, help="FILE.npy of 'embed -o' instead.")
+@click.option("--features", type=FILE_PLACE, help="FILE.npy of 'embed -o' instead.")
 @click.option("--mode", help="principal or paper.  [default: principal]")
 @click.option("--measure", help="kl-symmetric, kl, wasserstein or euclidean.  [default: kl-symmetric]")
 @click.option(

@@ -103,7 +103,7 @@ def validate(file: Path, as_json: bool) -> None:
 
 
 @command.command("tables")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.option(
     "--format",
     "format",

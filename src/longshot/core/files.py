@@ -11,11 +11,13 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
+from longshot.core.urls import Location, is_url, looks_swallowed
 
 # a place that cannot be written, as opposed to a fault of the program
 _BAD_PLACES = (
@@ -23,6 +25,7 @@ _BAD_PLACES = (
     *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),  # a file where a folder should be, or none
     *(errno.ENAMETOOLONG, errno.EFBIG),
 )
+_umask = threading.Lock()
 
 
 def cache_places(*parts: str) -> list[Path]:
@@ -96,7 +99,7 @@ def _passing_cache() -> Path:
             "set LONGSHOT_CACHE or TMPDIR to a folder that you may write to",
         ) from error
     os.environ["LONGSHOT_CACHE"] = os.pathsep.join(map(str, [*places, folder]))
-    _remove_at_exit(folder)
+    remove_at_exit(folder)
     print(
         f"note: the cache cannot be written ({names}); what is computed now is kept until this command ends. Set "
         f"LONGSHOT_CACHE to a folder that you may write to.",
@@ -120,10 +123,11 @@ def lend_temporary(out: str | os.PathLike[str]) -> None:
         except OSError:
             return  # whoever writes to ``out`` will say so
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-        _remove_at_exit(Path(folder))
+        remove_at_exit(Path(folder))
 
 
-def _remove_at_exit(folder: Path) -> None:
+def remove_at_exit(folder: Path) -> None:
+    """Delete a folder when this process ends."""
     owner = os.getpid()
 
     def remove() -> None:
@@ -134,12 +138,23 @@ def _remove_at_exit(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` that takes its place when the block ends well.
+def atomic(path: Location) -> Iterator[Path]:
+    """Yield a temporary path that takes the place of ``path`` when the block ends well.
 
-    A crash, a kill or a full disk leaves the former file (or none), never half a file.
+    A crash, a kill or a full disk leaves the former file (or none), never half a file. ``path`` may be a URL.
     """
+    if is_url(path):
+        from longshot.core.remote import uploaded  # nothing of it is needed for paths
+
+        with uploaded(str(path)) as temporary:
+            yield temporary
+        return
     target = Path(path)
+    if looks_swallowed(target):
+        raise UserError(
+            f"'{target}' was a URL, and it is written to this machine alone",
+            "give a path, or the URL as text",
+        )
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
@@ -147,9 +162,7 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary = Path(name)
         try:
             yield temporary
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)  # mkstemp makes private files; ours are for sharing
+            make_shareable(temporary)
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(target)
@@ -157,13 +170,21 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def make_shareable(file: Path) -> None:
+    """Give a temporary file, which is private, the permissions that files usually have."""
+    with _umask:  # it can only be read by changing it, for all threads
+        umask = os.umask(0)
+        os.umask(umask)
+    file.chmod(0o666 & ~umask)
+
+
+def write_text(path: Location, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
+def write_json(path: Location, value: Any) -> None:
     """Write ``value`` as readable JSON, whole or not at all."""
     write_text(path, json_text(value))
 

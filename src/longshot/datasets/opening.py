@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from longshot.core.errors import UserError
+from longshot.core.remote_cache import here
+from longshot.core.urls import is_url, shown
 from longshot.core.wording import count, note
 from longshot.datasets import registry
 from longshot.datasets.check import find_bad, leave_out
@@ -31,7 +34,8 @@ def open_dataset(
     Parameters
     ----------
     spec : str or path
-        ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name.
+        ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name. In place of
+        a path a URL: ``"s3://bucket/photos.zip"`` is fetched into the cache.
     name : str, optional
         What to call it; by default the name it was added under, or that of its file.
     skip_bad : bool
@@ -79,7 +83,7 @@ def as_dataset(dataset: DatasetLike) -> Dataset:
 
 
 def locate(spec: str | Path) -> str:
-    """Where a dataset lies: ``"toybox"``, an absolute path, or ``FORMAT:PATH`` with an absolute path.
+    """Where a dataset lies: ``"toybox"``, an absolute path or a URL, or ``FORMAT:PATH`` with one of those.
 
     Parameters
     ----------
@@ -92,18 +96,23 @@ def locate(spec: str | Path) -> str:
         return text
     if not text:
         raise UserError("The dataset is empty text; give a path, a registered name, or toybox.")
+    if is_url(text):
+        return text
     path = _absolute(text)
     if path is not None:
         return path
     formatted = split_spec(text)
     if formatted is not None:
         call, inner = formatted
+        if is_url(inner):
+            make_format(call)  # says what is wrong with it before anything is fetched
+            return text
         path = _absolute(inner)
         if path is None:
             raise UserError(f"There is nothing at {escape_name(inner)}{_suggestion(Path(inner))}")
         return make_format(call).source(Path(path))
     registered = registry.source_of(text)
-    if registered == "toybox":
+    if registered == "toybox" or (registered is not None and url_in(registered)):
         return registered
     if registered is not None:
         if not registry.is_there(registered):
@@ -131,6 +140,9 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
 
         toybox: Dataset = open_toybox()
         return toybox
+    url = url_in(source)
+    if url is not None:
+        return _load_remote(source, url, name, refresh)
     path = Path(source)
     spec = None if path.exists() else split_spec(source)
     form = make_format(spec[0]) if spec else recognise(path)
@@ -161,6 +173,28 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
         f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
         f".tsv, .parquet or .npz is needed, or a path of one of the formats in {{datasets.list_formats()}}."
     )
+
+
+def url_in(source: str) -> str | None:
+    """The URL in a source, which may stand behind a format; None for a path."""
+    if is_url(source):
+        return source
+    spec = split_spec(source)
+    return spec[1] if spec is not None and is_url(spec[1]) else None
+
+
+def _load_remote(source: str, url: str, name: str | None, refresh: bool) -> Dataset:
+    """What lies at a URL, opened from its copy in the cache; it is known by its URL."""
+    form = source[: -len(url)]  # "coco:", or nothing
+    known_as = form + shown(url)
+    with here(url) as copy:
+        if not form and copy.suffix.lower() in (".csv", ".tsv"):
+            raise UserError(
+                f"{shown(url)} is a table, and the images that it lists are not fetched with it",
+                "give the URL of their folder, or of a .zip or .npz with the images",
+            )
+        dataset = load(f"{form}{copy}", name=name or registry.name_of(known_as), refresh=refresh)
+    return replace(dataset, source=known_as)
 
 
 def _suggestion(path: Path) -> str:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
+from longshot.core.remote_cache import is_cached
+from longshot.core.urls import is_url
 from longshot.core.wording import first, note
 from longshot.datasets import digest_memory
 from longshot.datasets.dataset import Dataset
@@ -100,6 +102,11 @@ def find(fingerprint: str, name: str | None = None, *, or_changed: bool = False)
         changed = opened
     if changed is None and broken is not None:
         raise broken
+    if changed is None and is_url(entry.sources[0]):  # what was fetched once is not fetched again by surprise
+        raise UserError(
+            f"The dataset {shown} was fetched from {entry.sources[0]}, and its copy is no longer in the cache",
+            f"fetch it again with {{datasets:{called or 'NAME'}={entry.sources[0]}}}, or {remedy}",
+        )
     if changed is None:
         raise UserError(f"The dataset {shown} is no longer at {entry.sources[0]}", remedy)
     if or_changed:
@@ -212,8 +219,15 @@ def set_skipped(source: str, bad: Mapping[str, str]) -> None:
 
 
 def is_there(source: str) -> bool:
-    """Whether the files of a source are where they were."""
+    """Whether the files of a source are where they were; of a URL, whether its copy is in the cache.
+
+    What was fetched once is not fetched again by surprise.
+    """
+    if is_url(source):
+        return is_cached(source)
     if source == "toybox" or Path(unescape_name(source)).exists():
         return True
     spec = split_spec(source)
+    if spec is not None and is_url(spec[1]):
+        return is_cached(spec[1])
     return spec is not None and Path(unescape_name(spec[1])).exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,8 @@ import torch
 from longshot.core.tasks import TaskRows
 from longshot.evaluation.choices import leaves_open
 from longshot.evaluation.plan import EvaluationPlan, Testbeds
-from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
+from longshot.evaluation.remote_runs import open_store
+from longshot.evaluation.stores import RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, batches
@@ -46,7 +46,7 @@ def estimate(
         disk; ``per_task`` is the time of one task on one core.
     """
     plan = EvaluationPlan(testbeds, **settings)
-    store: RunStore = RunMemory() if out is None else RunFolder(Path(out))
+    store: RunStore = RunMemory() if out is None else open_store(out, new=True)
     plan.register(store.begin())
     records, dims = _embedding(plan)
     to_embed = {record["backbone"] for record in records}

@@ -25,6 +25,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import atomic, canonical_json
 from longshot.core.parquet import read_parquet
 from longshot.core.ragged import Ragged
+from longshot.core.remote_cache import local_copy
 from longshot.core.settings import Loose
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
     Predictions
         Checked for gaps and kinds of numbers; :func:`check_predictions` checks them against a testbed.
     """
-    file = Path(path)
+    file = local_copy(path)
     table = _read(file)
     absent = [name for name in ("task", "prediction") if name not in table.column_names]
     if absent:

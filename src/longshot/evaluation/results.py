@@ -15,6 +15,7 @@ from longshot.core.calls import parse_call
 from longshot.core.errors import UserError
 from longshot.core.wording import count
 from longshot.evaluation import units
+from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.statistics import mean_interval
 
@@ -35,7 +36,7 @@ class Results:
 
     Parameters
     ----------
-    source : path
+    source : path or URL
         The folder of a run, as ``evaluate(..., out=folder)`` wrote it.
     run : dict, optional
         The record of the run where it is not the one of the source; views made by :meth:`select` have their own.
@@ -50,9 +51,7 @@ class Results:
     """
 
     def __init__(self, source: str | os.PathLike[str] | RunStore, run: dict[str, Any] | None = None) -> None:
-        self.store: RunStore = (
-            source if isinstance(source, RunFolder | RunMemory) else RunFolder(Path(source))
-        )
+        self.store: RunStore = source if isinstance(source, RunFolder | RunMemory) else open_store(source)
         self.run = self.store.read() if run is None else run
 
     @property

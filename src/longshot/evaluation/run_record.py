@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text, write_json
 from longshot.core.settings import Loose, read_record
+from longshot.evaluation.merging import merged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +112,25 @@ def write_run(folder: Path, run: Mapping[str, Any]) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """run.json of a folder; UserError when it is no run, of another format, damaged or changed."""
+    """The record of a run; UserError when the folder holds none, or one of another format, damaged or changed.
+
+    Evaluations that write to one bucket at once have a record each (``writers/*/run.json``); all are added up.
+    """
+    own = writer_folders(folder)
+    alone = own and not (folder / "run.json").exists()  # the first has entered itself, and nothing else yet
+    run = new_run() if alone else _read_own(folder)
+    for writer in own:
+        run = merged(run, _read_own(writer))
+    return run
+
+
+def writer_folders(folder: Path) -> list[Path]:
+    """Where evaluations that write to one bucket keep their own records."""
+    writers = folder / "writers"
+    return sorted(file.parent for file in writers.glob("*/run.json")) if writers.is_dir() else []
+
+
+def _read_own(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     try:
         text = path.read_bytes().decode("utf-8")
@@ -174,13 +193,15 @@ def _checksum(run: Mapping[str, Any]) -> str:
 
 def open_folder(folder: Path) -> dict[str, Any]:
     """The run to extend, or a new one; UserError when the folder holds something else."""
-    if (folder / "run.json").exists():
+    if (folder / "run.json").exists() or writer_folders(folder):
         return read_run(folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, but results go into a folder", "choose another {out}")
     if folder.is_dir():
         names = sorted(
-            path.name for path in folder.iterdir() if path.name != "testbeds" and path.name[0] != "."
+            path.name
+            for path in folder.iterdir()
+            if path.name not in ("testbeds", "writers") and path.name[0] != "."
         )
         if names:
             raise UserError(
@@ -225,37 +246,3 @@ def add_network(run: dict[str, Any], label: str, identity: str) -> str:
                 "give it a label, such as {backbones:mine=PATH}, or evaluate into another folder",
             )
     return str(networks.setdefault(identity, {"label": label})["label"])
-
-
-def add_entry(entries: dict[str, Any], key: str, facts: dict[str, Any], described: str) -> None:
-    """Record ``facts`` under a name; a name means one thing in a run, so other facts are a UserError.
-
-    Facts that the entry lacks are added to it: a folder of an earlier version, or one that knew only the network and
-    now also its features, is extended. ``described`` names the entry in the sentence.
-    """
-    recorded = entries.setdefault(key, facts)
-    differs = sorted(name for name in {*recorded} & {*facts} if not _agree(recorded[name], facts[name]))
-    if differs:
-        raise UserError(
-            f"The run already holds results of {described} with another {' and '.join(differs)}",
-            "evaluate into another folder, so that two different things do not share a name",
-        )
-    entries[key] = _merged(recorded, facts)
-
-
-def _agree(a: Any, b: Any) -> bool:
-    """Equal wherever both say something."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return all(_agree(a[key], b[key]) for key in {*a} & {*b})
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_agree, a, b))
-    return bool(a == b)
-
-
-def _merged(a: Any, b: Any) -> Any:
-    """What two values that agree say together."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return {**b, **{key: _merged(a[key], b.get(key, a[key])) for key in a}}
-    if isinstance(a, list) and isinstance(b, list):
-        return [_merged(x, y) for x, y in zip(a, b, strict=True)]
-    return a

@@ -17,8 +17,9 @@ from longshot.evaluation.choices import choose_settings
 from longshot.evaluation.compute import Work, compute
 from longshot.evaluation.image_source import ImageSource, free_memory
 from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
+from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.results import Results
-from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
+from longshot.evaluation.stores import RunMemory, RunStore
 from longshot.evaluation.threads import Tick, one_thread, run_jobs
 from longshot.features.runtimes import with_engine
 from longshot.methods.base import Method
@@ -55,7 +56,7 @@ def evaluate(
 
     Parameters
     ----------
-    testbeds : Testbed, path, list of those, or mapping of names to those
+    testbeds : Testbed, path or URL, list of those, or mapping of names to those
         A file is called by its name without ending, a Testbed by its hash.
     backbones : str, Features, list of those, or mapping of labels to those
         ``"pixels"``, ``"a + b"`` for two side by side, or features at hand. ``"mine=runs/proto"`` and ``{"mine":
@@ -66,11 +67,11 @@ def evaluate(
     variant : str, optional
         Run the methods with the settings of a paper's authors: ``"semantic-paper"``. Names then come without settings;
         without any name, all methods of the variant. See ``longshot methods`` for its calls.
-    out : path, optional
-        The folder of the run; one that exists is extended. Without it the results are held in memory, and nothing is
-        written but the cache of features.
+    out : path or URL, optional
+        The folder of the run; one that exists is extended. At a URL, several evaluations may extend it at once. Without
+        it the results are held in memory, and nothing is written but the cache of features.
     datasets : mapping, optional
-        Where a testbed's dataset lives (name → dataset or path), if not where it was before.
+        Where a testbed's dataset lives (name → dataset, path or URL), if not where it was before.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
     engine : str, optional
@@ -93,9 +94,9 @@ def evaluate(
     >>> [(row["method"], row["tasks"]) for row in results.summary()]
     [('protonet', 20)]
     """
+    store: RunStore = RunMemory() if out is None else open_store(out, new=True, writes=True)
     plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed, variant)
     plan.settle()
-    store: RunStore = RunMemory() if out is None else RunFolder(Path(out))
     with store.lock():
         run = store.begin()
         plan.register(run)

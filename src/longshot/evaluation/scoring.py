@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
+from longshot.core.remote_cache import local_copy
 from longshot.evaluation.predictions import SCORES, Predictions, read_predictions, score_predictions
 from longshot.evaluation.results import Results, cell_rows
 from longshot.evaluation.verdicts import RunSeries
@@ -47,11 +48,11 @@ def score(
 
     Parameters
     ----------
-    predictions : path or Predictions
+    predictions : path or URL, or Predictions
         A file as ``write_predictions`` makes it, or a table with a row per query.
-    testbed : path or Testbed
+    testbed : path or URL, or Testbed
         A testbed, its file, or the folder of a release or run that holds it.
-    against : path or Results, optional
+    against : path or URL, or Results, optional
         Compare with what this run holds on the same testbed, task by task.
     out : path, optional
         Write the scores per task (.parquet or .csv).
@@ -67,7 +68,7 @@ def score(
     1.0
     """
     read = predictions if isinstance(predictions, Predictions) else read_predictions(predictions)
-    bed = testbed if isinstance(testbed, Testbed) else find_testbed(Path(testbed), read)
+    bed = testbed if isinstance(testbed, Testbed) else find_testbed(local_copy(testbed), read)
     table = score_predictions(read, bed)
     if out is not None:
         _write(table, Path(out))

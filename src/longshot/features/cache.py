@@ -28,6 +28,7 @@ from longshot.core.files import (
     write_text,
 )
 from longshot.core.locks import file_lock, is_held
+from longshot.core.remote_entries import remote_entries
 from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
 from longshot.features.arrays import open_array, write_header, write_rows
@@ -236,6 +237,8 @@ def entries() -> list[CacheEntry]:
         if file.is_file() and not file.is_symlink():
             parts = file.relative_to(root).parts
             kind = parts[0] if len(parts) > 1 else "registry"
+            if kind == "remote":
+                continue
             match = _FEATURES.match(parts[1]) if kind == "features" else None
             name = match.group(1) if match else (parts[1] if len(parts) > 1 else parts[0])
             if Path(name).suffix in (".sums", ".lock") and (root / kind / name).with_suffix(".npy").exists():
@@ -247,6 +250,7 @@ def entries() -> list[CacheEntry]:
             stats = [file.stat() for file in files]
             size, used = sum(map(_size, stats)), max(s.st_mtime for s in stats)
             listed.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
+    listed += [CacheEntry("remote", *entry) for entry in remote_entries(root / "remote")]
     return sorted(listed, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
 
 
@@ -266,7 +270,8 @@ def prune(chosen: list[CacheEntry]) -> int:
         for file in sorted(entry.files, key=lambda f: f.suffix != ".json"):
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
-        for folder in {file.parent for file in entry.files} - {own_cache()}:
+        folders = {folder for file in entry.files for folder in file.parents if own_cache() in folder.parents}
+        for folder in sorted(folders, key=lambda folder: -len(folder.parts)):  # the deepest first
             with contextlib.suppress(OSError):
                 folder.rmdir()
         freed += entry.bytes

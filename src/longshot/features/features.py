@@ -20,8 +20,11 @@ from numpy.typing import NDArray
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, hash_file, hash_text, write_text
+from longshot.core.remote import put
+from longshot.core.remote_cache import here, work_folder
 from longshot.core.settings import Loose
 from longshot.core.sidecars import read_sidecar
+from longshot.core.urls import is_url, sibling
 from longshot.core.wording import count
 from longshot.datasets.identity import content_digest
 from longshot.features.arrays import (
@@ -272,7 +275,7 @@ class Features:
 
         Parameters
         ----------
-        path : path
+        path : path or URL
             The ``.npy``; its sidecar is the ``.json`` of the same name.
         check : bool
             Refuse NaN and infinite values. The cache, which never writes any, opens its own files without.
@@ -282,6 +285,9 @@ class Features:
         The array is read once, in blocks, and compared with its checksums. Later calls look only whether size, time or
         inode of the file changed. ``Damaged`` is raised where it is not as it was written.
         """
+        if is_url(path):
+            with here(path, also=(sidecar(Path(path)).name,)) as copy:
+                return cls.load(copy, check=check)
         path = Path(path)
         data, meta = _read_sidecar(path)
         guarded = meta["format"] > 1 or "checksum" in meta
@@ -329,12 +335,21 @@ class Features:
 
         Parameters
         ----------
-        path : path
+        path : path or URL
             Ends in ``.npy``; the sidecar ends in ``.json``.
         """
-        path = Path(path)
-        if path.suffix != ".npy":
+        if Path(path).suffix != ".npy":
             raise UserError(f"Features are saved as .npy with a .json beside it; '{path}' ends otherwise.")
+        if is_url(path):
+            with work_folder() as folder:
+                copy = folder / Path(path).name
+                self.save(copy)
+                put(copy, str(path), bar=True)
+                put(
+                    sidecar(copy), sibling(str(path), sidecar(copy).name)
+                )  # last: it marks the pair as complete
+            return
+        path = Path(path)
         self.check_used(np.arange(len(self)))
         with atomic(path) as temporary, temporary.open("wb") as file:
             write_header(file, self.array.shape, self.array.dtype)

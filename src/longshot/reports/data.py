@@ -171,7 +171,7 @@ def load(runs: Runs) -> ReportData:
     listed = [runs] if isinstance(runs, str | Path | Results) else list(runs)
     if not listed:
         raise UserError("A report needs at least 1 run folder, 0 were given", "make one with {evaluate()}")
-    opened = [run if isinstance(run, Results) else Results(Path(run)) for run in listed]
+    opened = [run if isinstance(run, Results) else Results(run) for run in listed]
     names = unique_names([Path(run.name).resolve().name or "run" for run in opened])
     parts: dict[tuple[str, str, str, str, int], list[tuple[str, Cell]]] = {}
     bed_names: dict[str, str] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
+from longshot.core.urls import shown
 from longshot.testbeds import describe
 from longshot.testbeds.difficult import is_network_column
 from longshot.testbeds.drops import say_drops
@@ -140,7 +141,7 @@ def inspect(
     """
     bed = testbed if isinstance(testbed, Testbed) else Testbed.load(testbed)
     check_names(bed, datasets or {})
-    name = bed.content_hash[:12] if isinstance(testbed, Testbed) else str(testbed)
+    name = bed.content_hash[:12] if isinstance(testbed, Testbed) else shown(testbed)
     if sample is not None and not verify:
         raise UserError(f"{{sample:{sample}}} goes with {{verify:True}} only", "add it")
     again: Mapping[str, Mapping[str, Any]] = {}

@@ -15,6 +15,8 @@ from longshot.core.checks import check_count
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
 from longshot.core.ragged import rows_of_classes
+from longshot.core.remote import check_writable
+from longshot.core.urls import is_url
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.hierarchy import TaxonomyLike, class_labels, taxonomy_facts, with_taxonomy
@@ -128,7 +130,7 @@ def sample(
         What the testbed vouches for: the bytes of every image it uses, or only their names, for drives where reading
         them takes too long. With names alone, other pictures under the same names go unnoticed, and every result says
         so. That of the dataset unless given.
-    out : str or Path, optional
+    out : path or URL, optional
         Also write the testbed to this Parquet file.
     score : callable, optional
         How "filtered" judges tasks by a method, and how held-out networks are measured; ``longshot.sample`` brings
@@ -206,6 +208,8 @@ def sample(
             settings,
             split,
         )
+    if is_url(out):
+        check_writable(str(out))
     opened = _open(dataset, splits, split, identity, taxonomy)
     if published is not None or class_order is not None:
         from longshot.testbeds.published import check_import, read_published

@@ -14,6 +14,7 @@ import pyarrow as pa
 from longshot.core.errors import UserError
 from longshot.core.files import canonical_json
 from longshot.core.ragged import Ragged
+from longshot.core.remote_cache import here
 from longshot.core.tasks import TaskRows
 from longshot.testbeds import columns
 from longshot.testbeds.content import (
@@ -158,15 +159,16 @@ class Testbed:
 
         Parameters
         ----------
-        path : path
+        path : path or URL
             A ``.parquet`` that :meth:`save` wrote; UserError where it was changed since.
 
         Returns
         -------
         Testbed
         """
-        table, meta, contents = read_file(Path(path))
-        return cls(table, meta, Path(path).stem, content=contents)
+        with here(path) as file:
+            table, meta, contents = read_file(file)
+        return cls(table, meta, file.stem, content=contents)
 
     @classmethod
     def concat(cls, testbeds: Sequence[Testbed]) -> Testbed:
@@ -323,7 +325,7 @@ class Testbed:
 
         Parameters
         ----------
-        path : path
+        path : path or URL
             File to write, ``.parquet``.
         """
         write_file(path, self.table, self.meta, self.content)
