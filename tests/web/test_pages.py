@@ -118,7 +118,7 @@ def test_a_task_shows_its_pictures_and_its_mistakes(client: Client, explored: Pa
     assert page.count('<i class="wrong">') == wrong > 0
     sprite = unescape(re.search(r"--sprite:url\((?:&#39;|')([^)]*?)(?:&#39;|')\)", page)[1])
     answer = client.get(sprite)
-    assert answer.headers["content-type"] == "image/webp" and "immutable" in answer.headers["cache-control"]
+    assert answer.headers["content-type"] == "image/jpeg" and "immutable" in answer.headers["cache-control"]
     image = Image.open(io.BytesIO(answer.body))
     assert image.size == (12 * 96, -(-len(keys) // 12) * 96)
     assert client.get(sprite.replace("sprite-1-", "sprite-1-0")).status == 404
@@ -147,7 +147,7 @@ def test_a_query_has_answers_scores_and_near_support(client: Client, explored: P
     assert len(shares) == 2 * 4 and abs(sum(shares) - 200) < 1  # of each series they sum to 100
     assert page.count("same class") + page.count("another class") == 8
     large = re.search(r'<img src="([^"]*)"', page)[1]
-    assert client.get(large).headers["content-type"] == "image/webp"
+    assert client.get(large).headers["content-type"] == "image/jpeg"
 
 
 def test_the_same_queries_stand_side_by_side(client: Client) -> None:

@@ -23,6 +23,7 @@ from longshot.web.guard import App, Guard
 from longshot.web.library import Item
 from longshot.web.pages import board, compare, dataset, home, run, task, testbed, work
 from longshot.web.picture_pages import large_picture, sprite
+from longshot.web.pictures import PICTURE_TYPE
 from longshot.web.site import NotThere, Page, Site, ago
 
 _PICTURE_THREADS = 4  # that wait for decoders; lists have threads of their own
@@ -126,11 +127,11 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/testbed/{id}/task/{task:int}", in_task(task.pictures)),
         page("/testbed/{id}/task/{task:int}/supports", in_task(task.supports)),
         page("/testbed/{id}/task/{task:int}/{part}/{position:int}", image),
-        _picture_route(site, pool, "/testbed/{id}/task/{task:int}/sprite-{page:int}-{name}.webp", sprite),
+        _picture_route(site, pool, "/testbed/{id}/task/{task:int}/sprite-{page:int}-{name}.jpg", sprite),
         _picture_route(
-            site, pool, "/testbed/{id}/task/{task:int}/{part}-{position:int}-{name}.webp", large_picture
+            site, pool, "/testbed/{id}/task/{task:int}/{part}-{position:int}-{name}.jpg", large_picture
         ),
-        _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.webp", gallery.query_sprite),
+        _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.jpg", gallery.query_sprite),
         page("/testbed/{id}/board", of("testbed", lambda site, item, _: board.testbed_board(site, item))),
         page("/run/{id}/confusion", of("run", compare.confusion)),
         page("/compare", lambda request: downloads.comparison(site, request.query_params)),
@@ -143,8 +144,8 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/dataset/{id}/attributes", of("dataset", lambda site, item, _: dataset.attributes(site, item))),
         page("/dataset/{id}/facts", of("dataset", lambda site, item, _: dataset.facts(site, item))),
         page("/dataset/{id}/suspects", of("dataset", lambda site, item, _: dataset.suspects(site, item))),
-        _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.webp", gallery.image_sprite),
-        _picture_route(site, pool, "/dataset/{id}/image-{row:int}.webp", gallery.image_large),
+        _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.jpg", gallery.image_sprite),
+        _picture_route(site, pool, "/dataset/{id}/image-{row:int}.jpg", gallery.image_large),
         page("/testbed/{id}/task/{task:int}/why", in_task(work.why)),
         page("/training/{id}", of("training", lambda site, item, _: work.training(site, item))),
         page("/study/{id}", of("study", lambda site, item, _: work.study(site, item))),
@@ -240,7 +241,7 @@ def _picture_route(
                 str(error)[:300], 404, media_type="text/plain", headers={"cache-control": "no-store"}
             )
         return Response(
-            data, media_type="image/webp", headers={"cache-control": _FOREVER if lasting else "no-cache"}
+            data, media_type=PICTURE_TYPE, headers={"cache-control": _FOREVER if lasting else "no-cache"}
         )
 
     return Route(path, endpoint)

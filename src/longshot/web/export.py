@@ -21,7 +21,7 @@ _URL = re.compile(r"url\('(/[^']*)'\)")
 _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
-_ENDINGS = {"image/webp": ".webp", "text/css": ".css", "text/javascript": ".js", "image/svg+xml": ".svg"}
+_ENDINGS = {"image/jpeg": ".jpg", "text/css": ".css", "text/javascript": ".js", "image/svg+xml": ".svg"}
 
 
 def export_files(app: App, view: str, pages: int = PAGES) -> dict[str, bytes]:

@@ -84,15 +84,17 @@ class BedIndex:
         self.units: list[list[str]] = list(facts["units"])  # of each series
         self.problem = str(facts["problem"])  # why there are no answers, or what is missing
         self._folder = folder
+        self._answers: dict[int, NDArray[np.int16]] = {}  # memory maps
         self.table = open_table(folder / "tasks.arrow")
 
     def answers(self, series: int) -> NDArray[np.int16] | None:
         """The class predicted for every query, task by task, −1 where there is none; None without the testbed."""
-        path = self._folder / f"answers-{series}.npy"
-        if not path.is_file():
-            return None
-        answers: NDArray[np.int16] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return answers
+        if series not in self._answers:
+            path = self._folder / f"answers-{series}.npy"
+            if not path.is_file():
+                return None
+            self._answers[series] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return self._answers[series]
 
     @cached_property
     def varied(self) -> list[str]:

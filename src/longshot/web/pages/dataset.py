@@ -181,7 +181,7 @@ def image(site: Site, item: Item, row: int, query: Any) -> Page:
             for name in dataset.attributes.column_names
         ]
     context = {
-        "large": f"{item.url}/image-{row}.webp",
+        "large": f"{item.url}/image-{row}.jpg",
         "facts": facts,
         "name": label or dataset.class_names[number],
         "class_url": address(f"{item.url}/images", [("class", class_id)]),

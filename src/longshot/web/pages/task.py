@@ -224,7 +224,7 @@ def _context(
 
 def _sprite(base: str, shelved: ShelvedTestbed, task: Task, tiles: TilePage) -> str:
     """The image that holds a page of pictures, as a style."""
-    return sprite_style(f"{base}/sprite-{tiles.page}-{sprite_address(shelved, task, tiles)}.webp")
+    return sprite_style(f"{base}/sprite-{tiles.page}-{sprite_address(shelved, task, tiles)}.jpg")
 
 
 def image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
@@ -270,7 +270,7 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
         "rows": rows,
         "near": near,
         "note": note,
-        "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.webp",
+        "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.jpg",
         "side": LARGE,
         "back": address(base, carried),
         "sides": [
