@@ -58,7 +58,9 @@ def sheet(images: list[bytes], side: int, columns: int, square: bool) -> tuple[b
         try:
             if not data:
                 raise UserError("it cannot be read")
-            picture, _ = decode_reduced(data, "image", lambda width, height: _enough(width, height, side, square))
+            picture, _ = decode_reduced(
+                data, "image", lambda width, height: _enough(width, height, side, square)
+            )
             if square:
                 tile = ImageOps.fit(picture, (side, side), Image.Resampling.BICUBIC)
             else:

@@ -167,16 +167,18 @@ class _Rewriter(HTMLParser):
         super().__init__(convert_charrefs=False)
         self._page, self._parts = page, list[str]()
         self.resources: list[str] = []
-        self._skipped = 0
+        self._skipped, self._skipping = 0, ""  # how deep inside which element
 
     @property
     def text(self) -> str:
         return "".join(self._parts)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "form":
-            self._skipped += 1
         if self._skipped:
+            self._skipped += tag == self._skipping
+            return
+        if tag == "form" or "data-served" in dict(attrs):
+            self._skipped, self._skipping = 1, tag
             return
         shown = []
         for name, value in attrs:
@@ -201,10 +203,10 @@ class _Rewriter(HTMLParser):
             self._parts.append(f"</{tag}>")
 
     def handle_endtag(self, tag: str) -> None:
-        if not self._skipped and tag not in _VOID:
+        if self._skipped:
+            self._skipped -= tag == self._skipping
+        elif tag not in _VOID:
             self._parts.append(f"</{tag}>")
-        if tag == "form" and self._skipped:
-            self._skipped -= 1
 
     def handle_data(self, data: str) -> None:
         if not self._skipped:

@@ -32,13 +32,14 @@ from longshot.core.calls import parse_call
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir
 from longshot.core.ragged import Ragged
+from longshot.evaluation.judging import judges_in
 from longshot.evaluation.results import Results
 from longshot.evaluation.stores import testbed_path
 from longshot.evaluation.units import part_path, read_columns
 from longshot.testbeds.columns import STANDARD, ragged
 from longshot.testbeds.testbed_file import read_outline
 
-FORMAT = 5
+FORMAT = 6
 METRICS = {  # column of results → how the list calls it before a series
     "accuracy": "",
     "balanced_accuracy": "balanced:",
@@ -122,6 +123,7 @@ class RunIndex:
         self.features: dict[str, dict[str, str]] = facts[
             "features"
         ]  # backbone → fingerprint → content-address
+        self.judges = {(content_hash, backbone) for content_hash, backbone in facts["judges"]}
         self._facts = {bed["hash"]: (number, bed) for number, bed in enumerate(facts["beds"])}
         self._beds: dict[str, BedIndex] = {}
 
@@ -183,13 +185,12 @@ def read_scores(run: Path, units: Sequence[str], task: int) -> Floats | None:
             file = pq.ParquetFile(part_path(run, unit))
             if "scores" not in file.schema_arrow.names:
                 return None
-            rows = file.read(columns=["task", "scores"])
+            places = np.flatnonzero(file.read(columns=["task"])["task"].to_numpy() == task)
+            if len(places):  # only then the scores, which are most of the file
+                values = file.read(columns=["scores"])["scores"][int(places[0])].as_py()
+                return None if values is None else np.asarray(values, np.float64)
         except (OSError, pa.ArrowException):
             continue
-        places = np.flatnonzero(rows["task"].to_numpy() == task)
-        if len(places):
-            values = rows["scores"][int(places[0])].as_py()
-            return None if values is None else np.asarray(values, np.float64)
     return None
 
 
@@ -249,7 +250,14 @@ def build(run: Path, stamp: str, folder: Path) -> None:
         backbone: {fingerprint: str(entry.get("hash", "")) for fingerprint, entry in by_dataset.items()}
         for backbone, by_dataset in results.run["backbones"].items()
     }
-    record = {"stamp": stamp, "beds": beds, "rows": rows, "notes": notes, "features": features}
+    record = {
+        "stamp": stamp,
+        "beds": beds,
+        "rows": rows,
+        "notes": notes,
+        "features": features,
+        "judges": sorted(judges_in(results.run)),
+    }
     (folder / "index.json").write_text(json.dumps(record), encoding="utf-8")
 
 

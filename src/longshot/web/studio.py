@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ import numpy as np
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir, hash_json, write_json
 
-FORMAT = 2
+FORMAT = 3
+_MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
+_ONCE = ("tables", "by_dataset", "others", "datasets")  # what stands with the first plots of a section only
 _SECONDS = 600.0
 WAIT = 6.0  # seconds that a page waits; it is loaded again by itself until they are made
 
@@ -197,7 +201,8 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
                 {
                     "row": row,
                     "class": features.class_ids[int(labels[row])],
-                    "why": f"looks like {features.class_ids[int(rivals[row])]}, {odds[row]:,.0f} to 1",
+                    "rival": features.class_ids[int(rivals[row])],
+                    "odds": float(odds[row]),
                 }
                 for row in suspected.mislabelled.tolist()
             ]
@@ -301,12 +306,34 @@ def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
     from longshot.reports.frame import environment
 
     templates = environment()
-    rendered = []
+    rendered: list[dict[str, Any]] = []
     for section in sections:
         template = templates.get_template(f"{section.template or section.name}.html.j2")
-        html = template.render({**section.context, "links": links})
-        rendered.append({"name": section.name, "heading": section.heading, "html": html, "problem": ""})
+        parts = _parts(lambda context, own=template: own.render({**context, "links": links}), section.context)
+        rendered += [
+            {
+                "name": section.name,
+                "heading": section.heading,
+                "html": html,
+                "problem": "",
+                "part": number,
+                "parts": len(parts),
+            }
+            for number, html in enumerate(parts, 1)
+        ]
     return rendered
+
+
+def _parts(render: Callable[[dict[str, Any]], str], context: dict[str, Any]) -> list[str]:
+    """A section in as many parts as its plots need, none with more elements than a page bears."""
+    html = render(context)
+    panels = context.get("panels")
+    elements = len(re.findall(r"<[a-zA-Z]", html))
+    if elements <= _MOST_ELEMENTS or not isinstance(panels, list) or len(panels) < 2:
+        return [html]
+    middle = len(panels) // 2
+    again = {**context, "panels": panels[middle:], **{name: [] for name in _ONCE if name in context}}
+    return [*_parts(render, {**context, "panels": panels[:middle]}), *_parts(render, again)]
 
 
 def main() -> None:

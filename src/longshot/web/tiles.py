@@ -11,7 +11,7 @@ import numpy as np
 from longshot.core.errors import UserError
 from longshot.web.held import Held
 from longshot.web.keys import rows_of
-from longshot.web.pictures import COLUMNS, Wanted, address
+from longshot.web.pictures import COLUMNS, Wanted, address, sprite_style
 from longshot.web.shelf import ShelvedTestbed
 from longshot.web.site import Site
 
@@ -86,6 +86,11 @@ def sprite_address(shelved: ShelvedTestbed, task: Task, tiles: TilePage) -> str:
     return address(
         [shelved.testbed.content_hash, task.index, tiles.page, [tile.at for tile in tiles.tiles][-1:]]
     )
+
+
+def sprite_of(base: str, shelved: ShelvedTestbed, task: Task, tiles: TilePage) -> str:
+    """The image that holds a page of pictures, as a style; ``base`` is the address of the task."""
+    return sprite_style(f"{base}/sprite-{tiles.page}-{sprite_address(shelved, task, tiles)}.jpg")
 
 
 def wanted_images(

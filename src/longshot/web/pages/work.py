@@ -44,7 +44,7 @@ def training(site: Site, item: Item) -> Page:
     ]
     sections.append(Section("settings", "Settings", {"facts": plain}, "facts"))
     counts = [str(settings.get(key)) for key in ("algorithm", "network", "dataset") if settings.get(key)]
-    live = f"/live?item={item.id}" if item.state in ("running", "stalled") else ""
+    live = f"/live?item={item.id}" if item.state != "finished" else ""  # what stopped may go on
     page = Page(
         item.name,
         sections,
