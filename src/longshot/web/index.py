@@ -267,7 +267,7 @@ def _build_bed(
     """The table and the answers of one testbed; also why there are no answers, and the number of rows read."""
     problem, outline = "", None
     copy = testbed_path(results.path, content_hash)
-    if not copy.is_file():
+    if copy.is_symlink() or not copy.is_file():
         problem = "The run folder holds no copy of this testbed, so its tasks have no pictures."
     else:
         try:
@@ -327,6 +327,9 @@ def _parts(run: Path, names: Sequence[str], notes: list[str], cell: Mapping[str,
     """The rows of a cell that are there; a damaged part is noted and left out."""
     tables = []
     for unit in cell["units"]:
+        if part_path(run, unit).is_symlink():
+            notes.append(f"part-{unit}.parquet is a link, and links are not followed.")
+            continue
         try:
             table = read_columns(run, unit, names)
         except ValueError as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.core.errors import UserError
+from longshot.core.errors import UserError, in_words
 from longshot.core.files import cache_dir, hash_json, write_json
 
 FORMAT = 3
@@ -132,10 +132,11 @@ class RunLinks:
         self.run = run
 
     def tasks(self, bed: Any, series: Any) -> str:
-        """The tasks behind a mean: those of a testbed, by the accuracy of a series."""
+        """The tasks behind a mean: those of a testbed (or of its name), by the accuracy of a series."""
         from longshot.web.listing import address
 
-        pairs = [("bed", bed.hash[:10]), ("series", f"{series.method} · {series.backbone}")]
+        name = bed if isinstance(bed, str) else bed.hash[:10]
+        pairs = [("bed", name), ("series", f"{series.method} · {series.backbone}")]
         return address(f"/run/{self.run}/tasks", pairs)
 
     def confusion(self, bed: str, series: Any, true: str, predicted: str) -> str:
@@ -227,6 +228,7 @@ def verify_release(path: str) -> list[dict[str, Any]]:
 def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
     """What sets the support of tasks apart: of all, or of one where there are too many."""
     from longshot.causes.explanation import explain_testbed
+    from longshot.causes.table import is_measured
     from longshot.causes.words import attraction_sentences
     from longshot.testbeds.origin import open_datasets
     from longshot.testbeds.testbed import Testbed
@@ -236,13 +238,14 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
         part = testbed.table.slice(task, 1)
         testbed = testbed.changed(part.set_column(part.schema.get_field_index("task"), "task", [[0]]))
     datasets = open_datasets(testbed, {})
-    if not any(dataset.attributes is not None for dataset in datasets.values()):
-        return [
-            _problem(
-                "The dataset records no attributes of its images; {explain(…)} measures some from the pixels."
-            )
-        ]
-    explanation = explain_testbed(testbed, datasets, no_pixels=True)
+    # Measuring takes minutes, so it is not done for a page; what an explanation has measured before is used.
+    measured = all(is_measured(dataset) for dataset in datasets.values())
+    if not measured and not any(dataset.attributes is not None for dataset in datasets.values()):
+        sentence = in_words(
+            "The dataset records no attributes of its images; {explain(…)} measures some from the pixels."
+        )
+        return [_problem(sentence)]
+    explanation = explain_testbed(testbed, datasets, no_pixels=not measured)
     rows = [
         {
             "task": each.task if task is None else task,
@@ -251,7 +254,8 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
         }
         for each in explanation.tasks
     ]
-    return [{"name": "why", "heading": "", "html": "", "problem": "", "rows": rows}]
+    how = "the dataset records, and that were measured from the pixels" if measured else "the dataset records"
+    return [{"name": "why", "heading": how, "html": "", "problem": "", "rows": rows}]
 
 
 def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,12 +15,13 @@ from longshot.testbeds.testbed import Testbed
 from longshot.web.held import Held
 from longshot.web.library import Item
 from longshot.web.listing import ListState, address, is_share, make_page
-from longshot.web.pages.dataset import BRANCHES, tree_context
+from longshot.web.pages.dataset import tree_context
 from longshot.web.pages.run import download_links
 from longshot.web.pages.testbed import frame
 from longshot.web.site import Page, Site
 
 _held = Held()
+_BRANCHES = 90  # beside the list
 COLUMNS = ("class", "name", "tasks", "support", "queries")
 
 
@@ -61,7 +62,7 @@ def classes(site: Site, item: Item, query: Any) -> Page:
     several = len(testbed.datasets) > 1
     defaults = [name for name in (*COLUMNS, *(("dataset",) if several else ())) if name != "class"]
     listed = make_page(table, state, default_sort="-tasks", noun="class", defaults=["class", *defaults])
-    context = {
+    context: dict[str, Any] = {
         "list": listed,
         "noun": "classes",
         "link": lambda name, row: (
@@ -75,13 +76,12 @@ def classes(site: Site, item: Item, query: Any) -> Page:
         "downloads": download_links(state, False),
         "series": [],
     }
-    sections = [Section("classes", "Classes", context, "task_list")]
-    for name, fingerprint in testbed.datasets.items():
-        tree = _tree(site, item, table, name, fingerprint)
-        if tree is not None:
-            heading = f"Taxonomy of {name}" if several else "Taxonomy"
-            sections.append(Section(f"taxonomy-{len(sections)}", heading, tree, "taxonomy"))
-    return frame(site, item, "classes", sections[:4])
+    trees = [
+        _tree(site, item, table, name, fingerprint)
+        for name, fingerprint in list(testbed.datasets.items())[:3]
+    ]
+    context |= {"trees": [tree for tree in trees if tree is not None]}
+    return frame(site, item, "classes", [Section("classes", "Classes", context, "bed_classes")])
 
 
 def _tree(site: Site, item: Item, table: pa.Table, name: str, fingerprint: str) -> dict[str, Any] | None:
@@ -102,4 +102,4 @@ def _tree(site: Site, item: Item, table: pa.Table, name: str, fingerprint: str) 
     def url(node: str) -> str:
         return address(f"{item.url}/tasks", [("class", node)]) if node in leaves else ""
 
-    return {"root": tree_context(root, url), "noun": "times in a task", "limit": BRANCHES}
+    return tree_context(root, url, "times in a task", _BRANCHES)

@@ -221,17 +221,16 @@ def taxonomy(site: Site, item: Item) -> Page:
     def url(node: str) -> str:
         return address(f"{item.url}/images", [("class", node)]) if node in leaves else ""
 
-    context = {
-        "root": tree_context(root, url),
-        "noun": "images",
-        "limit": BRANCHES,
-    }
+    context = {"trees": [tree_context(root, url, "images")]}
     return frame(item, dataset, "taxonomy", [Section("taxonomy", "Taxonomy", context, "taxonomy")])
 
 
-def tree_context(root: Branch, url: Callable[[str], str]) -> dict[str, Any]:
-    """A tree as its template takes it: ``BRANCHES`` nodes at most, open near the root; ``url`` of a leaf's node."""
-    budget = [BRANCHES]
+def tree_context(root: Branch, url: Callable[[str], str], noun: str, most: int = BRANCHES) -> dict[str, Any]:
+    """A tree as its template takes it: so many nodes at ``most``, open near the root.
+
+    ``url`` is the address of a leaf's node, ``noun`` what is counted.
+    """
+    budget = [most]
 
     def grow(branch: Branch, depth: int) -> dict[str, Any]:
         budget[0] -= 1
@@ -250,7 +249,7 @@ def tree_context(root: Branch, url: Callable[[str], str]) -> dict[str, Any]:
             "open": depth < 2,
         }
 
-    return {**grow(root, 0), "cut": budget[0] <= 0}
+    return {**grow(root, 0), "cut": budget[0] <= 0, "noun": noun, "limit": most}
 
 
 def facts(site: Site, item: Item) -> Page:
