@@ -21,7 +21,7 @@ import numpy as np
 from longshot.core.errors import UserError, in_words
 from longshot.core.files import cache_dir, hash_json, write_json
 
-FORMAT = 3
+FORMAT = 4
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
 _ONCE = ("tables", "by_dataset", "others", "datasets")  # what stands with the first plots of a section only
 _SECONDS = 600.0

@@ -54,7 +54,7 @@ def frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Sect
     names = (
         list(dict.fromkeys(each["name"] for each in ready if not each["problem"]))
         if ready
-        else ["results", "paired", "distribution"]
+        else ["results", "provenance"]  # these every run has
     )
     tabs = [("Overview", run.url, here == "overview"), ("Tasks", f"{run.url}/tasks", here == "tasks")]
     tabs += [
