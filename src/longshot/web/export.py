@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -43,7 +44,10 @@ def export_files(app: App, view: str, pages: int = PAGES) -> dict[str, bytes]:
     """
     if not view.startswith("/") or view.startswith("//"):
         raise UserError("A view is the address of a page of this explorer, from its first slash on.")
-    return asyncio.run(_Copy(app, max(1, min(pages, MOST_PAGES))).make(view))
+    copy = _Copy(app, max(1, min(pages, MOST_PAGES)))
+    # In a thread of its own: a notebook's thread has an event loop that runs already.
+    with ThreadPoolExecutor(1, "export") as pool:
+        return pool.submit(lambda: asyncio.run(copy.make(view))).result()
 
 
 def export_folder(app: App, view: str, out: Path, pages: int = PAGES) -> Path:
