@@ -182,13 +182,13 @@ def test_any_view_opens_from_disk(
     context = browser.new_context()
     try:
         page = context.new_page()
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        requested: list[str] = []
+        page.on("request", lambda request: requested.append(request.url))
         page.goto(index.as_uri())
         assert page.locator("main section").count() > 0
         assert page.locator("[data-served], form").count() == 0
         links = page.locator("a[href]").evaluate_all("nodes => nodes.map(node => node.getAttribute('href'))")
         assert all((index.parent / link.split("#")[0]).is_file() for link in links if link)
-        assert all(url.startswith(("file:", "data:")) for url in asked)
+        assert all(url.startswith(("file:", "data:")) for url in requested)
     finally:
         context.close()

@@ -35,7 +35,7 @@ def blocks_of(text: str) -> list[dict[str, Any]]:
 
 def _add(blocks: list[dict[str, Any]], line: str) -> None:
     """One line, into the block before it where it goes on."""
-    last = blocks[-1] if blocks else {"kind": "gap"}
+    last: dict[str, Any] = blocks[-1] if blocks else {"kind": "gap"}
     if not line.strip():
         blocks.append({"kind": "gap"})
     elif line.startswith("#"):

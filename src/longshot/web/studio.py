@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +314,7 @@ def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
     rendered: list[dict[str, Any]] = []
     for section in sections:
         template = templates.get_template(f"{section.template or section.name}.html.j2")
-        parts = _parts(lambda context, own=template: own.render({**context, "links": links}), section.context)
+        parts = _parts(partial(_render, template, links), section.context)
         rendered += [
             {
                 "name": section.name,
@@ -326,6 +327,10 @@ def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
             for number, html in enumerate(parts, 1)
         ]
     return rendered
+
+
+def _render(template: Any, links: Any, context: dict[str, Any]) -> str:
+    return str(template.render({**context, "links": links}))
 
 
 def _parts(render: Callable[[dict[str, Any]], str], context: dict[str, Any]) -> list[str]:

@@ -124,7 +124,7 @@ def with_files(bodies: list[str], here: str) -> list[str]:
     """Sections of a page, below each a line that gives its tables as files."""
     number, shown = 0, []
     for body in bodies:
-        links = []
+        links: list[tuple[int, int]] = []  # number in the page, number in the section
         for match in _HEAD.finditer(body):
             number += 1
             if not _OWN.match(match[0]):

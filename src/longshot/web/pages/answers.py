@@ -31,7 +31,7 @@ def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
         flat = read_scores(each.run.path, each.bed.units[each.position], task.index)
         fits = flat is not None and len(flat) == len(task.query) * task.way
         scores.append(flat.reshape(len(task.query), task.way) if fits and flat is not None else None)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for tile in (tile for tile in tiles.tiles if tile.part == "query"):
         cells = []
         for each, own in zip(shown, scores, strict=True):
