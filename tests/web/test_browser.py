@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterator
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,55 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from .conftest import Client
+from .reader import SCREENS, Reader, reading
 
 pytestmark = pytest.mark.browser
-SCREENS = {
-    "desktop": (1280, "light"),
-    "phone": (390, "dark"),
-    "desktop-dark": (1280, "dark"),
-    "phone-light": (390, "light"),
-}
-MOST_ELEMENTS = 1500
-
-
-class Reader:
-    """A browser window that notes everything said and asked for."""
-
-    def __init__(self, browser: Any, client: Client, screen: str) -> None:
-        width, scheme = SCREENS[screen]
-        self.base, self.width = f"http://127.0.0.1:{client.port}", width
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.messages: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def open(self, path: str) -> None:
-        self.page.goto(self.base + path)
-        self.page.wait_for_load_state("networkidle")
-
-    def violations(self) -> list[str]:
-        """What axe-core finds wrong with names, roles and contrast."""
-        script = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-        self.page.evaluate(script)
-        result = self.page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa']})")
-        return [
-            f"{rule['id']}: {node['html'][:160]}"
-            for rule in result["violations"]
-            for node in rule["nodes"][:3]
-        ]
-
-    def check(self, path: str) -> None:
-        """What holds for every page."""
-        self.open(path)
-        assert self.messages == [], path
-        foreign = [url for url in self.requests if not url.startswith((self.base, "data:"))]
-        assert foreign == [], path
-        assert self.page.evaluate("document.querySelectorAll('*').length") <= MOST_ELEMENTS, path
-        assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width, path
-        assert self.violations() == [], path
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +39,9 @@ def pages(client: Client) -> dict[str, str]:
         "board": f"{easy}/board",
         "testbed": easy,
         "supports": f"{easy}/task/3/supports",
+        "answers": f"{easy}/task/3/answers",
+        "classes": f"{easy}/classes",
+        "tasks of a class": f"{easy}/tasks?class=round/gold",
         "plot": f"{run}/plot",
         "pairs": f"/compare?run={run.rsplit('/', 1)[-1]}",
         "class": f"{data}/images?class=round/crimson",
@@ -108,33 +64,26 @@ def reader(browser: Any, client: Client) -> Iterator[Reader]:
     window.context.close()
 
 
-SHORT = ("home", "run", "tasks", "task", "compare")
+SHORT = ("home", "run", "tasks", "task", "answers", "compare")
 
 
 @pytest.mark.parametrize("screen", ["desktop", "phone"])
 def test_pages_are_silent_small_and_named(
     browser: Any, client: Client, pages: dict[str, str], screen: str
 ) -> None:
-    window = Reader(browser, client, screen)
-    try:
+    with reading(browser, client, screen) as window:
         for name in SHORT:
             window.check(pages[name])
-    finally:
-        window.context.close()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("screen", SCREENS)
 def test_every_page_on_every_screen(browser: Any, client: Client, pages: dict[str, str], screen: str) -> None:
-    window = Reader(browser, client, screen)
-    try:
+    with reading(browser, client, screen) as window:
         for name, path in pages.items():
             client.made(path)
-            if name == "absent":
-                continue  # a 404 is noted on the console by the browser itself
-            window.check(path)
-    finally:
-        window.context.close()
+            if name != "absent":  # a 404 is noted on the console by the browser itself
+                window.check(path)
 
 
 def test_a_filter_round_trips_through_the_address(reader: Reader, pages: dict[str, str]) -> None:
@@ -182,6 +131,29 @@ def test_pictures_are_there_and_open_large(reader: Reader, pages: dict[str, str]
     reader.page.locator(".query .tile").first.click()
     reader.page.wait_for_load_state("networkidle")
     assert reader.page.evaluate("document.querySelector('figure.large img').naturalWidth") > 30
+
+
+def test_two_lists_on_a_page_keep_each_others_state(reader: Reader, pages: dict[str, str]) -> None:
+    reader.open(f"{pages['compare']}&kind=both&where=both+%3E+0&sort=task")
+    before = reader.page.locator("table.tasks tbody tr").count()
+    reader.page.locator(".quad a", has_text="both wrong").click()
+    reader.page.wait_for_load_state("networkidle")
+    assert "kind=neither" in reader.page.url and "sort=task" in reader.page.url
+    assert reader.page.input_value("#where") == "both > 0"
+    reader.page.locator("table.tasks thead th a", has_text="difference").click()
+    reader.page.wait_for_load_state("networkidle")
+    assert "kind=neither" in reader.page.url and "where=both" in reader.page.url
+    assert reader.page.locator("table.tasks tbody tr").count() == before
+
+
+@pytest.mark.parametrize("kind", ["SVG", "PNG"])
+def test_a_plot_is_saved_as_it_is_seen(reader: Reader, pages: dict[str, str], kind: str) -> None:
+    reader.open(pages["plot"])
+    with reader.page.expect_download() as saving:
+        reader.page.locator("figure .save button", has_text=kind).first.click()
+    data = Path(saving.value.path()).read_bytes()
+    assert data.startswith(b"\x89PNG") if kind == "PNG" else b"<circle" in data
+    assert len(data) > 2000
 
 
 def test_pages_are_whole_without_scripts(browser: Any, client: Client, pages: dict[str, str]) -> None:

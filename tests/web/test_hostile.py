@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import zlib
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from longshot.web.decoder import PIXELS
 from longshot.web.pictures import Decoders
 
 from .conftest import Client
+from .reader import reading
 
 ATTACK = "<script>window.hacked = true</script>"
 RIGHT_TO_LEFT = "abc\u202egnp.exe"
@@ -40,6 +43,18 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_text(
         folder / "training" / "training.json",
         '{"settings": {"algorithm": "<img src=x onerror=alert(1)>"}, "notes": ["<b>"]}',
+    )
+    log = {"step": 3, "loss": 0.5, "seconds": 1.0, "best": ATTACK, "note": f"{ATTACK}{RIGHT_TO_LEFT}"}
+    write_text(folder / "training" / "history.jsonl", json.dumps(log) + "\n{broken\n")
+    sign = {"work": "train", "state": "stopped", "time": 1.0, "done": 1, "total": 2, "unit": ATTACK}
+    write_text(
+        folder / "training" / "heartbeat.json", json.dumps({**sign, "note": f"{ATTACK}\x1b[31m{LONG}"})
+    )
+    (folder / "release").mkdir()
+    card = f"# {ATTACK}\n\n| {ATTACK} |\n| --- |\n| {RIGHT_TO_LEFT} |\n\n- [x](javascript:alert(1))\n"
+    write_text(folder / "release" / "README.md", card)
+    write_text(
+        folder / "release" / "release.json", json.dumps({"title": ATTACK, "version": ATTACK, "testbeds": []})
     )
     (folder / "study").mkdir()
     write_text(folder / "study" / "study.json", '{"title": "<script>1</script>", "verdicts": {"<i>": "<u>"}}')
@@ -113,6 +128,7 @@ OUR_TAGS = {
         "img",
         "path",
         "rect",
+        "text",
         "footer",
         "br",
         "kbd",
@@ -138,9 +154,12 @@ class Tags(HTMLParser):
 
 def pages_of(client: Client) -> list[str]:
     home = client.links("/")
-    items = [link for link in home if link.startswith(("/run/", "/testbed/", "/training/", "/study/"))]
+    kinds = ("/run/", "/testbed/", "/training/", "/study/", "/release/")
+    items = [link for link in home if link.startswith(kinds)]
     deeper = [f"{link}/tasks" for link in items if link.startswith(("/run/", "/testbed/"))]
     deeper += [f"{link}/task/0" for link in items if link.startswith("/testbed/")]
+    deeper += [f"{link}/task/0/answers" for link in items if link.startswith("/testbed/")]
+    deeper += [f"{link}/classes" for link in items if link.startswith("/testbed/")]
     deeper += [f"{link}/confusion" for link in items if link.startswith("/run/")]
     return ["/", *items, *deeper]
 
@@ -156,6 +175,80 @@ def test_names_stay_text(served: Client) -> None:
         assert [src for tag, src in tags.scripts if not str(src).startswith("/static/")] == [], path
         assert tags.handlers == [] and tags.names <= OUR_TAGS, path
         assert "\x07" not in answer.text and "\u202e" not in answer.text
+
+
+@pytest.mark.browser
+def test_a_browser_runs_none_of_it(browser: Any, served: Client) -> None:
+    with reading(browser, served, "phone") as window:
+        for path in pages_of(served)[:9]:
+            window.open(path)
+            assert window.page.evaluate("window.hacked") is None, path
+            assert window.page.evaluate("document.documentElement.scrollWidth") <= window.width, path
+            assert not [text for text in window.messages if "policy" in text], path
+            assert all(url.startswith((window.base, "data:")) for url in window.requests), path
+
+
+def test_attributes_and_images_that_mean_harm(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures" / f"<img src=x>{RIGHT_TO_LEFT}"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        Image.new("RGB", (40, 40), (60 * number, 9, 9)).save(folder / f"{number}.png")
+    key = folder.name
+    lines = ["path,<b>note</b>,size", f'{key}/0.png,"{ATTACK}",1', f'{key}/1.png,"{"y" * 5000}",2']
+    (folder.parent / "attributes.csv").write_text("\n".join([*lines, f'{key}/2.png,"a \u202e b",3']))
+    longshot.open_dataset(folder.parent)
+    (folder / "0.png").write_bytes(bomb())  # changed after it was scanned
+    (folder / "1.png").write_bytes(b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>')
+    explorer = longshot.serve(tmp_path, port=19220)
+    client = Client(explorer)
+    try:
+        data = client.item("dataset", "pictures")
+        for path in (data, f"{data}/images", f"{data}/attributes", f"{data}/image/0", f"{data}/facts"):
+            answer = client.get(path)
+            tags = Tags()
+            tags.feed(answer.text)
+            assert answer.status == 200 and tags.names <= OUR_TAGS and tags.handlers == [], path
+            assert "\u202e" not in answer.text
+        for row in range(3):
+            answer = client.get(f"{data}/image-{row}.jpg")
+            assert answer.headers["content-type"] == "image/jpeg" and answer.body.startswith(b"\xff\xd8")
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert b"svg" not in answer.body
+    finally:
+        explorer.close()
+
+
+def test_a_link_inside_an_item_shows_nothing_from_outside(tmp_path: Path, explored: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "words.txt").write_text("the password is swordfish")
+    shown = tmp_path / "shown"
+    for name in ("release", "study", "training"):
+        (shown / name).mkdir(parents=True)
+    write_text(shown / "release" / "release.json", '{"title": "r", "version": "1", "testbeds": []}')
+    (shown / "release" / "README.md").symlink_to(secret / "words.txt")
+    write_text(shown / "study" / "study.json", '{"title": "s", "verdicts": {"a": "b"}}')
+    (shown / "study" / "report.html").symlink_to(secret / "words.txt")
+    (shown / "study" / "tables").symlink_to(secret)
+    write_text(secret / "claims.csv", "claim,sentence\na,swordfish")
+    write_text(shown / "training" / "training.json", '{"settings": {"algorithm": "x"}}')
+    write_text(secret / "history.jsonl", '{"step": 4711, "seconds": 1.0}')
+    (shown / "training" / "history.jsonl").symlink_to(secret / "history.jsonl")
+    shutil.copytree(explored / "runs" / "first", shown / "run")
+    part = sorted((shown / "run").glob("part-*.parquet"))[0]
+    part.rename(secret / part.name)
+    part.symlink_to(secret / part.name)
+    explorer = longshot.serve(shown, port=19225)
+    client = Client(explorer)
+    try:
+        kinds = ("/release/", "/study/", "/training/", "/run/")
+        for link in [link for link in client.links("/") if link.startswith(kinds)]:
+            for path in (link, f"{link}/page"):
+                page = client.get(path).text
+                assert "swordfish" not in page and "4,711" not in page, path
+        assert "links are not followed" in client.get(client.item("run", "run")).text
+    finally:
+        explorer.close()
 
 
 def test_a_studys_page_runs_nothing(served: Client) -> None:
@@ -254,7 +347,7 @@ def test_bombs_and_rubbish_are_crossed_out() -> None:
         shown = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))[16, 16]
         assert shown[0] > 200 > 60 > shown[1]
         again, _ = decoders.sheet([good.getvalue()], side=32, columns=1, square=True)
-        assert again.startswith(b"RIFF")  # it lives on, and what it gives is WebP whatever came in
+        assert again.startswith(b"\xff\xd8")  # it lives on, and what it gives is JPEG whatever came in
     finally:
         decoders.close()
 
@@ -268,6 +361,6 @@ def test_a_decoder_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
         good = io.BytesIO()
         Image.new("RGB", (8, 8), "blue").save(good, "PNG")
         picture, problems = decoders.sheet([good.getvalue()], side=16, columns=1, square=True)
-        assert picture.startswith(b"RIFF") and problems == [""]
+        assert picture.startswith(b"\xff\xd8") and problems == [""]
     finally:
         decoders.close()

@@ -18,6 +18,7 @@ from PIL import Image
 import longshot
 from longshot.api.reports import report_text
 from longshot.testbeds.testbed import Testbed
+from longshot.web.table_files import page_tables
 
 from .conftest import Client
 
@@ -118,7 +119,7 @@ def test_a_task_shows_its_pictures_and_its_mistakes(client: Client, explored: Pa
     assert page.count('<i class="wrong">') == wrong > 0
     sprite = unescape(re.search(r"--sprite:url\((?:&#39;|')([^)]*?)(?:&#39;|')\)", page)[1])
     answer = client.get(sprite)
-    assert answer.headers["content-type"] == "image/webp" and "immutable" in answer.headers["cache-control"]
+    assert answer.headers["content-type"] == "image/jpeg" and "immutable" in answer.headers["cache-control"]
     image = Image.open(io.BytesIO(answer.body))
     assert image.size == (12 * 96, -(-len(keys) // 12) * 96)
     assert client.get(sprite.replace("sprite-1-", "sprite-1-0")).status == 404
@@ -147,7 +148,7 @@ def test_a_query_has_answers_scores_and_near_support(client: Client, explored: P
     assert len(shares) == 2 * 4 and abs(sum(shares) - 200) < 1  # of each series they sum to 100
     assert page.count("same class") + page.count("another class") == 8
     large = re.search(r'<img src="([^"]*)"', page)[1]
-    assert client.get(large).headers["content-type"] == "image/webp"
+    assert client.get(large).headers["content-type"] == "image/jpeg"
 
 
 def test_the_same_queries_stand_side_by_side(client: Client) -> None:
@@ -209,3 +210,72 @@ def test_live_answers_in_json(client: Client) -> None:
     answer = client.get("/live")
     assert json.loads(answer.body)["items"] == []
     assert client.get("/live", {"If-None-Match": answer.headers["etag"]}).status == 304
+
+
+def test_every_query_stands_with_its_answers_and_scores(client: Client, explored: Path) -> None:
+    page = client.get(f"{client.item('testbed', 'hard')}/task/5/answers").text
+    (table,) = page_tables(page)
+    task = Testbed.load(explored / "hard.parquet")[5]
+    names = [class_id.rsplit("/", 1)[-1] for class_id in task.classes]
+    results = longshot.Results(explored / "runs" / "first").select(testbed="hard").table().to_pylist()
+    predicted = {row["method"]: row["prediction"] for row in results if row["task"] == 5}
+    assert table.num_rows == len(task.query)
+    for row in table.to_pylist():
+        position = int(row["Query"])
+        assert row["Class"] == names[task.query_label[position]]
+        for method, prediction in predicted.items():
+            mark, name, share, _ = row[f"{method} pixels"].split()
+            assert name == names[prediction[position]]
+            assert mark == ("✓" if prediction[position] == task.query_label[position] else "✗")
+            assert 100 / task.way - 0.1 <= float(share) <= 100  # the highest of four shares
+
+
+def test_the_classes_of_a_testbed_are_counted(client: Client, explored: Path) -> None:
+    bed = client.item("testbed", "easy")
+    testbed = Testbed.load(explored / "easy.parquet")
+    rows = pq.read_table(io.BytesIO(client.get(f"{bed}/classes?as=parquet").body)).to_pylist()
+    for row in rows:
+        holds = [task for task in testbed if row["class"] in task.classes]
+        assert (row["tasks"], row["support"], row["queries"]) == (len(holds), 2 * len(holds), 3 * len(holds))
+    assert sum(row["tasks"] for row in rows) == 4 * 24
+    page = client.get(f"{bed}/classes").text
+    assert "times in a task" in page  # the taxonomy, beside it
+    chosen = client.get(f"{bed}/tasks?class=round/gold").text
+    expected = [str(task.index) for task in testbed if "round/gold" in task.classes]
+    assert [row[0] for row in rows_of(chosen)] == expected
+    middle = client.get(f"{bed}/task/{expected[1]}?class=round/gold").text
+    assert f"/task/{expected[2]}?class=" in re.search(r'data-arrowright="([^"]*)"', middle)[1]
+
+
+def test_any_table_of_a_page_is_a_file(client: Client, explored: Path) -> None:
+    run = client.item("run", "first")
+    path = next(link for link in client.links(run) if "table=1" in link and "as=csv" in link)
+    answer = client.get(path)
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = pyarrow.csv.read_csv(io.BytesIO(answer.body)).to_pylist()
+    for row in longshot.Results(explored / "runs" / "first").summary():
+        (line,) = [each for each in rows if each["Method"] == row["method"]]
+        assert line[row["testbed"]] == pytest.approx(row["accuracy"])
+        assert line[f"{row['testbed']} ±"] == pytest.approx(100 * row["ci95"], abs=0.06)
+    again = pq.read_table(io.BytesIO(client.get(path.replace("as=csv", "as=parquet")).body))
+    assert again.to_pylist() == rows
+    for number in ("0", "99", "x", "9" * 50):
+        assert client.get(f"{run}?table={number}&as=csv").status == 404
+    assert client.get(f"{run}?table=1&as=exe").status == 404
+    counted = client.made(f"{run}/report/results")
+    assert len(page_tables(counted)) == counted.count("<table")
+
+
+def test_judges_are_marked_where_they_chose(client: Client) -> None:
+    hard = client.get(f"{client.item('testbed', 'hard')}/board").text
+    easy = client.get(f"{client.item('testbed', 'easy')}/board").text
+    assert hard.count('<span class="tag">judge</span>') == 2 and "judge</span>" not in easy
+    assert ">best<" not in hard and ">tie<" not in hard
+
+
+@pytest.mark.parametrize("bad", ["0", "-1", "x", "999999999999", "٣", "1e3"])
+def test_a_page_that_is_not_there_is_the_nearest(client: Client, bad: str) -> None:
+    run, bed = client.item("run", "first"), client.item("testbed", "easy")
+    number = quote(bad)
+    for path in (f"{run}/tasks?page={number}", f"/?page={number}", f"{bed}/task/3?classes={number}"):
+        assert client.get(path).status == 200

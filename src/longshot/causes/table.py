@@ -151,6 +151,17 @@ def measured_pixels(dataset: Dataset, *, altered: bool = True) -> Pixels:
     return Pixels(numbers, sampled, _altered(dataset) if learn else None)
 
 
+def is_measured(dataset: Dataset) -> bool:
+    """Whether ``measured_pixels`` takes everything from the cache."""
+    kinds = {"measures": len(dataset)}
+    if len(dataset) >= _LEAST:
+        kinds["signatures"] = len(FORMS) * len(_sampled(dataset))
+    return all(
+        any(_open(path, count) is not None for path in cache_places("attributes", _file(dataset, kind)))
+        for kind, count in kinds.items()
+    )
+
+
 def see(pixels: Pixels, labels: NDArray[np.int32], bound: TaskRows) -> Seen:
     """What the pixels say of some tasks: signatures are learnt from images that are queries and never supports.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,9 +22,23 @@ from longshot.web import downloads, gallery
 from longshot.web.export import PAGES, export_files, export_folder, zipped
 from longshot.web.guard import App, Guard
 from longshot.web.library import Item
-from longshot.web.pages import board, compare, dataset, home, run, task, testbed, work
+from longshot.web.pages import (
+    answers,
+    attributes,
+    bed_classes,
+    board,
+    confusions,
+    dataset,
+    home,
+    run,
+    task,
+    testbed,
+    work,
+)
 from longshot.web.picture_pages import large_picture, sprite
+from longshot.web.pictures import PICTURE_TYPE
 from longshot.web.site import NotThere, Page, Site, ago
+from longshot.web.table_files import page_tables
 
 _PICTURE_THREADS = 4  # that wait for decoders; lists have threads of their own
 _WAITING = b"This page is loaded again when it is done."
@@ -112,7 +127,8 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         return HTMLResponse(data, headers={"content-security-policy": policy})
 
     def section(request: Request) -> Page:
-        return run.report(site, site.item("run", request.path_params["id"]), request.path_params["name"])
+        item = site.item("run", request.path_params["id"])
+        return run.report(site, item, request.path_params["name"], request.query_params)
 
     return [
         page("/", lambda request: home.home(site, request.query_params)),
@@ -122,17 +138,22 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/run/{id}/report/{name}", section),
         page("/testbed/{id}", of("testbed", lambda site, item, _: testbed.overview(site, item))),
         page("/testbed/{id}/tasks", of("testbed", downloads.or_file(testbed.tasks, downloads.testbed_tasks))),
+        page(
+            "/testbed/{id}/classes",
+            of("testbed", downloads.or_file(bed_classes.classes, downloads.bed_classes)),
+        ),
         page("/testbed/{id}/plots", of("testbed", lambda site, item, _: testbed.plots(site, item))),
         page("/testbed/{id}/task/{task:int}", in_task(task.pictures)),
+        page("/testbed/{id}/task/{task:int}/answers", in_task(answers.answers_table)),
         page("/testbed/{id}/task/{task:int}/supports", in_task(task.supports)),
         page("/testbed/{id}/task/{task:int}/{part}/{position:int}", image),
-        _picture_route(site, pool, "/testbed/{id}/task/{task:int}/sprite-{page:int}-{name}.webp", sprite),
+        _picture_route(site, pool, "/testbed/{id}/task/{task:int}/sprite-{page:int}-{name}.jpg", sprite),
         _picture_route(
-            site, pool, "/testbed/{id}/task/{task:int}/{part}-{position:int}-{name}.webp", large_picture
+            site, pool, "/testbed/{id}/task/{task:int}/{part}-{position:int}-{name}.jpg", large_picture
         ),
-        _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.webp", gallery.query_sprite),
+        _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.jpg", gallery.query_sprite),
         page("/testbed/{id}/board", of("testbed", lambda site, item, _: board.testbed_board(site, item))),
-        page("/run/{id}/confusion", of("run", compare.confusion)),
+        page("/run/{id}/confusion", of("run", confusions.confusion)),
         page("/compare", lambda request: downloads.comparison(site, request.query_params)),
         page("/board/{id}", of("board", lambda site, item, _: board.suite_board(site, item))),
         page("/suite/{id}", of("suite", lambda site, item, _: board.suite(site, item))),
@@ -140,11 +161,11 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/dataset/{id}/images", of("dataset", dataset.images)),
         page("/dataset/{id}/image/{row:int}", one_image),
         page("/dataset/{id}/taxonomy", of("dataset", lambda site, item, _: dataset.taxonomy(site, item))),
-        page("/dataset/{id}/attributes", of("dataset", lambda site, item, _: dataset.attributes(site, item))),
+        page("/dataset/{id}/attributes", of("dataset", attributes.attributes)),
         page("/dataset/{id}/facts", of("dataset", lambda site, item, _: dataset.facts(site, item))),
-        page("/dataset/{id}/suspects", of("dataset", lambda site, item, _: dataset.suspects(site, item))),
-        _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.webp", gallery.image_sprite),
-        _picture_route(site, pool, "/dataset/{id}/image-{row:int}.webp", gallery.image_large),
+        page("/dataset/{id}/suspects", of("dataset", dataset.suspects)),
+        _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.jpg", gallery.image_sprite),
+        _picture_route(site, pool, "/dataset/{id}/image-{row:int}.jpg", gallery.image_large),
         page("/testbed/{id}/task/{task:int}/why", in_task(work.why)),
         page("/training/{id}", of("training", lambda site, item, _: work.training(site, item))),
         page("/study/{id}", of("study", lambda site, item, _: work.study(site, item))),
@@ -158,11 +179,12 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
 
 def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
+        number = str(request.query_params.get("table", ""))
         try:
+            if number:
+                return _table_file(site, make, request, number)
             made = make(request)
-        except NotThere as error:
-            return _sentence(site, str(error), 404)
-        except UserError as error:
+        except (NotThere, UserError) as error:
             return _sentence(site, str(error), 404)
         except OSError as error:
             return _sentence(site, f"A file could not be read: {error.strerror or error}.", 404)
@@ -181,6 +203,23 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
         return HTMLResponse(text, headers=headers)
 
     return endpoint
+
+
+def _table_file(
+    site: Site, make: Callable[[Request], Page | Response], request: Request, number: str
+) -> Response:
+    """One table of a page as a file: the page is made without ``table`` and ``as``, and the table taken out of it."""
+    kind = str(request.query_params.get("as", "csv"))
+    pairs = [pair for pair in request.query_params.multi_items() if pair[0] not in ("table", "as")]
+    plain = Request({**request.scope, "query_string": urlencode(pairs).encode()})
+    made = make(plain)
+    if isinstance(made, Response) or kind not in ("csv", "parquet"):
+        raise NotThere("A table can be had as CSV or Parquet.")
+    tables = page_tables(site.render(made))
+    if not number.isdecimal() or not 1 <= int(number[:6]) <= len(tables):
+        raise NotThere(f"This page has {len(tables)} tables, and there is no table '{number[:20]}'.")
+    data = downloads.table_bytes(tables[int(number) - 1], kind)
+    return downloads.attachment(data, f"{made.title}-table-{number}", kind)
 
 
 def _export_endpoint(site: Site, app: App) -> Callable[[Request], Response]:
@@ -240,7 +279,7 @@ def _picture_route(
                 str(error)[:300], 404, media_type="text/plain", headers={"cache-control": "no-store"}
             )
         return Response(
-            data, media_type="image/webp", headers={"cache-control": _FOREVER if lasting else "no-cache"}
+            data, media_type=PICTURE_TYPE, headers={"cache-control": _FOREVER if lasting else "no-cache"}
         )
 
     return Route(path, endpoint)

@@ -71,8 +71,21 @@ def run_tasks(site: Site, run: Item, query: Any, kind: str) -> Response:
 
 def testbed_tasks(site: Site, item: Item, query: Any, kind: str) -> Response:
     """The list of a testbed as a file."""
-    state = ListState.read(f"{item.url}/tasks", query)
-    return _tasks(site, item, site.testbed(item).tasks, state, kind, item.name, "task")
+    from longshot.web.pages.testbed import tasks_with
+
+    state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
+    table = tasks_with(site.testbed(item), str(query.get("class", ""))[:500])
+    return _tasks(site, item, table, state, kind, item.name, "task")
+
+
+def bed_classes(site: Site, item: Item, query: Any, kind: str) -> Response:
+    """The class balance of a testbed as a file."""
+    from longshot.web.pages.bed_classes import classes_table
+
+    if kind not in ("csv", "parquet"):
+        raise NotThere("A list of classes can be had as CSV or Parquet.")
+    table = classes_table(site.testbed(item).testbed)
+    return _tasks(site, None, table, ListState.read("", query), kind, f"{item.name}-classes", "-tasks")
 
 
 def _tasks(

@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,7 +22,7 @@ _URL = re.compile(r"url\('(/[^']*)'\)")
 _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
-_ENDINGS = {"image/webp": ".webp", "text/css": ".css", "text/javascript": ".js", "image/svg+xml": ".svg"}
+_ENDINGS = {"image/jpeg": ".jpg", "text/css": ".css", "text/javascript": ".js", "image/svg+xml": ".svg"}
 
 
 def export_files(app: App, view: str, pages: int = PAGES) -> dict[str, bytes]:
@@ -43,7 +44,10 @@ def export_files(app: App, view: str, pages: int = PAGES) -> dict[str, bytes]:
     """
     if not view.startswith("/") or view.startswith("//"):
         raise UserError("A view is the address of a page of this explorer, from its first slash on.")
-    return asyncio.run(_Copy(app, max(1, min(pages, MOST_PAGES))).make(view))
+    copy = _Copy(app, max(1, min(pages, MOST_PAGES)))
+    # In a thread of its own: a notebook's thread has an event loop that runs already.
+    with ThreadPoolExecutor(1, "export") as pool:
+        return pool.submit(lambda: asyncio.run(copy.make(view))).result()
 
 
 def export_folder(app: App, view: str, out: Path, pages: int = PAGES) -> Path:
@@ -167,16 +171,18 @@ class _Rewriter(HTMLParser):
         super().__init__(convert_charrefs=False)
         self._page, self._parts = page, list[str]()
         self.resources: list[str] = []
-        self._skipped = 0
+        self._skipped, self._skipping = 0, ""  # how deep inside which element
 
     @property
     def text(self) -> str:
         return "".join(self._parts)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "form":
-            self._skipped += 1
         if self._skipped:
+            self._skipped += tag == self._skipping
+            return
+        if tag == "form" or "data-served" in dict(attrs):
+            self._skipped, self._skipping = 1, tag
             return
         shown = []
         for name, value in attrs:
@@ -201,10 +207,10 @@ class _Rewriter(HTMLParser):
             self._parts.append(f"</{tag}>")
 
     def handle_endtag(self, tag: str) -> None:
-        if not self._skipped and tag not in _VOID:
+        if self._skipped:
+            self._skipped -= tag == self._skipping
+        elif tag not in _VOID:
             self._parts.append(f"</{tag}>")
-        if tag == "form" and self._skipped:
-            self._skipped -= 1
 
     def handle_data(self, data: str) -> None:
         if not self._skipped:

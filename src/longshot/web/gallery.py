@@ -49,7 +49,7 @@ def query_gallery(
     digest = address([shelved.testbed.content_hash, listed])
     return {
         "tiles": tiles,
-        "sprite": sprite_style(f"{item.url}/queries/{listed}/{digest}.webp" if tiles else ""),
+        "sprite": sprite_style(f"{item.url}/queries/{listed}/{digest}.jpg" if tiles else ""),
     }
 
 
@@ -83,7 +83,7 @@ def image_gallery(item: Item, dataset: Dataset, rows: Sequence[int]) -> dict[str
     ]
     listed = "-".join(map(str, rows))
     stamps = _stamps([Wanted(dataset, row) for row in rows]) if rows else []
-    url = f"{item.url}/images/{listed}/{address([item.id, listed, stamps])}.webp" if tiles else ""
+    url = f"{item.url}/images/{listed}/{address([item.id, listed, stamps])}.jpg" if tiles else ""
     return {"tiles": tiles, "sprite": sprite_style(url)}
 
 

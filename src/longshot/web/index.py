@@ -32,13 +32,14 @@ from longshot.core.calls import parse_call
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir
 from longshot.core.ragged import Ragged
+from longshot.evaluation.judging import judges_in
 from longshot.evaluation.results import Results
 from longshot.evaluation.stores import testbed_path
 from longshot.evaluation.units import part_path, read_columns
 from longshot.testbeds.columns import STANDARD, ragged
 from longshot.testbeds.testbed_file import read_outline
 
-FORMAT = 5
+FORMAT = 6
 METRICS = {  # column of results → how the list calls it before a series
     "accuracy": "",
     "balanced_accuracy": "balanced:",
@@ -84,15 +85,17 @@ class BedIndex:
         self.units: list[list[str]] = list(facts["units"])  # of each series
         self.problem = str(facts["problem"])  # why there are no answers, or what is missing
         self._folder = folder
+        self._answers: dict[int, NDArray[np.int16]] = {}  # memory maps
         self.table = open_table(folder / "tasks.arrow")
 
     def answers(self, series: int) -> NDArray[np.int16] | None:
         """The class predicted for every query, task by task, −1 where there is none; None without the testbed."""
-        path = self._folder / f"answers-{series}.npy"
-        if not path.is_file():
-            return None
-        answers: NDArray[np.int16] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return answers
+        if series not in self._answers:
+            path = self._folder / f"answers-{series}.npy"
+            if not path.is_file():
+                return None
+            self._answers[series] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return self._answers[series]
 
     @cached_property
     def varied(self) -> list[str]:
@@ -120,6 +123,7 @@ class RunIndex:
         self.features: dict[str, dict[str, str]] = facts[
             "features"
         ]  # backbone → fingerprint → content-address
+        self.judges = {(content_hash, backbone) for content_hash, backbone in facts["judges"]}
         self._facts = {bed["hash"]: (number, bed) for number, bed in enumerate(facts["beds"])}
         self._beds: dict[str, BedIndex] = {}
 
@@ -181,13 +185,12 @@ def read_scores(run: Path, units: Sequence[str], task: int) -> Floats | None:
             file = pq.ParquetFile(part_path(run, unit))
             if "scores" not in file.schema_arrow.names:
                 return None
-            rows = file.read(columns=["task", "scores"])
+            places = np.flatnonzero(file.read(columns=["task"])["task"].to_numpy() == task)
+            if len(places):  # only then the scores, which are most of the file
+                values = file.read(columns=["scores"])["scores"][int(places[0])].as_py()
+                return None if values is None else np.asarray(values, np.float64)
         except (OSError, pa.ArrowException):
             continue
-        places = np.flatnonzero(rows["task"].to_numpy() == task)
-        if len(places):
-            values = rows["scores"][int(places[0])].as_py()
-            return None if values is None else np.asarray(values, np.float64)
     return None
 
 
@@ -247,7 +250,14 @@ def build(run: Path, stamp: str, folder: Path) -> None:
         backbone: {fingerprint: str(entry.get("hash", "")) for fingerprint, entry in by_dataset.items()}
         for backbone, by_dataset in results.run["backbones"].items()
     }
-    record = {"stamp": stamp, "beds": beds, "rows": rows, "notes": notes, "features": features}
+    record = {
+        "stamp": stamp,
+        "beds": beds,
+        "rows": rows,
+        "notes": notes,
+        "features": features,
+        "judges": sorted(judges_in(results.run)),
+    }
     (folder / "index.json").write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -257,7 +267,7 @@ def _build_bed(
     """The table and the answers of one testbed; also why there are no answers, and the number of rows read."""
     problem, outline = "", None
     copy = testbed_path(results.path, content_hash)
-    if not copy.is_file():
+    if copy.is_symlink() or not copy.is_file():
         problem = "The run folder holds no copy of this testbed, so its tasks have no pictures."
     else:
         try:
@@ -317,6 +327,9 @@ def _parts(run: Path, names: Sequence[str], notes: list[str], cell: Mapping[str,
     """The rows of a cell that are there; a damaged part is noted and left out."""
     tables = []
     for unit in cell["units"]:
+        if part_path(run, unit).is_symlink():
+            notes.append(f"part-{unit}.parquet is a link, and links are not followed.")
+            continue
         try:
             table = read_columns(run, unit, names)
         except ValueError as error:

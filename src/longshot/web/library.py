@@ -218,7 +218,8 @@ class Library:
             changed = max(changed, listing.time / 1e9)
         elif kind == "training":
             changed = max(changed, _time_of(folder / "history.jsonl"))
-            finished = self.memory.read(folder / "state.safetensors", READERS["checkpoint"]).get("finished")
+            checkpoint = inner_file(folder, "state.safetensors")
+            finished = checkpoint and self.memory.read(checkpoint, READERS["checkpoint"]).get("finished")
             state = sign.state if sign else "finished" if finished else "unfinished"
         name = (
             str(facts.get("title") or facts.get("name") or "")
@@ -256,6 +257,18 @@ class Library:
             changed=_time_of(path),
             facts={**facts, "copy": copy},
         )
+
+
+def inner_file(folder: Path, *names: str) -> Path | None:
+    """A file inside the folder of an item; None where there is none, or a link on the way leads out of the folder.
+
+    A folder that somebody sent may hold a link to any file of this machine: it is not to be shown.
+    """
+    try:
+        path, own = folder.joinpath(*names).resolve(strict=True), folder.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+    return path if path.is_relative_to(own) and path.is_file() else None
 
 
 def _known_datasets() -> list[Item]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -36,12 +36,11 @@ class ListState:
     @classmethod
     def read(cls, path: str, query: Any, fixed: Sequence[str] = ()) -> ListState:
         """The state that an address holds; what has no meaning is left out."""
-        text = str(query.get("page", "1"))
         return cls(
             path=path,
             where=str(query.get("where", "")).strip()[:_LONGEST],
             sort=str(query.get("sort", ""))[:200],
-            page=max(1, int(text)) if text.isdecimal() and len(text) < 10 else 1,
+            page=page_number(query),
             columns=tuple(dict.fromkeys(query.getlist("column")))[:60],
             fixed=tuple((name, str(query[name])[:500]) for name in fixed if query.get(name)),
         )
@@ -59,6 +58,16 @@ class ListState:
     def url(self, **changes: Any) -> str:
         """The address with some of it changed."""
         return address(changes.pop("path", self.path), self.parameters(**changes))
+
+
+def page_number(query: Any, name: str = "page") -> int:
+    """The number that an address gives a page by, from 1; 1 where it gives none that has a meaning.
+
+    >>> page_number({"page": "3"}), page_number({"page": "-3"}), page_number({}, "shown")
+    (3, 1, 1)
+    """
+    text = str(query.get(name, "1"))
+    return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 10 else 1
 
 
 def address(path: str, parameters: Sequence[tuple[str, str]]) -> str:
@@ -119,7 +128,8 @@ def select(table: pa.Table, where: str, noun: str = "task", example: str = "") -
         return np.flatnonzero(rows_mask(where, table, noun, example or "way >= 5 and accuracy < 0.4")), ""
     except (UserError, pa.ArrowException) as error:
         sentence = str(error) if isinstance(error, UserError) else f"The filter '{where}' cannot be used."
-        return np.arange(table.num_rows), f"{sentence} All {noun}s are shown."
+        plural = noun + ("es" if noun.endswith("s") else "s")
+        return np.arange(table.num_rows), f"{sentence} All {plural} are shown."
 
 
 def order(table: pa.Table, rows: Ints, sort: str) -> Ints:
@@ -199,6 +209,17 @@ def make_page(
         problem=problem,
         available=list(table.column_names),
     )
+
+
+def task_link(
+    path: str | None, carried: Sequence[tuple[str, str]]
+) -> Callable[[str, Mapping[str, Any]], str]:
+    """Where the cells of a list of tasks lead: the number of a task to its page."""
+
+    def link(name: str, row: Mapping[str, Any]) -> str:
+        return address(f"{path}/{row['task']}", carried) if path and name == "task" else ""
+
+    return link
 
 
 def neighbours(

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 TILE, COLUMNS = 96, 12  # pixels of a tile, tiles in a row of a sprite
 LARGE = 900  # longer side of a picture that was clicked
-FORMAT = 1
+PICTURE_TYPE = "image/jpeg"  # of all of them, whatever the originals are
+FORMAT = 2
 _PROCESSES = 2
 _SECONDS = 20.0  # that a sheet may take
 _LARGEST = 64 << 20  # bytes of an image file
@@ -37,6 +38,7 @@ class Decoders:
     """A few decoding processes; each works on one sheet at a time, and is replaced when it hangs or dies."""
 
     def __init__(self, processes: int = _PROCESSES) -> None:
+        self._processes = processes
         self._free: LifoQueue[subprocess.Popen[bytes] | None] = LifoQueue()
         for _ in range(processes):
             self._free.put(None)
@@ -44,14 +46,15 @@ class Decoders:
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def warm(self) -> None:
-        """Start a process now, so that the first picture does not wait for it."""
-        process = self._free.get()
-        self._free.put(process or self._start())
+        """Start the processes now, so that the first picture does not wait for them."""
+        idle = [self._free.get() for _ in range(self._processes)]
+        for process in idle:
+            self._free.put(process or self._start())
 
     def sheet(
         self, images: Sequence[bytes], *, side: int, columns: int, square: bool
     ) -> tuple[bytes, list[str]]:
-        """One WebP of all images, and a problem for each that has one.
+        """One JPEG of all images, and a problem for each that has one.
 
         An image that takes the process down is found by trying each alone; the others are shown.
         """
@@ -154,8 +157,8 @@ def address(parts: Any) -> str:
 def sprite_style(url: str) -> str:
     """A sprite for the tiles inside an element, as its style.
 
-    >>> sprite_style("/a.webp")
-    "--sprite:url('/a.webp')"
+    >>> sprite_style("/a.jpg")
+    "--sprite:url('/a.jpg')"
     """
     return f"--sprite:url('{url}')" if url else ""
 
@@ -170,7 +173,7 @@ class PictureStore:
 
     def get(self, name: str, make: Callable[[], tuple[bytes, bool]]) -> tuple[bytes, bool]:
         """The picture with this address; ``make`` gives it and whether it may be kept."""
-        path = self._base / name[:2] / f"{name}.webp"
+        path = self._base / name[:2] / f"{name}.jpg"
         with contextlib.suppress(OSError):
             return path.read_bytes(), True
         with self._lock:

@@ -12,7 +12,7 @@ import numpy as np
 from longshot.web.listing import is_share, show
 
 _WIDTH, _HEIGHT = 720, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 12, 44
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, *, links: bool = 
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(
         f'<text class="label" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(_named(xlabel))}</text>'
+        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="14" text-anchor="middle" '
+        f'transform="rotate(-90)">{escape(_named(ylabel))}</text>'
     )
     for point in points:
         centre = f'cx="{place_x(point.x):.1f}" cy="{place_y(point.y):.1f}"'

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.core.errors import UserError
@@ -178,7 +179,7 @@ def serve(
         ) from error
     single = isinstance(folders, str | os.PathLike) or hasattr(folders, "store")
     sources: list[Any] = [folders] if single else list(folders)  # type: ignore[arg-type]
-    roots, stay = _roots(sources or ["."])
+    roots, held = _roots(sources or ["."])
     local = _is_loopback(host)
     if not local and token is None:
         raise UserError(
@@ -205,8 +206,8 @@ def serve(
 
     def run() -> None:
         with contextlib.closing(listening), contextlib.ExitStack() as stack:
-            if stay is not None:
-                stack.callback(stay)
+            for folder in held:
+                stack.callback(folder.cleanup)
             server.run(sockets=[listening])
 
     thread = threading.Thread(target=run, name="longshot-explorer", daemon=True)
@@ -223,6 +224,7 @@ def serve(
 
 
 _shared: list[Explorer] = []  # what ``show`` opened in this process
+_shown: list[TemporaryDirectory[str]] = []  # what it wrote; removed when the process ends
 
 
 def show(noun: Any, task: int | None = None) -> Explorer:
@@ -235,13 +237,13 @@ def show(noun: Any, task: int | None = None) -> Explorer:
     task : int, optional
         A task of the testbed.
     """
-    import tempfile
-
     if hasattr(noun, "store"):
-        roots, _ = _roots([noun])
+        roots, held = _roots([noun])
+        _shown.extend(held)
         root = roots[0]
     else:
-        root = Path(tempfile.mkdtemp(prefix="longshot-testbed-")).resolve()
+        _shown.append(TemporaryDirectory(prefix="longshot-testbed-"))
+        root = Path(_shown[-1].name).resolve()
         noun.save(root / f"{noun.name or 'testbed'}.parquet")
     if not _shared or not _shared[0].running:
         _shared[:] = [serve(root)]
@@ -254,27 +256,24 @@ def show(noun: Any, task: int | None = None) -> Explorer:
     return explorer.at(item.url.lstrip("/") + ("" if task is None else f"/task/{task}"))
 
 
-def _roots(sources: Sequence[Any]) -> tuple[list[Path], Any]:
-    """The folders to look in; results held in memory are written to a temporary one, which ``stay`` removes."""
-    roots, stay = [], None
+def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[str]]]:
+    """The folders to look in, and those of them that were made for results held in memory: they last as it is held."""
+    roots: list[Path] = []
+    held: list[TemporaryDirectory[str]] = []
     for source in sources:
         if not hasattr(source, "store"):
             path = Path(source)
             if not path.exists():
                 raise UserError(f"There is no folder {path}", "name one that is there")
             roots.append(path.resolve())
-            continue
-        if source.store.path is not None:
+        elif source.store.path is not None:
             roots.append(Path(source.store.path).resolve())
-            continue
-        import tempfile
+        else:
+            from longshot.evaluation.stores import write_folder
 
-        from longshot.evaluation.stores import write_folder
-
-        holder = tempfile.TemporaryDirectory(prefix="longshot-results-")
-        stay = holder.cleanup
-        roots.append(Path(write_folder(source.store, Path(holder.name) / "results")).resolve())
-    return roots, stay
+            held.append(TemporaryDirectory(prefix="longshot-results-"))
+            roots.append(Path(write_folder(source.store, Path(held[-1].name) / "results")).resolve())
+    return roots, held
 
 
 def _is_loopback(host: str) -> bool:

@@ -23,6 +23,7 @@ from longshot.testbeds.columns import dictionary
 from longshot.testbeds.content import pack, unpack
 from longshot.testbeds.testbed import Testbed
 from longshot.web.index import open_table, task_columns, write_table
+from longshot.web.keys import KeyFinder
 from longshot.web.library import Item
 
 FORMAT = 1
@@ -44,9 +45,9 @@ class ShelvedTestbed:
         return asks
 
     @cached_property
-    def used(self) -> dict[str, pa.Array]:
-        """Dataset → keys of the images in use, sorted: the order of the testbed's digests."""
-        return {name: self.testbed.keys(name) for name in self.testbed.datasets}
+    def used(self) -> dict[str, KeyFinder]:
+        """Dataset → where the images in use stand among its digests."""
+        return {name: KeyFinder(self.testbed.keys(name)) for name in self.testbed.datasets}
 
 
 class Shelf:

@@ -22,6 +22,7 @@ from longshot.web.library import Item, Library
 from longshot.web.pictures import Decoders, PictureStore
 from longshot.web.shelf import Shelf, ShelvedTestbed
 from longshot.web.studio import Studio
+from longshot.web.table_files import with_files
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -167,15 +168,11 @@ class Site:
 
     def render(self, page: Page, here: str = "") -> str:
         """A page as HTML; its sections are made as those of a report are. ``here`` is its own address."""
-        bodies = [
-            (
-                section,
-                self.templates.get_template(f"{section.template or section.name}.html.j2").render(
-                    section.context
-                ),
-            )
+        rendered = [
+            self.templates.get_template(f"{section.template or section.name}.html.j2").render(section.context)
             for section in page.sections
         ]
+        bodies = list(zip(page.sections, with_files(rendered, here) if here else rendered, strict=True))
         text = self.templates.get_template("explorer.html.j2").render(
             title=page.title,
             bodies=bodies,

@@ -8,18 +8,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from longshot.core.errors import UserError
+from longshot.core.errors import UserError, in_words
 from longshot.core.files import cache_dir, hash_json, write_json
 
-FORMAT = 2
+FORMAT = 4
+_MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
+_ONCE = ("tables", "by_dataset", "others", "datasets")  # what stands with the first plots of a section only
 _SECONDS = 600.0
 WAIT = 6.0  # seconds that a page waits; it is loaded again by itself until they are made
 
@@ -128,10 +133,11 @@ class RunLinks:
         self.run = run
 
     def tasks(self, bed: Any, series: Any) -> str:
-        """The tasks behind a mean: those of a testbed, by the accuracy of a series."""
+        """The tasks behind a mean: those of a testbed (or of its name), by the accuracy of a series."""
         from longshot.web.listing import address
 
-        pairs = [("bed", bed.hash[:10]), ("series", f"{series.method} · {series.backbone}")]
+        name = bed if isinstance(bed, str) else bed.hash[:10]
+        pairs = [("bed", name), ("series", f"{series.method} · {series.backbone}")]
         return address(f"/run/{self.run}/tasks", pairs)
 
     def confusion(self, bed: str, series: Any, true: str, predicted: str) -> str:
@@ -197,7 +203,8 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
                 {
                     "row": row,
                     "class": features.class_ids[int(labels[row])],
-                    "why": f"looks like {features.class_ids[int(rivals[row])]}, {odds[row]:,.0f} to 1",
+                    "rival": features.class_ids[int(rivals[row])],
+                    "odds": float(odds[row]),
                 }
                 for row in suspected.mislabelled.tolist()
             ]
@@ -222,6 +229,7 @@ def verify_release(path: str) -> list[dict[str, Any]]:
 def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
     """What sets the support of tasks apart: of all, or of one where there are too many."""
     from longshot.causes.explanation import explain_testbed
+    from longshot.causes.table import is_measured
     from longshot.causes.words import attraction_sentences
     from longshot.testbeds.origin import open_datasets
     from longshot.testbeds.testbed import Testbed
@@ -231,13 +239,14 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
         part = testbed.table.slice(task, 1)
         testbed = testbed.changed(part.set_column(part.schema.get_field_index("task"), "task", [[0]]))
     datasets = open_datasets(testbed, {})
-    if not any(dataset.attributes is not None for dataset in datasets.values()):
-        return [
-            _problem(
-                "The dataset records no attributes of its images; {explain(…)} measures some from the pixels."
-            )
-        ]
-    explanation = explain_testbed(testbed, datasets, no_pixels=True)
+    # Measuring takes minutes, so it is not done for a page; what an explanation has measured before is used.
+    measured = all(is_measured(dataset) for dataset in datasets.values())
+    if not measured and not any(dataset.attributes is not None for dataset in datasets.values()):
+        sentence = in_words(
+            "The dataset records no attributes of its images; {explain(…)} measures some from the pixels."
+        )
+        return [_problem(sentence)]
+    explanation = explain_testbed(testbed, datasets, no_pixels=not measured)
     rows = [
         {
             "task": each.task if task is None else task,
@@ -246,7 +255,8 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
         }
         for each in explanation.tasks
     ]
-    return [{"name": "why", "heading": "", "html": "", "problem": "", "rows": rows}]
+    how = "the dataset records, and that were measured from the pixels" if measured else "the dataset records"
+    return [{"name": "why", "heading": how, "html": "", "problem": "", "rows": rows}]
 
 
 def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -301,12 +311,38 @@ def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
     from longshot.reports.frame import environment
 
     templates = environment()
-    rendered = []
+    rendered: list[dict[str, Any]] = []
     for section in sections:
         template = templates.get_template(f"{section.template or section.name}.html.j2")
-        html = template.render({**section.context, "links": links})
-        rendered.append({"name": section.name, "heading": section.heading, "html": html, "problem": ""})
+        parts = _parts(partial(_render, template, links), section.context)
+        rendered += [
+            {
+                "name": section.name,
+                "heading": section.heading,
+                "html": html,
+                "problem": "",
+                "part": number,
+                "parts": len(parts),
+            }
+            for number, html in enumerate(parts, 1)
+        ]
     return rendered
+
+
+def _render(template: Any, links: Any, context: dict[str, Any]) -> str:
+    return str(template.render({**context, "links": links}))
+
+
+def _parts(render: Callable[[dict[str, Any]], str], context: dict[str, Any]) -> list[str]:
+    """A section in as many parts as its plots need, none with more elements than a page bears."""
+    html = render(context)
+    panels = context.get("panels")
+    elements = len(re.findall(r"<[a-zA-Z]", html))
+    if elements <= _MOST_ELEMENTS or not isinstance(panels, list) or len(panels) < 2:
+        return [html]
+    middle = len(panels) // 2
+    again = {**context, "panels": panels[middle:], **{name: [] for name in _ONCE if name in context}}
+    return [*_parts(render, {**context, "panels": panels[:middle]}), *_parts(render, again)]
 
 
 def main() -> None:

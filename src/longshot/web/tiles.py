@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
 from longshot.web.held import Held
-from longshot.web.pictures import COLUMNS, Wanted, address
+from longshot.web.keys import rows_of
+from longshot.web.pictures import COLUMNS, Wanted, address, sprite_style
 from longshot.web.shelf import ShelvedTestbed
 from longshot.web.site import Site
 
@@ -89,12 +88,17 @@ def sprite_address(shelved: ShelvedTestbed, task: Task, tiles: TilePage) -> str:
     )
 
 
+def sprite_of(base: str, shelved: ShelvedTestbed, task: Task, tiles: TilePage) -> str:
+    """The image that holds a page of pictures, as a style; ``base`` is the address of the task."""
+    return sprite_style(f"{base}/sprite-{tiles.page}-{sprite_address(shelved, task, tiles)}.jpg")
+
+
 def wanted_images(
     site: Site, shelved: ShelvedTestbed, dataset_name: str, keys: Sequence[str]
 ) -> list[Wanted]:
     """Where images of a testbed lie, and what their bytes should be; UserError where the dataset is nowhere."""
     dataset = site.dataset(dataset_name, shelved.testbed.datasets[dataset_name])
-    # Looking keys up among hundreds of thousands takes longer than all else: who looks at a task looks again.
+    # Who looks at a task looks again.
     key = (shelved.testbed.content_hash, id(dataset), dataset_name, tuple(keys))
     return _wanted.get(key, lambda: _find(shelved, dataset, dataset_name, keys))
 
@@ -104,14 +108,11 @@ _wanted = Held(256)
 
 def _find(shelved: ShelvedTestbed, dataset: Dataset, dataset_name: str, keys: Sequence[str]) -> list[Wanted]:
     testbed = shelved.testbed
-    names = pa.array(keys, pa.string())
-    # What is gone from the dataset by now has row −1, and is shown crossed out.
-    rows = pc.fill_null(pc.index_in(names, value_set=dataset.keys), -1).to_numpy(zero_copy_only=False)
+    rows = rows_of(dataset, keys)  # what is gone from the dataset by now has −1, and is shown crossed out
     content = testbed.content[dataset_name]
     digests: list[int | None] = [None] * len(keys)
     if content.identity == "content" and len(content.digests):
-        places = pc.index_in(names, value_set=shelved.used[dataset_name]).to_numpy(zero_copy_only=False)
-        digests = [int(content.digests[int(position)]) for position in places]
+        digests = [int(content.digests[at]) for at in shelved.used[dataset_name].find(keys).tolist()]
     prepare(dataset, rows[rows >= 0])
     return [
         Wanted(dataset, int(row), digest, content.bits or 64)

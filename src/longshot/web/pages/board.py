@@ -28,7 +28,7 @@ def testbed_board(site: Site, item: Item) -> Page:
     every = candidates(site, item.facts["hash"], _MOST)
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     for each in every:
-        line = _line(site, each, item, shelved.testbed)
+        line = _line(site, each, item.facts["hash"])
         if line is not None:
             # The same measurement in two runs is one line.
             key = (each.series.method, each.series.backbone, line["values"].tobytes())
@@ -47,15 +47,13 @@ def testbed_board(site: Site, item: Item) -> Page:
     return frame(site, item, "board", [Section("board", "Leaderboard", context, "board")])
 
 
-def _line(site: Site, each: Candidate, item: Item, testbed: Any) -> dict[str, Any] | None:
+def _line(site: Site, each: Candidate, content_hash: str) -> dict[str, Any] | None:
     values = each.bed.accuracies(each.position)
     finite = values[np.isfinite(values)]
     if not len(finite):
         return None
     interval = mean_interval(finite)
     seconds = each.bed.table[f"seconds:{each.series.column}"].to_numpy()
-    features = site.index(each.run).features.get(each.series.backbone, {})
-    chose = str(testbed.meta.get("features") or "")
     return {
         "series": each.series,
         "runs": [],
@@ -64,7 +62,7 @@ def _line(site: Site, each: Candidate, item: Item, testbed: Any) -> dict[str, An
         "n": len(finite),
         "of": len(values),
         "milliseconds": 1000 * float(np.nanmean(seconds)) if np.isfinite(seconds).any() else float("nan"),
-        "judge": bool(chose) and chose in features.values(),
+        "judge": (content_hash, each.series.backbone) in site.index(each.run).judges,
         "url": tasks_url(each.run, each.bed, each.series.column),
         "values": values,
         "mark": "",
@@ -103,7 +101,7 @@ def suite_board(site: Site, item: Item) -> Page:
     card = BenchCard(
         suite=board.suite, version=board.version, about="", kinds={}, entries=(), board=board, beds=()
     )
-    sections = [bed_section(site, dict(board.testbeds))]
+    sections = [everybody(site, dict(board.testbeds)), bed_section(site, dict(board.testbeds))]
     if board.entries:
         sections.insert(0, Section("board", "Leaderboard", {"sheet": card.board_sheet()}, "sheet"))
     counts = [f"suite {board.suite} {board.version}", count(len(board.entries), "entry", "entries")]
@@ -116,9 +114,50 @@ def suite(site: Site, item: Item) -> Page:
     beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
     methods = ", ".join(map(str, item.facts.get("methods") or ()))
     facts = [("about", str(item.facts.get("about") or "")), ("methods", methods), ("folder", item.folder)]
-    sections = [bed_section(site, beds), Section("facts", "Facts", {"facts": facts}, "facts")]
+    sections = [
+        everybody(site, beds),
+        bed_section(site, beds),
+        Section("facts", "Facts", {"facts": facts}, "facts"),
+    ]
     counts = [f"version {item.facts.get('version')}", count(len(beds), "testbed")]
     return Page(item.name, sections, counts=counts, crumbs=[("Explorer", "/"), ("suites", "/?kind=suite")])
+
+
+def everybody(site: Site, beds: dict[str, str]) -> Section:
+    """Every series of every run on the testbeds of a suite, by content: a line per series, a column per testbed.
+
+    The average is over the testbeds that a series did not judge, of those that were measured on all of them.
+    """
+    lines: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+    for name, content_hash in beds.items():
+        for each in candidates(site, content_hash, _MOST):
+            line = _line(site, each, content_hash)
+            if line is not None:
+                key = (each.series.setting, each.series.method, each.series.backbone)
+                lines.setdefault(key, {}).setdefault(name, line)  # of several runs the newest
+    rows = []
+    for (setting, method, backbone), cells in lines.items():
+        ranked = [cell["mean"] for cell in cells.values() if not cell["judge"]]
+        whole_suite = len(cells) == len(beds) and ranked
+        rows.append(
+            {
+                "method": method,
+                "backbone": backbone,
+                "setting": setting,
+                "average": float(np.mean(ranked)) if whole_suite else None,
+                "judged": sum(cell["judge"] for cell in cells.values()),
+                "cells": [cells.get(name) for name in beds],
+            }
+        )
+    rows.sort(
+        key=lambda row: (
+            row["setting"] == "transductive",
+            row["judged"] > 0,
+            -(row["average"] if row["average"] is not None else -1.0),
+        )
+    )
+    context = {"rows": rows, "names": list(beds), "judges": any(row["judged"] for row in rows)}
+    return Section("everybody", "All runs on these testbeds", context, "everybody")
 
 
 def bed_section(site: Site, beds: dict[str, str]) -> Section:

@@ -1,8 +1,8 @@
-"""Series side by side, task by task and query by query; and who is taken for whom."""
+"""Series side by side, task by task and query by query."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -11,18 +11,16 @@ import numpy as np
 from longshot.core.wording import count
 from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names
-from longshot.reports.sections.confusions import top_classes
-from longshot.statistics import compare_paired, most_confused
+from longshot.statistics import compare_paired
 from longshot.statistics.intervals import mean_interval
 from longshot.statistics.student import t_p_value
-from longshot.web.answers import KINDS, SideBySide, confused_queries, confusions, side_by_side
+from longshot.web.answers import KINDS, SideBySide, side_by_side
 from longshot.web.gallery import SHOWN, query_gallery
 from longshot.web.held import Held
 from longshot.web.index import BedIndex, SeriesColumn
 from longshot.web.library import Item
-from longshot.web.listing import ListState, address, is_share, make_page, order
-from longshot.web.pages.run import choose_bed, choose_series
-from longshot.web.pages.run import frame as run_frame
+from longshot.web.listing import ListState, address, is_share, make_page, order, page_number, task_link
+from longshot.web.pages.run import choose_bed
 from longshot.web.site import NotThere, Page, Site
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
@@ -180,6 +178,16 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
     fixed = [("testbed", item.id), ("series", a.id), ("series", b.id)]
     kind = str(query.get("kind", "only_a"))
     kind = kind if kind in KINDS else "only_a"
+    page = page_number(query, "shown")
+    state = replace(ListState.read("/compare", query), fixed=tuple(fixed))
+
+    def link(**changes: Any) -> str:
+        """This page with another kind of queries or other pictures; the list below stays as it is."""
+        chosen = {"kind": kind, "shown": page, **changes}
+        pairs = [("kind", str(chosen["kind"]))]
+        pairs += [("shown", str(chosen["shown"]))] if int(chosen["shown"]) > 1 else []
+        return replace(state, fixed=(*fixed, *pairs)).url()
+
     context: dict[str, Any] = {
         "a": a,
         "b": b,
@@ -194,13 +202,11 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
     context["problem"] = ""
     totals = compared.totals()
     context["quad"] = [
-        (WORDS[name], totals[name], address("/compare", [*fixed, ("kind", name)]), name == kind)
+        (WORDS[name], totals[name], link(kind=name, shown=1), name == kind)
         for name in ("both", "only_a", "only_b", "neither")
     ]
     ranked = order(compared.counts, np.arange(compared.counts.num_rows), f"-{kind}")
     tasks = compared.tasks[ranked]
-    text = str(query.get("shown", "1"))
-    page = max(1, int(text)) if text.isdecimal() and len(text) < 8 else 1
     pairs = _slice_of(compared, kind, tasks, (page - 1) * SHOWN, SHOWN)
     gallery = query_gallery(item, shelved, pairs)
     for tile in gallery["tiles"]:
@@ -219,21 +225,15 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
                 "last": start + len(pairs),
                 "total": total,
                 "noun": "queries",
-                "previous": address("/compare", [*fixed, ("kind", kind), ("shown", str(page - 1))])
-                if page > 1
-                else None,
-                "next": address("/compare", [*fixed, ("kind", kind), ("shown", str(page + 1))])
-                if start + len(pairs) < total
-                else None,
+                "previous": link(shown=page - 1) if page > 1 else None,
+                "next": link(shown=page + 1) if start + len(pairs) < total else None,
                 "empty": "There are none.",
             },
             "gallery",
         )
     )
-    state = ListState.read("/compare", query)
-    state = ListState(
-        "/compare", state.where, state.sort, state.page, state.columns, (*fixed, ("kind", kind))
-    )
+    shown_pages = (("shown", str(page)),) if page > 1 else ()
+    state = replace(state, fixed=(*fixed, ("kind", kind), *shown_pages))
     listed = make_page(
         compared.counts, state, default_sort="-disagreements", defaults=compared.counts.column_names
     )
@@ -243,8 +243,8 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
             "Tasks, most disagreements first",
             {
                 "list": listed,
-                "task_path": f"{item.url}/task",
-                "carry": [],
+                "noun": "tasks",
+                "link": task_link(f"{item.url}/task", []),
                 "beds": [],
                 "share": is_share,
                 "example": "only_a > 3",
@@ -253,7 +253,6 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
                     for name, end in (("CSV", "csv"), ("Parquet", "parquet"))
                 ],
                 "series": [],
-                "address": address,
             },
             "task_list",
         )
@@ -293,120 +292,3 @@ def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int
     pairs = compared.queries(kind, tasks[first:last])
     skipped = start - (int(ends[first - 1]) if first else 0)
     return pairs[skipped : skipped + size]
-
-
-def confusion(site: Site, run: Item, query: Any) -> Page:
-    """The heat map of a series, and behind each square its queries in pictures."""
-    index = site.index(run)
-    bed = choose_bed(index, query)
-    series = choose_series(bed, str(query.get("series", "")))
-    item = site.testbed_item(bed.hash)
-    if item is None or bed.answers(series) is None:
-        raise NotThere(
-            bed.problem or "The testbed of these results is not at hand, so its queries cannot be shown."
-        )
-    shelved = site.testbed(item)
-    testbed = shelved.testbed
-    matrix = _held.get((index.stamp, bed.hash, series), lambda: confusions(testbed, bed, series))
-    if matrix is None:
-        raise NotThere("The answers of this series do not fit the testbed.")
-    base = [("bed", bed.hash[:10]), ("series", bed.series[series].column)]
-    own = {name: label for named in testbed.labels.values() for name, label in named.items()}
-    shown = class_names([name for _, name in matrix.classes], own)
-    several = len({dataset for dataset, _ in matrix.classes}) > 1
-    labels = {
-        key: f"{key[0]}: {name}" if several else name for key, name in zip(matrix.classes, shown, strict=True)
-    }
-
-    def link(true: tuple[str, str], predicted: tuple[str, str]) -> str:
-        pairs = [*base, ("of", true[0]), ("true", true[1]), ("predicted", predicted[1])]
-        return address(f"{run.url}/confusion", pairs)
-
-    top = top_classes(matrix)
-    pairs = most_confused(matrix, 8)
-    context = {
-        "heads": [labels[matrix.classes[i]] for i in top],
-        "rows": [
-            (
-                labels[matrix.classes[i]],
-                [
-                    {
-                        "count": int(matrix.counts[i, j]),
-                        "chances": int(matrix.chances[i, j]),
-                        "rate": int(matrix.counts[i, j]) / int(matrix.chances[i, j])
-                        if matrix.chances[i, j]
-                        else None,
-                        "same": i == j,
-                        "url": link(matrix.classes[i], matrix.classes[j]),
-                    }
-                    for j in top
-                ],
-            )
-            for i in top
-        ],
-        "classes": len(matrix.classes),
-        "pairs": [
-            {
-                "pair": pair,
-                "first": labels[pair.dataset, pair.first],
-                "second": labels[pair.dataset, pair.second],
-                "forth": link((pair.dataset, pair.first), (pair.dataset, pair.second)),
-                "back": link((pair.dataset, pair.second), (pair.dataset, pair.first)),
-            }
-            for pair in pairs
-        ],
-        "series": [
-            (
-                each.label,
-                address(f"{run.url}/confusion", [base[0], ("series", each.column)]),
-                number == series,
-            )
-            for number, each in enumerate(bed.series)
-        ],
-        "beds": [
-            (each.name, address(f"{run.url}/confusion", [("bed", each.hash[:10])]), each is bed)
-            for each in index.beds()
-        ],
-    }
-    sections = []
-    true, predicted = str(query.get("true", "")), str(query.get("predicted", ""))
-    if true and predicted:
-        sections.append(_confused(run, item, shelved, bed, series, query, base, labels))
-    sections.append(Section("confusion", f"Confusions on {bed.name}", context, "confusion"))
-    return run_frame(site, run, index, "confusion", sections)
-
-
-def _confused(
-    run: Item,
-    item: Item,
-    shelved: Any,
-    bed: BedIndex,
-    series: int,
-    query: Any,
-    base: Any,
-    labels: dict[tuple[str, str], str],
-) -> Section:
-    """The queries behind one square, in pictures."""
-    true, predicted = str(query["true"]), str(query["predicted"])
-    dataset = str(query.get("of", "")) or next((key[0] for key in labels if key[1] == true), "")
-    flat = bed.answers(series)
-    assert flat is not None
-    pairs = confused_queries(shelved.testbed, flat, dataset, true, predicted)
-    text = str(query.get("shown", "1"))
-    page = max(1, int(text)) if text.isdecimal() and len(text) < 8 else 1
-    start = (page - 1) * SHOWN
-    fixed = [*base, ("of", dataset), ("true", true), ("predicted", predicted)]
-    path = f"{run.url}/confusion"
-    names = [labels.get((dataset, name), name) for name in (true, predicted)]
-    verb = "taken for" if true != predicted else "recognised as"
-    context = {
-        **query_gallery(item, shelved, pairs[start : start + SHOWN], [("run", run.id)]),
-        "first": start + 1 if pairs[start:] else 0,
-        "last": min(start + SHOWN, len(pairs)),
-        "total": len(pairs),
-        "noun": "queries",
-        "previous": address(path, [*fixed, ("shown", str(page - 1))]) if page > 1 else None,
-        "next": address(path, [*fixed, ("shown", str(page + 1))]) if start + SHOWN < len(pairs) else None,
-        "empty": "No query of this kind.",
-    }
-    return Section("queries", f"{names[0]}, {verb} {names[1]}", context, "gallery")

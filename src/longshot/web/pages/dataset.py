@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from longshot.core.arrays import Ints
+from longshot.core.errors import UserError
 from longshot.core.wording import count
 from longshot.datasets.hierarchy import class_labels
 from longshot.reports.frame import Section
-from longshot.testbeds.describe import bars
+from longshot.reports.pictures import class_names
 from longshot.testbeds.rules import rows_mask
 from longshot.web.gallery import SHOWN, image_gallery
 from longshot.web.library import Item
-from longshot.web.listing import address, show
+from longshot.web.listing import address, page_number, show
 from longshot.web.site import Page, Site
 
 if TYPE_CHECKING:
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from longshot.taxonomy.tree import Branch
 
 _CLASSES, _IMAGES = SHOWN, SHOWN
-_BRANCHES = 250  # of the tree
-_WORDS = 16  # of an attribute that are counted
+BRANCHES = 250  # of the tree
 
 
 def frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
@@ -59,16 +60,18 @@ def classes(site: Site, item: Item, query: Any) -> Page:
     dataset = open_item(site, item)
     labels = class_labels(dataset)
     split_of = {name: split for split, members in dataset.splits.items() for name in members}
-    words = str(query.get("q", ""))[:200].strip().lower()
+    words = str(query.get("q", ""))[:200].strip()
     split = str(query.get("split", ""))
+    sort = "images" if query.get("sort") == "images" else ""
     chosen = [
         number
         for number, name in enumerate(dataset.class_ids)
-        if words in f"{name} {labels.get(name, '')}".lower() and (not split or split_of.get(name) == split)
+        if words.lower() in f"{name} {labels.get(name, '')}".lower()
+        and (not split or split_of.get(name) == split)
     ]
-    if query.get("sort") == "images":
+    if sort:
         chosen.sort(key=lambda number: -int(dataset.sizes[number]))
-    page, start = _page(query, len(chosen), _CLASSES)
+    page, start = page_of(query, len(chosen), _CLASSES)
     shown = chosen[start : start + _CLASSES]
     gallery = image_gallery(item, dataset, [int(dataset.offsets[number]) for number in shown])
     for tile, number in zip(gallery["tiles"], shown, strict=True):
@@ -83,25 +86,25 @@ def classes(site: Site, item: Item, query: Any) -> Page:
         }
 
     def link(**changes: Any) -> str:
-        facts = {"q": words, "split": split, "sort": str(query.get("sort", "")), "page": "", **changes}
+        facts = {"q": words, "split": split, "sort": sort, "page": "", **changes}
         return address(item.url, [(key, str(value)) for key, value in facts.items() if value])
 
     context = {
         **gallery,
         "words": words,
         "path": item.url,
-        "hidden": [("split", split)] if split else [],
+        "hidden": [pair for pair in (("split", split), ("sort", sort)) if pair[1]],
         "choices": [("all splits", link(split=""), not split)]
         + [(name, link(split=name), split == name) for name in dataset.splits]
         if dataset.splits
         else [],
         "orders": [
-            ("by name", link(sort=""), query.get("sort") != "images"),
-            ("most images first", link(sort="images"), query.get("sort") == "images"),
+            ("by name", link(sort=""), not sort),
+            ("most images first", link(sort="images"), bool(sort)),
         ],
         "where": None,
         "example": "",
-        **_pager(link, page, start, len(shown), len(chosen), "classes"),
+        **pager_of(link, page, start, len(shown), len(chosen), "classes"),
     }
     return frame(item, dataset, "classes", [Section("classes", "Classes", context, "image_grid")])
 
@@ -109,22 +112,9 @@ def classes(site: Site, item: Item, query: Any) -> Page:
 def images(site: Site, item: Item, query: Any) -> Page:
     """The images of a class or of all, chosen by a rule over their attributes."""
     dataset = open_item(site, item)
-    name = str(query.get("class", ""))
-    rows = np.arange(len(dataset))
-    if name:
-        own = dataset.rows(dataset.class_index(name))
-        rows = rows[own]
-    where = str(query.get("where", "")).strip()[:2000]
-    notices = []
-    if where and dataset.attributes is not None:
-        from longshot.core.errors import UserError
-
-        try:
-            mask = rows_mask(where, dataset.attributes, "image", _example(dataset))
-            rows = rows[mask[rows]]
-        except (UserError, pa.ArrowException) as error:
-            notices.append(f"{error} All images are shown.")
-    page, start = _page(query, len(rows), _IMAGES)
+    rows, name, where, notices = _chosen(dataset, query)
+    carried = [pair for pair in (("class", name), ("where", where)) if pair[1]]
+    page, start = page_of(query, len(rows), _IMAGES)
     shown = rows[start : start + _IMAGES].tolist()
     gallery = image_gallery(item, dataset, shown)
     labels = class_labels(dataset)
@@ -134,6 +124,7 @@ def images(site: Site, item: Item, query: Any) -> Page:
         tile |= {
             "name": labels.get(class_id) or dataset.class_names[number],
             "caption": tile["key"].rsplit("/", 1)[-1][:40],
+            "url": address(tile["url"], carried),
         }
 
     def link(**changes: Any) -> str:
@@ -148,13 +139,28 @@ def images(site: Site, item: Item, query: Any) -> Page:
         "choices": [(name, link(), True), ("all classes", link(**{"class": ""}), False)] if name else [],
         "orders": [],
         "where": where if dataset.attributes is not None else None,
-        "example": _example(dataset),
-        **_pager(link, page, start, len(shown), len(rows), "images"),
+        "example": example_rule(dataset),
+        **pager_of(link, page, start, len(shown), len(rows), "images"),
     }
     heading = f"Images of {labels.get(name) or name.rsplit('/', 1)[-1]}" if name else "Images"
     made = frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
     made.notices += notices
     return made
+
+
+def _chosen(dataset: Dataset, query: Any) -> tuple[Ints, str, str, list[str]]:
+    """The rows that an address chooses by class and rule, both as they stand there, and what is wrong with the rule."""
+    name, where = str(query.get("class", "")), str(query.get("where", "")).strip()[:2000]
+    rows = np.arange(len(dataset))
+    if name:
+        rows = rows[dataset.rows(dataset.class_index(name))]
+    if where and dataset.attributes is not None:
+        try:
+            mask = rows_mask(where, dataset.attributes, "image", example_rule(dataset))
+            rows = rows[mask[rows]]
+        except (UserError, pa.ArrowException) as error:
+            return rows, name, where, [f"{error} All images are shown."]
+    return rows, name, where, []
 
 
 def image(site: Site, item: Item, row: int, query: Any) -> Page:
@@ -181,16 +187,23 @@ def image(site: Site, item: Item, row: int, query: Any) -> Page:
             for name in dataset.attributes.column_names
         ]
     context = {
-        "large": f"{item.url}/image-{row}.webp",
+        "large": f"{item.url}/image-{row}.jpg",
         "facts": facts,
         "name": label or dataset.class_names[number],
         "class_url": address(f"{item.url}/images", [("class", class_id)]),
     }
     page = frame(item, dataset, "image", [Section("image", "Image", context, "dataset_image")])
-    keys = {"Escape": str(context["class_url"])}
-    keys |= {"ArrowLeft": f"{item.url}/image/{row - 1}"} if row else {}
-    keys |= {"ArrowRight": f"{item.url}/image/{row + 1}"} if row + 1 < len(dataset) else {}
-    page.keys = keys
+    rows, name, where, _ = _chosen(dataset, query)
+    carried = [pair for pair in (("class", name), ("where", where)) if pair[1]]
+    at = int(np.searchsorted(rows, row))
+    before, after = (rows[at - 1] if at else None), (rows[at + 1] if at + 1 < len(rows) else None)
+    back = address(f"{item.url}/images", carried) if carried else str(context["class_url"])
+    steps = {"ArrowLeft": before, "ArrowRight": after} if at < len(rows) and rows[at] == row else {}
+    page.keys = {"Escape": back} | {
+        key: address(f"{item.url}/image/{other}", carried)
+        for key, other in steps.items()
+        if other is not None
+    }
     return page
 
 
@@ -204,91 +217,39 @@ def taxonomy(site: Site, item: Item) -> Page:
         raise NotThere(f"{item.name} has no taxonomy.")
     root = display_tree(dataset.taxonomy, dataset.class_ids, dataset.sizes)
     leaves = set(dataset.class_ids)
-    budget = [_BRANCHES]
-    context = {"root": _branch(root, item, leaves, budget, 0), "cut": budget[0] <= 0, "limit": _BRANCHES}
+
+    def url(node: str) -> str:
+        return address(f"{item.url}/images", [("class", node)]) if node in leaves else ""
+
+    context = {"trees": [tree_context(root, url, "images")]}
     return frame(item, dataset, "taxonomy", [Section("taxonomy", "Taxonomy", context, "taxonomy")])
 
 
-def _branch(branch: Branch, item: Item, leaves: set[str], budget: list[int], depth: int) -> dict[str, Any]:
-    budget[0] -= 1
-    children = []
-    for child in branch.children:
-        if budget[0] <= 0:
-            break
-        children.append(_branch(child, item, leaves, budget, depth + 1))
-    return {
-        "name": " › ".join(branch.labels),
-        "classes": branch.classes,
-        "images": branch.images,
-        "url": address(f"{item.url}/images", [("class", branch.node)]) if branch.node in leaves else "",
-        "children": children,
-        "more": len(branch.children) - len(children),
-        "open": depth < 2,
-    }
+def tree_context(root: Branch, url: Callable[[str], str], noun: str, most: int = BRANCHES) -> dict[str, Any]:
+    """A tree as its template takes it: so many nodes at ``most``, open near the root.
 
+    ``url`` is the address of a leaf's node, ``noun`` what is counted.
+    """
+    budget = [most]
 
-def attributes(site: Site, item: Item) -> Page:
-    """Each attribute as a histogram; a bar leads to its images."""
-    dataset = open_item(site, item)
-    panels = []
-    table = dataset.attributes if dataset.attributes is not None else pa.table({})
-    for name in table.column_names[:24]:
-        column = table[name].combine_chunks()
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        panels.append(_panel(name, column, item))
-    context = {
-        "panels": panels,
-        "more": max(0, table.num_columns - 24),
-        "example": _example(dataset),
-        "path": f"{item.url}/images",
-    }
-    return frame(item, dataset, "attributes", [Section("attributes", "Attributes", context, "attributes")])
+    def grow(branch: Branch, depth: int) -> dict[str, Any]:
+        budget[0] -= 1
+        children = []
+        for child in branch.children:
+            if budget[0] <= 0:
+                break
+            children.append(grow(child, depth + 1))
+        return {
+            "name": " › ".join(branch.labels),
+            "classes": branch.classes,
+            "images": branch.images,
+            "url": url(branch.node),
+            "children": children,
+            "more": len(branch.children) - len(children),
+            "open": depth < 2,
+        }
 
-
-def _panel(name: str, column: Any, item: Item) -> dict[str, Any]:
-    """The counts of one attribute; every bar with the rule that it stands for."""
-    quoted = name if name.replace("_", "").replace("-", "").isalnum() else f'"{name}"'
-    rows: list[tuple[str, int, str]] = []
-    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if numeric:
-        values = pc.drop_null(column).cast(pa.float64()).to_numpy()
-        values = values[np.isfinite(values)]
-        whole_numbers = pa.types.is_integer(column.type)
-        for label, number in bars(values.astype(np.int64) if whole_numbers else values, 12):
-            ends = [end.strip() for end in label.replace("–", "…").split("…")]
-            rule = (
-                f"{quoted} >= {ends[0]} and {quoted} <= {ends[-1]}"
-                if len(ends) == 2
-                else f"{quoted} == {ends[0]}"
-            )
-            rows.append((label, number, address(f"{item.url}/images", [("where", rule)])))
-    elif (
-        pa.types.is_string(column.type)
-        or pa.types.is_boolean(column.type)
-        or pa.types.is_large_string(column.type)
-    ):
-        counted = pc.value_counts(pc.drop_null(column)).to_pylist()
-        counted.sort(key=lambda entry: -entry["counts"])
-        for entry in counted[:_WORDS]:
-            rule = (
-                f'{quoted} == "{entry["values"]}"'
-                if not isinstance(entry["values"], bool)
-                else f"{quoted} == {str(entry['values']).lower()}"
-            )
-            rows.append(
-                (
-                    str(entry["values"])[:60],
-                    int(entry["counts"]),
-                    address(f"{item.url}/images", [("where", rule)]),
-                )
-            )
-    most = max((number for _, number, _ in rows), default=1)
-    return {
-        "name": name,
-        "rows": [(label, number, url, 100 * number / most) for label, number, url in rows],
-        "missing": int(column.null_count),
-    }
+    return {**grow(root, 0), "cut": budget[0] <= 0, "noun": noun, "limit": most}
 
 
 def facts(site: Site, item: Item) -> Page:
@@ -322,7 +283,7 @@ def facts(site: Site, item: Item) -> Page:
     return frame(item, dataset, "facts", sections)
 
 
-def suspects(site: Site, item: Item) -> Page:
+def suspects(site: Site, item: Item, query: Any) -> Page:
     """Images whose label looks wrong by the features in the cache."""
     dataset = open_item(site, item)
     job = {"kind": "suspects", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
@@ -338,25 +299,29 @@ def suspects(site: Site, item: Item) -> Page:
         section = Section("suspects", "Suspected labels", {"html": "", "problem": problem}, "made")
         return frame(item, dataset, "suspects", [section])
     listed = made[0]["rows"]
-    rows = [int(row["row"]) for row in listed[:SHOWN]]
-    gallery = image_gallery(item, dataset, rows)
-    for tile, row in zip(gallery["tiles"], listed, strict=False):
-        tile |= {"name": str(row["class"]), "caption": str(row["why"])}
+    page, start = page_of(query, len(listed), SHOWN)
+    shown = listed[start : start + SHOWN]
+    gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])
+    names = dict(zip(dataset.class_ids, class_names(dataset.class_ids, class_labels(dataset)), strict=True))
+    for tile, row in zip(gallery["tiles"], shown, strict=True):
+        rival = row.get("rival")
+        why = f"looks like {names.get(rival, rival)}, {row['odds']:,.0f} to 1" if rival else str(row["why"])
+        tile |= {"name": names.get(row["class"], str(row["class"])), "caption": why}
+
+    def link(**changes: Any) -> str:
+        return address(f"{item.url}/suspects", [(key, str(value)) for key, value in changes.items()])
+
     context = {
         **gallery,
-        "first": 1 if rows else 0,
-        "last": len(rows),
-        "total": len(listed),
-        "noun": "suspected images",
-        "previous": None,
-        "next": None,
+        **pager_of(link, page, start, len(shown), len(listed), "suspected images"),
         "empty": "No image is suspected.",
         "note": made[0]["heading"],
     }
     return frame(item, dataset, "suspects", [Section("suspects", "Suspected labels", context, "gallery")])
 
 
-def _example(dataset: Dataset) -> str:
+def example_rule(dataset: Dataset) -> str:
+    """A rule over the attributes of a dataset that has a meaning."""
     if dataset.attributes is None or not dataset.attributes.num_columns:
         return ""
     numeric = [
@@ -367,14 +332,14 @@ def _example(dataset: Dataset) -> str:
     return f"{numeric[0]} > 0" if numeric else f"{dataset.attributes.column_names[0]} == …"
 
 
-def _page(query: Any, total: int, size: int) -> tuple[int, int]:
-    text = str(query.get("page", "1"))
-    page = max(1, int(text)) if text.isdecimal() and len(text) < 8 else 1
-    page = min(page, max(1, -(-total // size)))
+def page_of(query: Any, total: int, size: int) -> tuple[int, int]:
+    """The page that an address names, no later than the last, and the number of what comes before it."""
+    page = min(page_number(query), max(1, -(-total // size)))
     return page, (page - 1) * size
 
 
-def _pager(link: Any, page: int, start: int, shown: int, total: int, noun: str) -> dict[str, Any]:
+def pager_of(link: Any, page: int, start: int, shown: int, total: int, noun: str) -> dict[str, Any]:
+    """What the line with the pages shows; ``link(page=…)`` is the address of one."""
     return {
         "first": start + 1 if shown else 0,
         "last": start + shown,

@@ -9,7 +9,7 @@ from typing import Any
 from longshot.core.wording import count
 from longshot.reports.frame import Section
 from longshot.web.library import KINDS, Item
-from longshot.web.listing import address
+from longshot.web.listing import address, page_number
 from longshot.web.site import Page, Site
 
 _ROWS = 60  # of a page
@@ -23,6 +23,9 @@ _PLURALS = {
     "release": "releases",
     "dataset": "datasets",
 }
+
+
+_SINGULARS = {"board": "leaderboard"}
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,8 @@ def home(site: Site, query: Any) -> Page:
     state = str(query.get("state", ""))[:20]
     counted = {name: sum(item.kind == name for item in items) for name in KINDS}
     shown = [item for item in items if _matches(item, words.lower(), kind, state)]
-    text = str(query.get("page", "1"))
     pages = max(1, -(-len(shown) // _ROWS))
-    number = min(max(1, int(text) if text.isdecimal() and len(text) < 8 else 1), pages)
+    number = min(page_number(query), pages)
     start = (number - 1) * _ROWS
     now = time.time()
 
@@ -75,8 +77,11 @@ def home(site: Site, query: Any) -> Page:
         )
         sections.append(section)
     sections.append(Section("everything", "What there is", context, "home_items"))
-    counts = [count(counted[name], name, _PLURALS[name]) for name in KINDS if counted[name]]
-    return Page("Explorer", sections, counts=counts, live="/live" if running else "")
+    counts = [
+        count(counted[name], _SINGULARS.get(name, name), _PLURALS[name]) for name in KINDS if counted[name]
+    ]
+    # What starts while the page is open appears on it too.
+    return Page("Explorer", sections, counts=counts, live="/live")
 
 
 def _matches(item: Item, words: str, kind: str, state: str) -> bool:

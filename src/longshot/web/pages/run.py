@@ -12,7 +12,16 @@ from longshot.reports.frame import Section
 from longshot.statistics import mean_interval
 from longshot.web.index import BedIndex, RunIndex
 from longshot.web.library import Item
-from longshot.web.listing import ListState, address, is_share, make_page, order, select
+from longshot.web.listing import (
+    ListState,
+    address,
+    is_share,
+    make_page,
+    order,
+    page_number,
+    select,
+    task_link,
+)
 from longshot.web.scatter import Point, scatter
 from longshot.web.site import NotThere, Page, Site
 
@@ -43,9 +52,9 @@ def frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Sect
     """The page of a run around some sections."""
     ready = site.studio.ready(job(run, index))
     names = (
-        [each["name"] for each in ready if not each["problem"]]
+        list(dict.fromkeys(each["name"] for each in ready if not each["problem"]))
         if ready
-        else ["results", "paired", "distribution"]
+        else ["results", "provenance"]  # these every run has
     )
     tabs = [("Overview", run.url, here == "overview"), ("Tasks", f"{run.url}/tasks", here == "tasks")]
     tabs += [
@@ -70,7 +79,7 @@ def frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Sect
         crumbs=[("Explorer", "/"), ("runs", "/?kind=run")],
         tabs=tabs,
         notices=notices,
-        live=f"/live?item={run.id}" if run.state == "running" else "",
+        live=f"/live?item={run.id}" if run.state != "finished" else "",  # what stopped may go on
     )
 
 
@@ -189,11 +198,14 @@ def tasks(site: Site, run: Item, query: Any) -> Page:
     item = site.testbed_item(bed.hash)
     context = {
         "list": listed,
-        "task_path": f"{item.url}/task" if item else None,
-        "carry": [
-            ("run", run.id),
-            *((name, value) for name, value in state.parameters(page=1, fixed=()) if name != "column"),
-        ],
+        "noun": "tasks",
+        "link": task_link(
+            f"{item.url}/task" if item else None,
+            [
+                ("run", run.id),
+                *((name, value) for name, value in state.parameters(page=1, fixed=()) if name != "column"),
+            ],
+        ),
         "beds": [
             (each.name, address(state.path, [("bed", each.hash[:10])]), each is bed) for each in index.beds()
         ],
@@ -201,7 +213,6 @@ def tasks(site: Site, run: Item, query: Any) -> Page:
         "example": f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5",
         "downloads": download_links(state, bool(item)),
         "series": bed.series,
-        "address": address,
     }
     page = frame(site, run, index, "tasks", [Section("tasks", f"Tasks of {bed.name}", context, "task_list")])
     if bed.problem:
@@ -284,8 +295,8 @@ def plot(site: Site, run: Item, query: Any) -> Page:
     )
 
 
-def report(site: Site, run: Item, name: str) -> Page:
-    """One section of the run's report."""
+def report(site: Site, run: Item, name: str, query: Any) -> Page:
+    """One section of the run's report; ``part`` counts from 1 where its plots need several pages."""
     index = site.index(run)
     if name not in _HEADINGS:
         raise NotThere(f"The report of a run has no section '{name[:40]}'.")
@@ -297,9 +308,19 @@ def report(site: Site, run: Item, name: str) -> Page:
         }
         return frame(site, run, index, name, [Section("waiting", "Being drawn", context, "made")])
     problem = next((each["problem"] for each in made if each["problem"]), "")
-    section = next((each for each in made if each["name"] == name), None)
-    if section is None and not problem:
+    parts = [each for each in made if each["name"] == name]
+    if not parts and not problem:
         raise NotThere(f"The report of this run has no section '{name[:40]}'.")
-    context = {"html": section["html"] if section else "", "problem": problem}
-    heading = section["heading"] if section else "Report"
-    return frame(site, run, index, name, [Section(name, heading, context, "made")])
+    number = min(max(1, page_number(query, "part")), max(1, len(parts)))
+    section = parts[number - 1] if parts else {"html": "", "heading": "Report"}
+    context = {
+        "html": section["html"],
+        "problem": problem,
+        "pages": [
+            (f"part {each}", address(f"{run.url}/report/{name}", [("part", str(each))]), each == number)
+            for each in range(1, len(parts) + 1)
+        ]
+        if len(parts) > 1
+        else [],
+    }
+    return frame(site, run, index, name, [Section(name, section["heading"], context, "made")])

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.core.arrays import Floats, Ints
-from longshot.core.errors import UserError
+from longshot.core.arrays import Floats
 from longshot.core.wording import count, span
 from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names
 from longshot.web.index import BedIndex, SeriesColumn, read_scores
 from longshot.web.library import Item
-from longshot.web.listing import ListState, address, neighbours, show
-from longshot.web.pages.testbed import dataset_links, siblings
-from longshot.web.pictures import LARGE, TILE, sprite_style
+from longshot.web.listing import ListState, address, neighbours, page_number, show
+from longshot.web.nearest import nearest_support
+from longshot.web.pages.testbed import dataset_links, siblings, tasks_with
+from longshot.web.pictures import LARGE, TILE
 from longshot.web.shelf import ShelvedTestbed
 from longshot.web.site import NotThere, Page, Site
-from longshot.web.tiles import TilePage, read_task, sprite_address, tile_page
+from longshot.web.tiles import TilePage, read_task, sprite_of, tile_page
 
 if TYPE_CHECKING:
     from longshot.testbeds.task import Task
 
+CARRIED = ("run", "class", "where", "sort")  # of the list that a task was opened from
 _SERIES = 4  # whose marks stand under each query
 _RUNS = 6  # that are looked at where none is named
 
@@ -79,10 +80,12 @@ def frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: l
     """The page of a task around some sections; arrow keys lead to its neighbours in the list it was opened from."""
     base = f"{item.url}/task"
     run = str(query.get("run", ""))
-    state = ListState.read(f"{base}/{task.index}", query, fixed=("run",))
+    state = ListState.read(f"{base}/{task.index}", query, fixed=("run", "class"))
     carried = state.parameters(page=1, columns=())
-    table = site.testbed(item).tasks
-    default, back = "task", address(f"{item.url}/tasks", state.parameters(page=1, columns=(), fixed=()))
+    shelved = site.testbed(item)
+    table = tasks_with(shelved, str(query.get("class", "")))
+    own = tuple(pair for pair in state.fixed if pair[0] == "class")
+    default, back = "task", address(f"{item.url}/tasks", state.parameters(page=1, columns=(), fixed=own))
     if run:
         owner = site.library.find("run", run)
         if owner is not None and not owner.problem:
@@ -102,6 +105,7 @@ def frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: l
     inner = f"{base}/{task.index}"
     tabs = [
         ("Pictures", address(inner, carried), here == "pictures"),
+        ("Answers", address(f"{inner}/answers", carried), here == "answers"),
         ("Other supports", address(f"{inner}/supports", carried), here == "supports"),
         ("Why", address(f"{inner}/why", carried), here == "why"),
     ]
@@ -125,8 +129,7 @@ def pictures(site: Site, item: Item, number: int, query: Any) -> Page:
     """Support and queries by class; every query with what each series answered."""
     shelved = site.testbed(item)
     task = read_task(shelved, number)
-    text = str(query.get("classes", "1"))
-    tiles = tile_page(task, int(text) if text.isdecimal() and len(text) < 6 else 1)
+    tiles = tile_page(task, page_number(query, "classes"))
     given_answers, problems = answers(site, shelved, item.facts["hash"], task, str(query.get("run", "")))
     section = Section(
         "pictures",
@@ -150,7 +153,7 @@ def _context(
 ) -> dict[str, Any]:
     names = class_names(task.classes, task.labels)
     marked = every[:_SERIES]
-    carried = [(key, str(query[key])) for key in ("run", "where", "sort") if query.get(key)]
+    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
     base = f"{item.url}/task/{task.index}"
     rows = []
     for label in tiles.classes:
@@ -202,7 +205,7 @@ def _context(
     return {
         "rows": rows,
         "tiles": tiles,
-        "sprite": _sprite(base, shelved, task, tiles),
+        "sprite": sprite_of(base, shelved, task, tiles),
         "every": [
             {
                 "index": index if index < _SERIES else None,
@@ -222,11 +225,6 @@ def _context(
     }
 
 
-def _sprite(base: str, shelved: ShelvedTestbed, task: Task, tiles: TilePage) -> str:
-    """The image that holds a page of pictures, as a style."""
-    return sprite_style(f"{base}/sprite-{tiles.page}-{sprite_address(shelved, task, tiles)}.webp")
-
-
 def image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
     """One picture of a task, large; for a query what each series answered with its scores, and its nearest support."""
     shelved = site.testbed(item)
@@ -237,7 +235,7 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
     if not 0 <= position < len(keys):
         raise NotThere(f"Task {number} has {len(keys)} {part} images, and there is no number {position}.")
     names = class_names(task.classes, task.labels)
-    carried = [(key, str(query[key])) for key in ("run", "where", "sort") if query.get(key)]
+    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
     base = f"{item.url}/task/{task.index}"
     rows: list[dict[str, Any]] = []
     near: list[dict[str, Any]] = []
@@ -248,7 +246,7 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
             scores = read_scores(each.run.path, each.bed.units[each.position], task.index)
             own = None
             if scores is not None and len(scores) == len(task.query) * task.way:
-                own = _shares(scores.reshape(len(task.query), task.way)[position])
+                own = shares(scores.reshape(len(task.query), task.way)[position])
             answer = int(each.predicted[position])
             rows.append(
                 {
@@ -270,7 +268,7 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
         "rows": rows,
         "near": near,
         "note": note,
-        "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.webp",
+        "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.jpg",
         "side": LARGE,
         "back": address(base, carried),
         "sides": [
@@ -296,87 +294,12 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
     return page
 
 
-def _shares(scores: Floats) -> Floats:
+def shares(scores: Floats) -> Floats:
     """Scores as shares that sum to 1, as a softmax gives them."""
     finite = np.where(np.isfinite(scores), scores, -1e9)
     grown = np.exp(finite - finite.max())
     shares: Floats = grown / grown.sum()
     return shares
-
-
-def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
-    """The features of some rows of a dataset as the cache has them: of those in use, or of all its images."""
-    import json
-
-    from longshot.core.files import cache_places
-    from longshot.features.arrays import open_array
-    from longshot.features.features import sidecar
-    from longshot.features.growing import grown_arrays
-
-    for kind in ("float16", "float32") if features else ():
-        for grown in grown_arrays(features, images, kind):
-            if grown.holds(rows, None).all():
-                return np.asarray(grown.array[rows], np.float64)
-    for path in (path for folder in cache_places("features") for path in sorted(folder.glob("*.npy"))):
-        try:
-            facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
-            if (facts["fingerprint"], facts["backbone"], facts["rows"]) == (fingerprint, backbone, images):
-                return np.asarray(open_array(path)[rows], np.float64)
-        except (UserError, OSError, ValueError, KeyError, TypeError):
-            continue
-    return None
-
-
-def nearest_support(
-    site: Site,
-    shelved: ShelvedTestbed,
-    task: Task,
-    position: int,
-    every: list[Answers],
-    base: str,
-    carried: list[tuple[str, str]],
-) -> tuple[list[dict[str, Any]], str]:
-    """The support images that lie nearest to a query by the features of a series; and why there are none."""
-    import pyarrow as pa
-
-    names = class_names(task.classes, task.labels)
-    fingerprint = shelved.testbed.datasets[task.dataset]
-    for each in every:
-        features = site.index(each.run).features.get(each.series.backbone, {}).get(fingerprint, "")
-        try:
-            dataset = site.dataset(task.dataset, fingerprint)
-            rows = dataset.find_rows(pa.array([task.query[position], *task.support]))
-        except UserError:
-            continue
-        vectors = _vectors(features, each.series.backbone, fingerprint, len(dataset), rows)
-        if vectors is None:
-            continue
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        similar = vectors[1:] @ vectors[0]
-        order = np.argsort(-similar, kind="stable")[:8]
-        pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
-        lies = {
-            tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"
-        }
-        near = [
-            {
-                "style": lies[int(index)][1].style if int(index) in lies else "",
-                "sprite": _sprite(base.removesuffix("/support"), shelved, task, lies[int(index)][0])
-                if int(index) in lies
-                else "",
-                "key": task.support[int(index)],
-                "name": names[int(task.support_label[index])],
-                "same": int(task.support_label[index]) == int(task.query_label[position]),
-                "similar": float(similar[index]),
-                "url": address(f"{base}/{int(index)}", carried),
-            }
-            for index in order
-        ]
-        return near, f"By the cosine of {each.series.backbone}'s features."
-    return (
-        [],
-        "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known.",
-    )
 
 
 def supports(site: Site, item: Item, number: int, query: Any) -> Page:
@@ -404,7 +327,7 @@ def supports(site: Site, item: Item, number: int, query: Any) -> Page:
                 "instances": instances.get("name", "") if isinstance(instances, dict) else str(instances),
                 "here": each is item,
                 "url": f"{each.url}/task/{number}",
-                "sprite": _sprite(f"{each.url}/task/{number}", other, twin, tiles),
+                "sprite": sprite_of(f"{each.url}/task/{number}", other, twin, tiles),
                 "rows": [
                     (
                         names[label],

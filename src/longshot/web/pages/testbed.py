@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from longshot.core.wording import count
+from longshot.evaluation.testbed_statistics import numbered_classes
 from longshot.reports.frame import Section
+from longshot.web.held import Held
 from longshot.web.library import Item
-from longshot.web.listing import DEFAULT_COLUMNS, ListState, address, is_share, make_page
+from longshot.web.listing import DEFAULT_COLUMNS, ListState, is_share, make_page, task_link
 from longshot.web.pages.run import download_links
+from longshot.web.shelf import ShelvedTestbed
 from longshot.web.site import Page, Site
 
 _RUNS = 20  # that are named
@@ -18,6 +24,7 @@ def frame(site: Site, item: Item, here: str, sections: list[Section]) -> Page:
     """The page of a testbed around some sections."""
     tabs = [("Overview", item.url, here == "overview"), ("Tasks", f"{item.url}/tasks", here == "tasks")]
     tabs += [
+        ("Classes", f"{item.url}/classes", here == "classes"),
         ("Histograms", f"{item.url}/plots", here == "plots"),
         ("Leaderboard", f"{item.url}/board", here == "board"),
     ]
@@ -51,6 +58,7 @@ def overview(site: Site, item: Item) -> Page:
                 "dataset": each.dataset,
                 "classes": len(each.counts),
                 "ends": [(each.named(name), number) for name, number in _ends(each.counts)],
+                "url": f"{item.url}/classes",
             }
             for each in balance
         ],
@@ -95,21 +103,47 @@ def siblings(site: Site, item: Item) -> list[Item]:
     ][:8]
 
 
+_with_class = Held(8)
+
+
+def tasks_with(shelved: ShelvedTestbed, class_id: str) -> pa.Table:
+    """The table of a testbed's tasks; with a class only of those that ask for it."""
+    if not class_id:
+        return shelved.tasks
+    return _with_class.get(
+        (shelved.testbed.content_hash, class_id), lambda: _filter_by_class(shelved, class_id)
+    )
+
+
+def _filter_by_class(shelved: ShelvedTestbed, class_id: str) -> pa.Table:
+    numbers, names = numbered_classes(shelved.testbed)
+    own = [number for number, (_, name) in enumerate(names) if name == class_id]
+    holds = np.isin(numbers.values, own)
+    sums = np.concatenate([[0], np.cumsum(holds)])
+    return shelved.tasks.filter(pa.array(sums[numbers.offsets[1:]] > sums[numbers.offsets[:-1]]))
+
+
 def tasks(site: Site, item: Item, query: Any) -> Page:
-    """Every task: sorted, filtered, paged."""
-    table = site.testbed(item).tasks
-    state = ListState.read(f"{item.url}/tasks", query)
+    """Every task, or those with one class: sorted, filtered, paged."""
+    shelved = site.testbed(item)
+    class_id = str(query.get("class", ""))[:500]
+    table = tasks_with(shelved, class_id)
+    state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
     listed = make_page(table, state, default_sort="task", defaults=table.column_names[:DEFAULT_COLUMNS])
     context = {
         "list": listed,
-        "task_path": f"{item.url}/task",
-        "carry": [(name, value) for name, value in state.parameters(page=1) if name != "column"],
-        "beds": [],
+        "noun": "tasks",
+        "link": task_link(
+            f"{item.url}/task",
+            [(name, value) for name, value in state.parameters(page=1) if name != "column"],
+        ),
+        "beds": [(f"with {class_id}", state.url(), True), ("all tasks", f"{item.url}/tasks", False)]
+        if class_id
+        else [],
         "share": is_share,
         "example": "way >= 5 and coarsity < 10" if "coarsity" in table.column_names else "way >= 5",
         "downloads": download_links(state, True),
         "series": [],
-        "address": address,
     }
     return frame(site, item, "tasks", [Section("tasks", "Tasks", context, "task_list")])
 

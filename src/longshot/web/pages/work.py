@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 from longshot.core.wording import count
 from longshot.reports.frame import Section
+from longshot.web.cards import blocks_of
 from longshot.web.gallery import image_gallery
-from longshot.web.library import Item
+from longshot.web.library import Item, inner_file
 from longshot.web.site import NotThere, Page, Site
 
 _LARGEST = 30_000_000  # bytes of a study's page
@@ -20,10 +24,10 @@ _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sa
 def training(site: Site, item: Item) -> Page:
     """How a training goes: its state, its curves, its settings, and episodes like those it learns from."""
     settings = item.facts.get("settings", {})
-    history = item.path / "history.jsonl"
-    last = _last_line(history)
+    history = inner_file(item.path, "history.jsonl")
+    last = None if history is None else _last_line(history)
     sections = [Section("state", "State", {"item": item, "last": last}, "training_state")]
-    if last is not None:
+    if history is not None and last is not None:
         stat = history.stat()
         job = {"kind": "training", "path": str(item.path), "time": stat.st_mtime_ns, "size": stat.st_size}
         made = site.studio.sections(job, of=item.id)
@@ -44,7 +48,7 @@ def training(site: Site, item: Item) -> Page:
     ]
     sections.append(Section("settings", "Settings", {"facts": plain}, "facts"))
     counts = [str(settings.get(key)) for key in ("algorithm", "network", "dataset") if settings.get(key)]
-    live = f"/live?item={item.id}" if item.state in ("running", "stalled") else ""
+    live = f"/live?item={item.id}" if item.state != "finished" else ""  # what stopped may go on
     page = Page(
         item.name,
         sections,
@@ -130,12 +134,15 @@ def study(site: Site, item: Item) -> Page:
         each for each in site.library.items() if each.path != item.path and _is_below(each.path, item.path)
     ]
     verdicts = facts.get("verdicts") or {}
+    sentences = _claims(item)
     trainings = [each for each in inside if each.kind == "training"]
     context: dict[str, Any] = {
-        "verdicts": [(str(claim), str(verdict)) for claim, verdict in verdicts.items()]
+        "verdicts": [
+            (str(claim), sentences.get(str(claim), ""), str(verdict)) for claim, verdict in verdicts.items()
+        ]
         if isinstance(verdicts, dict)
         else [],
-        "page": f"{item.url}/page" if (item.path / "report.html").is_file() else None,
+        "page": f"{item.url}/page" if inner_file(item.path, "report.html") else None,
         "runs": [each for each in inside if each.kind == "run"][:50],
         "trainings": trainings[:100],
         "testbeds": [each for each in inside if each.kind == "testbed"][:100],
@@ -155,38 +162,55 @@ def study(site: Site, item: Item) -> Page:
     )
 
 
+def _claims(item: Item) -> dict[str, str]:
+    """What each claim of a study says, from the table that it wrote."""
+    path = inner_file(item.path, "tables", "claims.csv")
+    if path is None:
+        return {}
+    with contextlib.suppress(OSError, csv.Error):
+        rows = csv.DictReader(io.StringIO(_read_text(path)))
+        return {str(row.get("claim") or ""): str(row.get("sentence") or "") for row in rows}
+    return {}
+
+
+def _read_text(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_MOST_TEXT)
+
+
 def _is_below(path: Path, folder: Path) -> bool:
     return folder in path.parents
 
 
 def study_page(item: Item) -> tuple[bytes, str]:
     """The page that the study wrote, and the policy under which browsers show it: no scripts, no requests."""
-    path = item.path / "report.html"
-    try:
-        if path.is_symlink() or path.stat().st_size > _LARGEST:
-            raise NotThere("The page of this study is a link, or too large to show.")
-        return path.read_bytes(), _PAGE_POLICY
-    except OSError as error:
-        raise NotThere("This study has not written its page yet.") from error
+    path = inner_file(item.path, "report.html")
+    if path is None:
+        raise NotThere("This study has not written its page yet.")
+    if path.stat().st_size > _LARGEST:
+        raise NotThere("The page of this study is too large to show.")
+    return path.read_bytes(), _PAGE_POLICY
 
 
 def release(site: Site, item: Item) -> Page:
     """The card of a release."""
-    try:
-        card = (item.path / "README.md").read_text(encoding="utf-8", errors="replace")[:_MOST_TEXT]
-    except OSError:
-        card = "The release has no README.md."
+    path = inner_file(item.path, "README.md")
+    card = "The release has no README.md." if path is None else _read_text(path)
     beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
-    from longshot.web.pages.board import bed_section
+    from longshot.web.pages.board import bed_section, everybody
 
-    sections = [bed_section(site, beds), Section("card", "Card", {"text": card}, "text")]
+    sections = [
+        bed_section(site, beds),
+        everybody(site, beds),
+        Section("card", "Card", {"blocks": blocks_of(card)}, "card_text"),
+    ]
     return _release_frame(item, "card", sections)
 
 
 def verification(site: Site, item: Item) -> Page:
     """Every file of a release against its hash, every task against the images that are here."""
-    sums = item.path / "SHA256SUMS"
-    stamp = sums.stat().st_mtime_ns if sums.is_file() else 0
+    sums = inner_file(item.path, "SHA256SUMS")
+    stamp = sums.stat().st_mtime_ns if sums is not None else 0
     made = site.studio.sections({"kind": "verify", "path": str(item.path), "time": stamp})
     if made is None:
         problem = (
@@ -234,6 +258,7 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
         "path": str(item.path),
         "hash": item.facts["hash"],
         "task": number if int(item.facts["tasks"]) > 600 else None,
+        "measured": _measured_at(),  # what the pixels say is known once somebody has measured them
     }
     made = site.studio.sections(job)
     if made is None:
@@ -250,5 +275,13 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
         "empty": made[0]["problem"] or "Nothing sets support and queries apart beyond chance.",
     }
     sections = [Section("why", "What sets its support apart from its queries", context, "lines")]
-    sections.append(Section("how", "", {"html": "", "problem": ""}, "why_how"))
+    sections.append(Section("how", "", {"how": made[0]["heading"]}, "why_how"))
     return frame(site, item, task, query, "why", sections)
+
+
+def _measured_at() -> int:
+    """When measures of images were last put into the cache."""
+    from longshot.core.files import cache_places
+
+    times = [folder.stat().st_mtime_ns for folder in cache_places("attributes") if folder.is_dir()]
+    return max(times, default=0)

@@ -13,21 +13,23 @@ document.addEventListener("keydown", (event) => {
   }
 });
 if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
-  let tag = "", turn = 0, before = null;
-  const renew = async (mine) => {
+  // One look at a time: a page that takes long, as one whose curves are drawn, is waited for and not asked for again.
+  let tag = "", before = null, working = false, stale = false;
+  const renew = async () => {
     const answer = await fetch(location.href);
-    if (mine !== turn || !answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
     // Who types or has something open is not disturbed: a line says that there is something new.
     const busy = document.activeElement.closest("main input, main select") || document.querySelector("main details[open]");
     if (busy) facts.hidden = false;
     else if (fresh) document.querySelector("main").replaceChildren(facts, ...[...fresh.childNodes].filter((node) => !node.dataset?.hasOwnProperty("live")));
+    return Boolean(fresh) && !answer.headers.has("refresh");
   };
   const look = async () => {
-    const mine = ++turn;
+    if (working) return;
+    working = true;
     try {
-      const answer = await fetch(facts.dataset.live, { headers: tag ? { "If-None-Match": tag } : {} });
-      if (mine !== turn || answer.status !== 200) return;
+      const answer = await fetch(facts.dataset.live, { headers: tag && !stale ? { "If-None-Match": tag } : {} });
+      if (answer.status !== 200) return;
       tag = answer.headers.get("etag") || "";
       const { items } = await answer.json();
       for (const item of items) {
@@ -42,9 +44,10 @@ if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
         }
       }
       const shape = JSON.stringify(items.map((item) => [item.id, item.state, item.changed]));
-      if (before !== null && shape !== before) await renew(mine);
+      stale ||= before !== null && shape !== before;
       before = shape;
-    } catch { /* the server is gone for now: the next look may find it */ }
+      if (stale) stale = !(await renew());
+    } catch { /* the server is gone for now: the next look may find it */ } finally { working = false; }
   };
   look();
   setInterval(() => document.hidden || look(), 3000);
