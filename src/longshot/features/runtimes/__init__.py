@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("onnxruntime", "openvino")  # take networks that PyTorch exported, on a CPU
 ENGINES = ("auto", "torch", *RUNTIMES)
 VARIABLE = "LONGSHOT_ENGINE"
-CONVOLUTIONAL, OTHER = "onnxruntime", "torch"  # what auto means on a CPU
+CONVOLUTIONAL, OTHER = "onnxruntime", "onnxruntime"  # what auto means on a CPU
 _NEEDS = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino", "onnx")}
 _PIP = {"onnxruntime": "pip install onnxruntime onnx", "openvino": 'pip install "longshot[openvino]"'}
 _around: ContextVar[str | None] = ContextVar("engine", default=None)  # what the verb that is running was told
