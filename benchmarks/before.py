@@ -69,11 +69,21 @@ class Spent:
 def environment(source: Path | None = None, **variables: str) -> dict[str, str]:
     """The environment of a process that imports Longshot from ``source`` (this checkout's without one).
 
-    One thread for every library, unless ``variables`` say otherwise.
+    One thread for every library, unless ``variables`` say otherwise. Python keeps what it compiled, as it does for
+    users, in a folder of this run.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     path = os.pathsep.join([str(source or ROOT / "src"), str(ROOT)])
-    return {**os.environ, **threads, "PYTHONPATH": path, **variables}
+    inherited = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    own = {"PYTHONPYCACHEPREFIX": str(_compiled()), "PYTHONPATH": path}
+    return {**inherited, **threads, **own, **variables}
+
+
+@cache
+def _compiled() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="longshot-compiled-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def run_command(arguments: Sequence[str], source: Path | None = None, **variables: str) -> Spent:

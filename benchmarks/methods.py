@@ -40,6 +40,7 @@ from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, batch_size, batches
+from longshot.methods.products import gram, product
 from longshot.methods.registry import feature_method
 
 _MISSING = "easyfsl is not installed: .venv/bin/pip install --no-deps easyfsl==1.5.0"
@@ -198,20 +199,18 @@ def _timed(work: Callable[[], torch.Tensor], clock: Callable[[], float]) -> tupl
 def flops(method: Method, shape: TaskShape) -> float:
     """Multiply-adds × 2 of one task's matrix products, as the method does them."""
     way, support, query, dim = shape
-    product = 2.0 * way * query * dim  # of class vectors with queries
+    once = 2.0 * way * query * dim  # of class vectors with queries
     if method.family == "trained head":  # two per step over the rows that it trains on
         rows = support if method.setting == "inductive" else support + query
-        return 2.0 * way * dim * 2 * rows * int(method.settings["steps"]) + product
+        return 2.0 * way * dim * 2 * rows * int(method.settings["steps"]) + once
     if method.name == "pt-map":
         steps = int(method.settings["steps"])
         if query * dim + steps * way * query < 2 * steps * way * dim:  # all products once, then combinations
-            return 2.0 * (way + query) * query * dim + steps * 2.0 * way * query * query
-        return (2 * steps + 1) * product
-    if (
-        method.name == "laplacianshot"
-    ):  # twice class vectors, once the queries with one another (of many, one half)
-        return 2 * product + 2.0 * query * query * dim * (0.5625 if query > 256 else 1)
-    return (2 if method.name == "bd-cspn" else 1) * product
+            return 2.0 * (way + query / 2) * query * dim + steps * 2.0 * way * query * query
+        return (2 * steps + 1) * once
+    if method.name == "laplacianshot":  # twice class vectors, once the queries with one another, one half
+        return 2 * once + 2.0 * query * query * dim * 0.5625
+    return (2 if method.name == "bd-cspn" else 1) * once
 
 
 def duel(
@@ -324,10 +323,14 @@ def parts(tasks: int = 40, repeats: int = 40) -> None:
             torch.index_select(half, 0, chosen, out=half_batch)
         ),
         "lengths of 50 queries": lambda: torch.linalg.vector_norm(queries, dim=2),
-        "5 class vectors × 50 queries": lambda: torch.bmm(means, queries.transpose(1, 2)),
-        "5 sums of 50 weighted queries": lambda: torch.bmm(weights, queries),
-        "Gram matrix of 50 queries": lambda: torch.bmm(queries, queries.transpose(1, 2)),
-        "Gram matrix of all 75 rows": lambda: torch.bmm(rows, rows.transpose(1, 2)),
+        "5 class vectors × 50 queries": lambda: product(means, queries.transpose(1, 2)),
+        "the same by torch.bmm": lambda: torch.bmm(means, queries.transpose(1, 2)),
+        "5 sums of 50 weighted queries": lambda: product(weights, queries),
+        "the same, by torch.bmm": lambda: torch.bmm(weights, queries),
+        "Gram matrix of 50 queries": lambda: gram(queries),
+        "that of queries by torch.bmm": lambda: torch.bmm(queries, queries.transpose(1, 2)),
+        "Gram matrix of all 75 rows": lambda: gram(rows),
+        "that of all rows by torch.bmm": lambda: torch.bmm(rows, rows.transpose(1, 2)),
     }
     for name, each in work.items():
         side = timed(each)

@@ -433,3 +433,17 @@ def test_the_image_sources_pixels_are_the_datasets(
     expected = torch.stack([torch.from_numpy(made.transform(album.image(int(row)))) for row in rows])
     assert torch.equal(all_images, single)
     assert torch.allclose(all_images, expected, atol=1e-5)
+
+
+def test_only_images_of_the_tasks_are_read(
+    album: longshot.Dataset, bed: Path, backbone: str, evaluate: Run, tmp_path: Path
+) -> None:
+    """A damaged image that no task uses does not stop an adapted method, and the results are the same."""
+    folder = tmp_path / album.name
+    shutil.copytree(album.source, folder)
+    spare = album.keys[0].as_py()  # of a train class; the tasks are of test classes
+    (folder / spare).write_bytes(b"no picture")
+    damaged = longshot.open_dataset(folder)
+    first = evaluate(QUICK, tmp_path / "first")
+    again = evaluate(QUICK, tmp_path / "again", datasets={album.name: damaged})
+    assert first.table()["prediction"].equals(again.table()["prediction"])

@@ -13,7 +13,7 @@ from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
 from longshot.features import pixels_cache
 from longshot.features.backbones import load_backbone
-from longshot.features.pixels_cache import geometry, pixels, pixels_name
+from longshot.features.pixels_cache import geometry, pixels, pixels_name, positions
 
 TEXT = "decode|resize(20)|central_crop(16)|normalize(imagenet)"
 
@@ -43,6 +43,24 @@ def test_is_read_back_and_shared_by_normalisations(
     with pytest.raises(AssertionError, match="decoded again"):
         pixels(dataset, "decode|resize(18)|central_crop(16)")
     assert len(list((fresh_cache / "pixels").glob("*.npy"))) == 1
+
+
+def test_some_rows_are_those_of_the_whole_and_the_others_are_not_read(
+    photos: Path, tmp_path: Path, fresh_cache: Path
+) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    dataset = open_dataset(folder)
+    everything = np.array(pixels(dataset, TEXT))
+    rows = np.array([3, 4, 90, 200])
+    (folder / dataset.keys[10].as_py()).write_bytes(b"no picture")
+    damaged = open_dataset(folder)
+    some = pixels(damaged, TEXT, rows=rows)
+    assert np.array_equal(some, everything[rows])
+    assert np.array_equal(pixels(damaged, TEXT, rows=rows[:2]), everything[rows[:2]])
+    assert np.array_equal(positions(rows, 240)[rows], np.arange(4)) and positions(rows, 240)[5] == -1
+    with pytest.raises(UserError, match="1 of 240 images of dataset .photos. cannot be used"):
+        pixels(damaged, TEXT, rows=np.array([9, 10]))
 
 
 def test_two_datasets_with_the_same_names_are_kept_apart(

@@ -12,10 +12,10 @@ from longshot.methods.numerics import (
     CosineLogits,
     DistanceLogits,
     adam,
-    balance_gradient,
     cosines,
     cross_entropy_gradient,
-    entropy_gradient,
+    guessing_pull,
+    log_chances,
     row_weights,
     squared_distances,
 )
@@ -39,6 +39,12 @@ def entropy(probability: Tensor) -> Tensor:
     return -(probability * probability.log()).sum(1)
 
 
+def guessing_gradient(probability: Tensor, weight: Tensor, conditional: float, marginal: float) -> Tensor:
+    logs = log_chances(probability.log())
+    pull = guessing_pull(probability, logs, weight, conditional=conditional, marginal=marginal)
+    return weight * probability * pull
+
+
 @pytest.mark.parametrize(
     ("written", "loss"),
     [
@@ -46,10 +52,23 @@ def entropy(probability: Tensor) -> Tensor:
             lambda p, w: cross_entropy_gradient(p, torch.eye(W)[:, [0, 1, 2, 3, 0, 1, 2]].expand_as(p), w),
             lambda z, w: -(z.log_softmax(1) * torch.eye(W)[:, [0, 1, 2, 3, 0, 1, 2]] * w).sum(),
         ),
-        (entropy_gradient, lambda z, w: (entropy(z.softmax(1)) * w.squeeze(1)).sum()),
-        (balance_gradient, lambda z, w: -entropy((z.softmax(1) * w).sum(2)).sum()),
+        (
+            lambda p, w: guessing_gradient(p, w, 1.0, 0.0),
+            lambda z, w: (entropy(z.softmax(1)) * w.squeeze(1)).sum(),
+        ),
+        (
+            lambda p, w: guessing_gradient(p, w, 0.0, 1.0),
+            lambda z, w: -entropy((z.softmax(1) * w).sum(2)).sum(),
+        ),
+        (
+            lambda p, w: guessing_gradient(p, w, 0.3, 0.7),
+            lambda z, w: (
+                0.3 * (entropy(z.softmax(1)) * w.squeeze(1)).sum()
+                - 0.7 * entropy((z.softmax(1) * w).sum(2)).sum()
+            ),
+        ),
     ],
-    ids=["cross-entropy", "entropy", "balance"],
+    ids=["cross-entropy", "entropy", "balance", "entropies"],
 )
 def test_slopes_of_losses_equal_autograd(
     written: Callable[[Tensor, Tensor], Tensor], loss: Callable[[Tensor, Tensor], Tensor]

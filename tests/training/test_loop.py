@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -262,3 +263,17 @@ def test_mistakes(photos: Path, tmp_path: Path, call: str, options: dict[str, An
     for word in words:
         assert word in str(caught.value)
     assert not (tmp_path / "a").exists()
+
+
+def test_only_images_of_train_and_validation_classes_are_read(photos: Path, tmp_path: Path) -> None:
+    """A damaged image of a test class does not stop a training, and the weights are the same."""
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    classes = longshot.open_dataset(folder).class_ids
+    splits = {"train": classes[2:5], "validation": classes[5:], "test": classes[:2]}
+    (folder / "split.json").write_text(json.dumps(splits))
+    options = {"steps": 4, "validate_every": 2, "validation_tasks": 4, **SMALL}
+    train(CALL, folder, out=tmp_path / "a", **options)
+    (folder / longshot.open_dataset(folder).keys[0].as_py()).write_bytes(b"no picture")
+    train(CALL, folder, out=tmp_path / "b", **options)
+    assert_same_weights(tmp_path / "a", tmp_path / "b")

@@ -127,10 +127,10 @@ def _device(name: str) -> list[dict[str, Any]]:
 
 def _engines() -> list[dict[str, Any]]:
     """What computes networks, with versions, and which of them ``auto`` means."""
-    from longshot.features.runtimes import CONVOLUTIONAL, OTHER, VARIABLE, engine_names, parse_engine
+    from longshot.features.runtimes import AUTOMATIC, VARIABLE, engine_names, parse_engine
 
     rows = []
-    uses = {CONVOLUTIONAL: "auto for convolutional networks on a CPU", OTHER: "auto for all others"}
+    uses = {AUTOMATIC: "auto on a CPU", "torch": "auto elsewhere, and for what cannot be converted"}
     for name, its_version in engine_names().items():
         state = "ok" if its_version else "absent"
         detail = ", ".join(part for part in (its_version, uses.get(name, "")) if part)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from longshot.networks.base import Network
 
 
-_DECODE_ALL = 2 << 30  # bytes up to which a dataset is decoded whole, and kept in the cache
+_DECODE_ALL = 2 << 30  # bytes up to which the images of the tasks are decoded once, and kept in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,7 @@ class ImageSource:
 
     backbone: ModuleBackbone
     dataset: Dataset
+    used: Ints | None = None  # rows of the images that tasks use, sorted; None: all may be
     _local: threading.local = field(default_factory=threading.local, init=False, repr=False)
 
     @cached_property
@@ -110,7 +111,7 @@ class ImageSource:
     def _pixels(self, rows: Ints) -> NDArray[np.uint8]:
         """Bytes [n, H, W, 3]; each thread reads through its own copy of the store."""
         if self._decoded is not None:
-            return self._decoded[rows]
+            return self._decoded[rows if self._where is None else self._where[rows]]
         if not hasattr(self._local, "store"):
             self._local.store = copy.deepcopy(self.dataset.store)
         transform = self.backbone.transform
@@ -118,13 +119,21 @@ class ImageSource:
 
     @cached_property
     def _decoded(self) -> NDArray[np.uint8] | None:
-        """[N, H, W, 3] of all images; None when they are so many that reading those of the tasks is cheaper."""
+        """[n, H, W, 3] of the images in use; None when they are so many that each is better read when it is wanted."""
         from longshot.features.pixels_cache import pixels
 
         height, width = self.backbone.transform.size
-        if len(self.dataset) * height * width * 3 > _DECODE_ALL:
+        count = len(self.dataset) if self.used is None else len(self.used)
+        if count * height * width * 3 > _DECODE_ALL:
             return None
-        return pixels(self.dataset, self.backbone.transform)
+        return pixels(self.dataset, self.backbone.transform, rows=self.used)
+
+    @cached_property
+    def _where(self) -> Ints | None:
+        """[N] where each image of the dataset lies in ``_decoded``; None: in the dataset's order."""
+        from longshot.features.pixels_cache import positions
+
+        return None if self.used is None else positions(self.used, len(self.dataset))
 
 
 def free_memory() -> int:

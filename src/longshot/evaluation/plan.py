@@ -263,7 +263,10 @@ class EvaluationPlan:
 
     def _image_source(self, backbone: str, fingerprint: str) -> ImageSource:
         if (backbone, fingerprint) not in self._images:
-            source = ImageSource(self.adaptable(backbone), self.datasets[fingerprint])
+            dataset, rows = self.datasets[fingerprint], self.rows(fingerprint)
+            source = ImageSource(
+                self.adaptable(backbone), dataset, None if len(rows) == len(dataset) else rows
+            )
             self._images[backbone, fingerprint] = source
         return self._images[backbone, fingerprint]
 

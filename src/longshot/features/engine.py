@@ -22,6 +22,7 @@ from longshot.core.arrays import Ints
 from longshot.datasets.dataset import Dataset
 from longshot.features.backbones.base import Backbone
 from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder
+from longshot.features.runtimes.sessions import in_blocks
 
 _PROBE_SECONDS = 5.0
 
@@ -83,13 +84,11 @@ class Engine:
 
     def forward(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Bytes [n, H, W, 3] → vectors [n, d], in blocks of one shape."""
+        if self.session is not None:
+            return in_blocks(self.session, pixels)
         short = -len(pixels) % self.block
         if short:
             pixels = np.concatenate([pixels, np.zeros((short, *pixels.shape[1:]), np.uint8)])
-        if self.session is not None:
-            blocks = [pixels[start : start + self.block] for start in range(0, len(pixels), self.block)]
-            vectors = np.concatenate([self.session(block) for block in blocks])
-            return vectors[: len(vectors) - short]
         # Height × width × channel bytes seen as [n, 3, H, W] are channels-last already: nothing is copied.
         batch = torch.from_numpy(pixels).to(self.backbone.device).permute(0, 3, 1, 2)
         outputs = []

@@ -92,7 +92,7 @@ def embed(
         unless given.
     engine : str, optional
         What computes the network: ``auto``, ``torch``, ``onnxruntime`` or ``openvino``; what LONGSHOT_ENGINE says, or
-        auto, unless given. ``auto`` takes ONNX Runtime for convolutional networks on a CPU and PyTorch otherwise. A
+        auto, unless given. ``auto`` takes ONNX Runtime on a CPU and PyTorch elsewhere. A
         network that cannot be converted, or then differs from PyTorch by more than 1e-4, stays with PyTorch; a note
         says so. ``torch(autocast='bfloat16', channels_last=True, compile=True)`` gives PyTorch settings.
 

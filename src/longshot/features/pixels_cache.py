@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.files import cache_dir, cache_places, hash_text
 from longshot.core.preprocess import RULES, Preprocessing, parse
 from longshot.core.progress import progress
@@ -26,17 +28,29 @@ _MANY = 20_000  # images from which decoding processes pay for their start
 
 
 def pixels(
-    dataset: Dataset, preprocessing: str | Preprocessing, *, workers: int | None = None
+    dataset: Dataset,
+    preprocessing: str | Preprocessing,
+    *,
+    rows: Ints | None = None,
+    workers: int | None = None,
 ) -> NDArray[np.uint8]:
     """Bytes [N, H, W, 3] of all images in the dataset's order, from the cache when they were decoded before.
 
-    The geometry of ``preprocessing`` (all but value_range and normalize) is applied. ``workers`` processes decode
-    (0: threads do; None: whatever pays).
+    Parameters
+    ----------
+    dataset : Dataset
+        N images.
+    preprocessing : str or Preprocessing
+        Its geometry (all but value_range and normalize) is applied.
+    rows : array [n] of int, optional
+        Only these images, in this order: the others are not read. [n, H, W, 3] comes back.
+    workers : int, optional
+        Processes that decode (0: threads do; None: whatever pays).
     """
     check_workers(workers)
     transform = geometry(preprocessing)
-    file = pixels_name(dataset, transform)
-    shape = (len(dataset), *transform.size, 3)
+    file = pixels_name(dataset, transform, rows)
+    shape = (len(dataset) if rows is None else len(rows), *transform.size, 3)
     for cached in cache_places("pixels", file):
         if (array := _open(cached, shape)) is not None:
             return array
@@ -45,8 +59,8 @@ def pixels(
         if (array := _open(path, shape)) is not None:  # made by another process while we waited
             return array
         row_bytes = int(np.prod(shape[1:]))
-        shards = Shards(path, "pixels", len(dataset), max(_STEP, _SHARD_BYTES // row_bytes), "uint8")
-        _decode(dataset, transform, shards, workers)
+        shards = Shards(path, "pixels", shape[0], max(_STEP, _SHARD_BYTES // row_bytes), "uint8")
+        _decode(dataset, transform, shards, workers, np.arange(len(dataset)) if rows is None else rows)
         shards.assemble()
         shards.remove()
     array = _open(path, shape)
@@ -61,11 +75,12 @@ def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
     return parse("|".join(step for step in steps if not step.startswith(("value_range", "normalize"))))
 
 
-def pixels_name(dataset: Dataset, transform: Preprocessing) -> str:
+def pixels_name(dataset: Dataset, transform: Preprocessing, rows: Ints | None = None) -> str:
     """What the file is called: the name of the dataset for people, the hash of content and geometry for us."""
-    address = hash_text(
-        "longshot pixels 2", RULES, dataset.fingerprint, transform.text, content_of(dataset).digest
-    )
+    content = content_of(dataset, rows).digest
+    part = "" if rows is None else hashlib.sha256(np.ascontiguousarray(rows, np.int64).data).hexdigest()
+    facts = (RULES, dataset.fingerprint, transform.text, content, *([part] if part else []))
+    address = hash_text("longshot pixels 2", *facts)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     height, width = transform.size
     return f"{name}-{height}x{width}-{address[:32]}.npy"
@@ -79,7 +94,16 @@ def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     return array.reshape(shape)
 
 
-def _decode(dataset: Dataset, transform: Preprocessing, shards: Shards, workers: int | None) -> None:
+def positions(rows: Ints, total: int) -> Ints:
+    """[total] where each row of a dataset lies among ``rows``; −1 where it does not."""
+    where = np.full(total, -1, np.int64)
+    where[rows] = np.arange(len(rows))
+    return where
+
+
+def _decode(
+    dataset: Dataset, transform: Preprocessing, shards: Shards, workers: int | None, rows: Ints
+) -> None:
     """Decode and keep the shards that are missing; every unreadable image is named in one error."""
     missing = shards.missing()
     if len(missing) < len(shards):
@@ -89,7 +113,7 @@ def _decode(dataset: Dataset, transform: Preprocessing, shards: Shards, workers:
         )
     cores = torch.get_num_threads()
     if workers is None:
-        workers = cores if cores > 1 and len(dataset) >= _MANY else 0
+        workers = cores if cores > 1 and len(rows) >= _MANY else 0
     store = dataset.store
     decoder: Decoder = (
         ProcessDecoder(store, transform, workers) if workers else InlineDecoder(store, transform)
@@ -98,13 +122,13 @@ def _decode(dataset: Dataset, transform: Preprocessing, shards: Shards, workers:
     try:
         with (
             ThreadPoolExecutor(workers or cores) as pool,
-            progress(f"decode {dataset.name}", len(dataset), "images") as bar,
+            progress(f"decode {dataset.name}", len(rows), "images") as bar,
         ):
-            bar.skip(len(dataset) - sum(len(shards.bounds(shard)) for shard in missing))
+            bar.skip(len(rows) - sum(len(shards.bounds(shard)) for shard in missing))
             for shard in missing:
-                rows = shards.bounds(shard)
+                some = rows[np.array(shards.bounds(shard))].tolist()
                 parts = []
-                jobs = [range(s, min(s + _STEP, rows.stop)) for s in range(rows.start, rows.stop, _STEP)]
+                jobs = [some[start : start + _STEP] for start in range(0, len(some), _STEP)]
                 for job, decoded in zip(jobs, pool.map(decoder, jobs), strict=True):
                     bad += decoded.bad
                     parts.append(decoded.pixels.reshape(len(job), -1))

@@ -12,16 +12,17 @@ from longshot.methods.numerics import (
     CosineLogits,
     DistanceLogits,
     adam,
-    balance_gradient,
     class_means,
     class_scores,
     cosines,
     cross_entropy_gradient,
-    entropy_gradient,
+    guessing_pull,
+    log_chances,
     one_hot,
     present_only,
     row_weights,
 )
+from longshot.methods.products import product
 
 # logits of TIM → what computes them, and their temperature unless another is chosen
 _TIM_LOGITS: dict[str, tuple[type[CosineLogits | DistanceLogits], float]] = {
@@ -118,19 +119,9 @@ class TransductiveFinetuning(_Tempered):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        shots = batch.support.shape[1]
-        logits = DistanceLogits(torch.cat((batch.support, batch.query), 1), self.temperature)
-        target, told_weight, guessed_weight = _targets(batch)
-
-        def gradient(means: Tensor) -> Tensor:
-            chance = present_only(logits(means), batch).softmax(1)
-            slope = torch.empty_like(chance)
-            slope[:, :, :shots] = cross_entropy_gradient(chance[:, :, :shots], target, told_weight)
-            slope[:, :, shots:] = entropy_gradient(chance[:, :, shots:], guessed_weight)
-            return logits.backward(slope, means)
-
-        means = adam(class_means(batch), gradient, steps=self.steps, lr=self.lr)
-        return class_scores(logits(means)[:, :, shots:], batch)
+        return _trained_on_all(
+            batch, DistanceLogits, self.temperature, steps=self.steps, lr=self.lr, conditional=1.0
+        )
 
 
 class TIM(_Trained):
@@ -174,26 +165,50 @@ class TIM(_Trained):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        shots = batch.support.shape[1]
         make, usual = _TIM_LOGITS[self.logits]
-        logits = make(
-            torch.cat((batch.support, batch.query), 1),
+        return _trained_on_all(
+            batch,
+            make,
             usual if self.temperature is None else self.temperature,
+            steps=self.steps,
+            lr=self.lr,
+            cross_entropy=self.cross_entropy,
+            conditional=self.conditional,
+            marginal=self.marginal,
         )
-        target, told_weight, guessed_weight = _targets(batch)
-        told_weight = told_weight * self.cross_entropy
 
-        def gradient(means: Tensor) -> Tensor:
-            chance = present_only(logits(means), batch).softmax(1)
-            guessed = chance[:, :, shots:]
-            slope = torch.empty_like(chance)
-            slope[:, :, :shots] = cross_entropy_gradient(chance[:, :, :shots], target, told_weight)
-            unsure = entropy_gradient(guessed, guessed_weight).mul_(self.conditional)
-            slope[:, :, shots:] = unsure.add_(balance_gradient(guessed, guessed_weight), alpha=self.marginal)
-            return logits.backward(slope, means)
 
-        means = adam(class_means(batch), gradient, steps=self.steps, lr=self.lr)
-        return class_scores(logits(means)[:, :, shots:], batch)
+def _trained_on_all(
+    batch: TaskBatch,
+    make: type[CosineLogits | DistanceLogits],
+    temperature: float,
+    *,
+    steps: int,
+    lr: float,
+    conditional: float,
+    cross_entropy: float = 1.0,
+    marginal: float = 0.0,
+) -> Tensor:
+    """[B, Q, W] scores after training class vectors on the labels of the support and the entropies of the queries."""
+    shots = batch.support.shape[1]
+    logits = make(torch.cat((batch.support, batch.query), 1), temperature)
+    target, told_weight, guessed_weight = _targets(batch)
+    weight = torch.cat((told_weight * cross_entropy, guessed_weight), 2)
+
+    def gradient(means: Tensor) -> Tensor:
+        logs = log_chances(present_only(logits(means), batch))
+        slope = logs.exp()
+        guessed = slope[:, :, shots:]
+        pull = guessing_pull(
+            guessed, logs[:, :, shots:], guessed_weight, conditional=conditional, marginal=marginal
+        )
+        # In place: p − t of the support, p · pull of the queries, both times their weights.
+        slope[:, :, :shots].sub_(target)
+        guessed.mul_(pull)
+        return logits.backward(slope.mul_(weight), means)
+
+    means = adam(class_means(batch), gradient, steps=steps, lr=lr)
+    return class_scores(logits(means)[:, :, shots:], batch)
 
 
 def _targets(batch: TaskBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -203,7 +218,7 @@ def _targets(batch: TaskBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 def _cosine_head(batch: TaskBatch, steps: int, lr: float, temperature: float) -> Tensor:
     """[B, W, Q] cosine logits after training class vectors on the support."""
-    logits = CosineLogits(batch.support, temperature)
+    logits = CosineLogits(batch.support.clone(), temperature)
     target, weight, _ = _targets(batch)
 
     def gradient(means: Tensor) -> Tensor:
@@ -224,11 +239,11 @@ def _linear_head(batch: TaskBatch, steps: int, lr: float, temperature: float) ->
     start = torch.cat((2 * means, -means.square().sum(2, keepdim=True)), dim=2)
 
     def gradient(head: Tensor) -> Tensor:
-        chance = present_only(head.bmm(turned).mul_(temperature), batch).softmax(1)
-        return cross_entropy_gradient(chance, target, weight).bmm(rows)
+        chance = present_only(product(head, turned).mul_(temperature), batch).softmax(1)
+        return product(cross_entropy_gradient(chance, target, weight), rows)
 
     head = adam(start, gradient, steps=steps, lr=lr)
-    return head.bmm(_with_one(batch.query).transpose(1, 2)).mul_(temperature)
+    return product(head, _with_one(batch.query).transpose(1, 2)).mul_(temperature)
 
 
 def _with_one(rows: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from longshot.core.checks import check_count, check_number
 from longshot.methods.adapt import content_key
 from longshot.methods.base import Method
 from longshot.methods.numerics import adam, class_scores, cross_entropy_gradient, one_hot, present_only
+from longshot.methods.products import product
 
 
 class FinetuneLast(Method):
@@ -40,13 +41,13 @@ class FinetuneLast(Method):
             chosen = next(step)
             some = rows.gather(1, chosen.unsqueeze(2).expand(-1, -1, rows.shape[2]))  # [B, k, d+1]
             truth = target.gather(2, chosen.unsqueeze(1).expand(-1, target.shape[1], -1))  # [B, W, k]
-            chance = present_only(head.bmm(some.transpose(1, 2)), batch).softmax(1)
+            chance = present_only(product(head, some.transpose(1, 2)), batch).softmax(1)
             weight = chance.new_full((1, 1, 1), 1 / self.batch)
-            return cross_entropy_gradient(chance, truth, weight).bmm(some)
+            return product(cross_entropy_gradient(chance, truth, weight), some)
 
         start = rows.new_zeros(len(batch), batch.way, rows.shape[2])
         head = adam(start, gradient, steps=self.steps, lr=self.lr)
-        return class_scores(head.bmm(_with_one(batch.query).transpose(1, 2)), batch)
+        return class_scores(product(head, _with_one(batch.query).transpose(1, 2)), batch)
 
     def _drawn(self, batch: TaskBatch) -> Tensor:
         """[B, steps, k] support rows: a class at random, then one of its rows (inverse of the distribution)."""

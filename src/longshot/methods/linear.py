@@ -12,6 +12,7 @@ from longshot.core.batches import TaskBatch, TaskShape
 from longshot.core.checks import check_count, check_number
 from longshot.methods.base import Method, mask_absent
 from longshot.methods.numerics import class_scores, one_hot, present_only
+from longshot.methods.products import gram, product
 
 
 class Ridge(Method):
@@ -55,11 +56,11 @@ class Ridge(Method):
         rows, dim = support.shape[1:]
         turned = support.transpose(1, 2)
         if rows <= dim:
-            weights = _solve(support.bmm(turned), labels, self.penalty)  # [B, S, W]
-            product = query.bmm(turned).bmm(weights)
+            weights = _solve(gram(support), labels, self.penalty)  # [B, S, W]
+            answers = product(product(query, turned), weights)
         else:
-            product = query.bmm(_solve(turned.bmm(support), turned.bmm(labels), self.penalty))
-        return mask_absent(product.add_(offset).mul_(self.scale), batch)
+            answers = product(query, _solve(product(turned, support), product(turned, labels), self.penalty))
+        return mask_absent(answers.add_(offset).mul_(self.scale), batch)
 
 
 def _solve(matrix: Tensor, right: Tensor, penalty: float) -> Tensor:
@@ -109,13 +110,13 @@ class LogisticRegression(Method):
         support, query = batch.support, batch.query
         if self.normalize:
             support, query = functional.normalize(support, dim=2), functional.normalize(query, dim=2)
-        values, vectors = torch.linalg.eigh(support.bmm(support.transpose(1, 2)))  # [B, S], [B, S, S]
+        values, vectors = torch.linalg.eigh(gram(support))  # [B, S], [B, S, S]
         real = values > 1e-6 * values.amax(1, keepdim=True).clamp(min=1e-30)
         root = values.clamp(min=0).sqrt() * real
         turn = vectors * torch.where(real, 1 / root.clamp(min=1e-30), 0.0).unsqueeze(1)
         true = (batch.support_label >= 0).to(support.dtype)  # [B, S]
         rows = torch.cat(((vectors * root.unsqueeze(1)), true.unsqueeze(2)), dim=2)  # [B, S, S+1]
-        queries = query.bmm(support.transpose(1, 2)).bmm(turn)
+        queries = product(product(query, support.transpose(1, 2)), turn)
         queries = torch.cat((queries, torch.ones_like(queries[..., :1])), dim=2)
 
         penalty = torch.ones(rows.shape[2], device=rows.device)
@@ -125,16 +126,16 @@ class LogisticRegression(Method):
 
         def objective(head: Tensor) -> tuple[Tensor, Tensor]:
             """Value [B] and slope [B, W, S+1] at the head."""
-            logs = present_only(head.bmm(turned), batch).log_softmax(1)
+            logs = present_only(product(head, turned), batch).log_softmax(1)
             loss = -(logs.clamp(min=-1e30) * target).sum((1, 2))
-            slope = logs.exp_().mul_(true.unsqueeze(1)).sub_(target).bmm(rows)
+            slope = product(logs.exp_().mul_(true.unsqueeze(1)).sub_(target), rows)
             value = 0.5 * (head.square() * penalty).sum((1, 2)) + self.C * loss
             return value, slope.mul_(self.C).addcmul_(head, penalty)
 
         bound = 0.5 * self.C * turned.square().sum(2) + penalty  # [B, S+1]
         start = torch.zeros(len(batch), batch.way, rows.shape[2], device=rows.device)
         head = lbfgs(objective, start, 1 / bound.unsqueeze(1).clamp(min=1e-6), self.steps)
-        return class_scores(head.bmm(queries.transpose(1, 2)), batch)
+        return class_scores(product(head, queries.transpose(1, 2)), batch)
 
 
 _HISTORY = 10

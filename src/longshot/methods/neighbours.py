@@ -9,6 +9,7 @@ from longshot.core.batches import TaskBatch
 from longshot.core.checks import check_choice, check_count, check_number
 from longshot.methods.base import LOWEST, Method, mask_absent
 from longshot.methods.numerics import cosines, lengths, squared_distances
+from longshot.methods.products import product
 
 
 class NearestNeighbour(Method):
@@ -69,7 +70,7 @@ class MatchingNetworks(Method):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] log-probabilities; see the class."""
-        similar = torch.bmm(batch.query, batch.support.transpose(1, 2))  # [B, Q, S]
+        similar = product(batch.query, batch.support.transpose(1, 2))  # [B, Q, S]
         similar.mul_(self.scale / lengths(batch.support).unsqueeze(1))
         if self.normalize_query:
             similar.div_(lengths(batch.query).unsqueeze(2))
@@ -80,7 +81,7 @@ class MatchingNetworks(Method):
             return attention.view(shape).logsumexp(3)
         # log of a sum per class, computed around each row's maximum so that tiny probabilities keep their order
         top = attention.max(2, keepdim=True).values
-        sums = torch.bmm((attention - top).exp(), batch.one_hot)
+        sums = product((attention - top).exp(), batch.one_hot)
         return mask_absent(sums.clamp(min=1e-38).log() + top, batch)
 
 

@@ -7,17 +7,19 @@ result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam as adam_step
 
 from longshot.core.batches import TaskBatch
 from longshot.methods.base import LOWEST, mask_absent
+from longshot.methods.products import product
 
 EPSILON = 1e-12
+_LEAST = math.log(EPSILON)
 
 
 def pieces(batch: TaskBatch, size: int) -> Iterator[TaskBatch]:
@@ -52,13 +54,13 @@ def cosines(means: Tensor, rows: Tensor) -> Tensor:
 
     The products are divided by the lengths, so that no normalised copy of the rows is made.
     """
-    products = torch.bmm(means, rows.transpose(1, 2))
+    products = product(means, rows.transpose(1, 2))
     return products.div_(lengths(means).unsqueeze(2)).div_(lengths(rows).unsqueeze(1))
 
 
 def squared_distances(means: Tensor, rows: Tensor) -> Tensor:
     """[B, W, N] ‖x_n − p_w‖² from means [B, W, d] and rows [B, N, d], clamped at 0 against rounding."""
-    squared = torch.bmm(means, rows.transpose(1, 2)).mul_(-2)
+    squared = product(means, rows.transpose(1, 2)).mul_(-2)
     squared.add_(lengths(means).square_().unsqueeze(2)).add_(lengths(rows).square_().unsqueeze(1))
     return squared.clamp_(min=0)
 
@@ -76,10 +78,10 @@ def one_hot(batch: TaskBatch) -> Tensor:
 def class_sums(batch: TaskBatch, weights: Tensor, rows: Tensor) -> Tensor:
     """[B, W, d] Σ weights_s x_s over the support rows s of each class; weights [B, S], rows [B, S, d]."""
     if batch.shot is None:
-        return torch.bmm(one_hot(batch).mul_(weights.unsqueeze(1)), rows)
+        return product(one_hot(batch).mul_(weights.unsqueeze(1)), rows)
     # Equal shots: a small product for each class; one with a one-hot matrix would be W times the work.
     groups = len(batch) * batch.way
-    sums = torch.bmm(weights.reshape(groups, 1, batch.shot), rows.reshape(groups, batch.shot, -1))
+    sums = product(weights.reshape(groups, 1, batch.shot), rows.reshape(groups, batch.shot, -1))
     return sums.view(len(batch), batch.way, -1)
 
 
@@ -95,9 +97,10 @@ def own_products(batch: TaskBatch, means: Tensor, rows: Tensor) -> Tensor:
     """[B, S] ⟨x_s, p_w⟩ of every support row with the vector of its own class; means [B, W, d], rows [B, S, d]."""
     if batch.shot is None:
         own = batch.support_label.clamp(min=0).unsqueeze(1)
-        return torch.bmm(means, rows.transpose(1, 2)).gather(1, own).squeeze(1)
-    grouped = rows.reshape(len(batch), batch.way, batch.shot, -1)
-    return (grouped * means.unsqueeze(2)).sum(3).flatten(1)
+        return product(means, rows.transpose(1, 2)).gather(1, own).squeeze(1)
+    groups = len(batch) * batch.way
+    grouped = rows.reshape(groups, batch.shot, -1)
+    return product(grouped, means.reshape(groups, -1, 1)).view(len(batch), -1)
 
 
 def row_weights(mask: Tensor) -> Tensor:
@@ -111,18 +114,33 @@ def cross_entropy_gradient(probability: Tensor, target: Tensor, weight: Tensor) 
     return (probability - target).mul_(weight)
 
 
-def entropy_gradient(probability: Tensor, weight: Tensor) -> Tensor:
-    """∂/∂logits of Σ_n weight_n · H(p_n): −weight · p · (log p + H). [B, W, N], weight [B, 1, N]."""
-    logs = probability.clamp(min=EPSILON).log_()
-    negative_entropy = (probability * logs).sum(1, keepdim=True)
-    return logs.sub_(negative_entropy).mul_(probability).mul_(-weight)
+def guessing_pull(
+    probability: Tensor, logs: Tensor, weight: Tensor, *, conditional: float, marginal: float
+) -> Tensor:
+    """What entropies of guessed rows pull at: weight · p · pull is ∂/∂logits of the loss below. [B, W, N].
+
+    The loss is conditional · Σ_n weight_n H(p_n) − marginal · H(m) with m = Σ_n weight_n p_n, and
+    pull = z − Σ_w p z with z = marginal · log m − conditional · log p.
+
+    Parameters
+    ----------
+    probability, logs : Tensor [B, W, N]
+        p, and its logarithm as from ``log_chances``.
+    weight : Tensor [B, 1, N]
+        Of a mean over the rows.
+    conditional, marginal : float
+        How much each entropy counts.
+    """
+    pull = logs * -conditional
+    if marginal:
+        share = (probability * weight).sum(2, keepdim=True).clamp_(min=EPSILON).log_()  # [B, W, 1]
+        pull.add_(share, alpha=marginal)
+    return pull.sub_((probability * pull).sum(1, keepdim=True))
 
 
-def balance_gradient(probability: Tensor, weight: Tensor) -> Tensor:
-    """∂/∂logits of −H(m) with m = Σ_n weight_n p_n: weight · p · (log m − Σ_w p log m). [B, W, N]."""
-    share = (probability * weight).sum(2, keepdim=True).clamp_(min=EPSILON).log_()  # [B, W, 1]
-    mean = (probability * share).sum(1, keepdim=True)
-    return (share - mean).mul_(probability).mul_(weight)
+def log_chances(logits: Tensor) -> Tensor:
+    """[B, W, N] log softmax over classes, at least log 1e-12: a class at −∞ has a number that 0 can multiply."""
+    return logits.log_softmax(1).clamp_(min=_LEAST)
 
 
 def adam(start: Tensor, gradient: Callable[[Tensor], Tensor], *, steps: int, lr: float) -> Tensor:
@@ -135,38 +153,42 @@ def adam(start: Tensor, gradient: Callable[[Tensor], Tensor], *, steps: int, lr:
     mean, square = torch.zeros_like(value), torch.zeros_like(value)
     count = torch.zeros((), device=value.device)
     for _ in range(steps):
-        adam_step(
+        slope = gradient(value)
+        count.add_(1)
+        # One pass over memory instead of eight, without what torch.optim does around it in every step.
+        torch._fused_adam_(
             [value],
-            [gradient(value)],
+            [slope],
             [mean],
             [square],
             [],
             [count],
-            fused=True,  # one pass over memory instead of eight
-            amsgrad=False,
+            lr=lr,
             beta1=0.9,
             beta2=0.999,
-            lr=lr,
             weight_decay=0.0,
             eps=1e-8,
+            amsgrad=False,
             maximize=False,
         )
     return value
 
 
 class CosineLogits:
-    """Logits t · ⟨x, p⟩ / (‖x‖ ‖p‖) of fixed rows x [B, N, d] against moving class vectors p [B, W, d]."""
+    """Logits t · ⟨x, p⟩ / (‖x‖ ‖p‖) of fixed rows x [B, N, d] against moving class vectors p [B, W, d].
+
+    The rows are overwritten by t · x / ‖x‖, once instead of a factor in every step.
+    """
 
     def __init__(self, rows: Tensor, scale: float) -> None:
-        self.rows = rows
+        self.rows = rows.mul_((scale / lengths(rows)).unsqueeze(2))
         self.turned = rows.transpose(1, 2)
-        self.reach = (scale / lengths(rows)).unsqueeze(1)  # [B, 1, N]
         self._inverse = self._logits = rows.new_empty(0)
 
     def __call__(self, means: Tensor) -> Tensor:
         """[B, W, N]; kept for ``backward``."""
         self._inverse = lengths(means).reciprocal_().unsqueeze(2)
-        self._logits = torch.bmm(means, self.turned).mul_(self._inverse).mul_(self.reach)
+        self._logits = product(means, self.turned).mul_(self._inverse)
         return self._logits
 
     def backward(self, slope: Tensor, means: Tensor) -> Tensor:
@@ -174,9 +196,9 @@ class CosineLogits:
 
         Σ_n slope_n (t x_n / (‖x_n‖ ‖p‖) − logit_n p / ‖p‖²); ``slope`` is overwritten.
         """
-        along = (slope * self._logits).sum(2, keepdim=True).mul_(self._inverse.square())
-        pull = torch.bmm(slope.mul_(self._inverse).mul_(self.reach), self.rows)
-        return pull.addcmul_(along, means, value=-1)
+        slope.mul_(self._inverse)
+        along = (slope * self._logits).sum(2, keepdim=True).mul_(self._inverse)
+        return product(slope, self.rows).addcmul_(along, means, value=-1)
 
 
 class DistanceLogits:
@@ -191,12 +213,14 @@ class DistanceLogits:
 
     def __call__(self, means: Tensor) -> Tensor:
         """[B, W, N]; the distances are kept for ``backward``."""
-        squared = torch.bmm(means, self.turned).mul_(-2).add_(self.squares)
-        squared.add_(lengths(means).square_().unsqueeze(2))
+        length = torch.linalg.vector_norm(means, dim=2, keepdim=True)
+        squared = product(means, self.turned).mul_(-2).add_(self.squares).addcmul_(length, length)
         self._distance = squared.clamp_(min=EPSILON).sqrt_()
         return self._distance * -self.scale
 
     def backward(self, slope: Tensor, means: Tensor) -> Tensor:
         """∂/∂p [B, W, d] = Σ_n a_n x_n − (Σ_n a_n) p with a = t · slope / distance; ``slope`` is overwritten."""
-        pull = slope.mul_(self.scale).div_(self._distance)
-        return torch.bmm(pull, self.rows).addcmul_(pull.sum(2, keepdim=True), means, value=-1)
+        pull = slope.div_(self._distance)
+        if self.scale != 1:
+            pull.mul_(self.scale)
+        return product(pull, self.rows).addcmul_(pull.sum(2, keepdim=True), means, value=-1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch
@@ -10,6 +9,7 @@ from longshot.core.checks import check_choice, check_number
 from longshot.core.prototypes import SCALES
 from longshot.methods.base import Method
 from longshot.methods.numerics import class_means, class_scores, cosines, squared_distances
+from longshot.methods.products import product
 
 
 class ProtoNet(Method):
@@ -49,6 +49,5 @@ class ProtoNet(Method):
         else:
             # −‖q − p‖² = 2⟨q, p⟩ − ‖p‖² − ‖q‖², and ‖q‖² is the same for every class of a query: left out.
             squares = means.square().sum(2, keepdim=True)  # [B, W, 1]
-            queries = batch.query.transpose(1, 2)  # [B, d, Q]
-            scores = torch.baddbmm(squares, means, queries, beta=-scale, alpha=2 * scale)
+            scores = product(means * (2 * scale), batch.query.transpose(1, 2)).sub_(squares, alpha=scale)
         return class_scores(scores, batch)

@@ -9,6 +9,7 @@ from longshot.core.batches import TaskBatch, TaskShape
 from longshot.core.checks import check_choice, check_count, check_number
 from longshot.methods.base import Method
 from longshot.methods.numerics import class_means, class_scores, lengths, pieces, row_weights
+from longshot.methods.products import gram, product
 from longshot.methods.transport import Transport
 
 _PIECE = 8  # tasks whose rows are transformed together
@@ -103,7 +104,7 @@ class PTMAP(Method):
 
     def _center(self, rows: Tensor, mask: Tensor) -> None:
         """Rows [B, N, d] less the mean of the true ones, as unit vectors where asked, in place; mask [B, N]."""
-        rows.sub_(torch.bmm(row_weights(mask), rows))
+        rows.sub_(product(row_weights(mask), rows))
         if self.center == "unit":
             rows.div_(lengths(rows).unsqueeze(2))
 
@@ -120,8 +121,9 @@ def _products_pay(shape: TaskShape, steps: int) -> bool:
 
 def _products(rows: Tensor, way: int) -> tuple[Tensor, Tensor]:
     """⟨x, q⟩ [B, W+Q, Q] of all rows [B, W+Q, d] with the queries, and ‖b_w‖² [B, W, 1] of the means before them."""
-    products = torch.bmm(rows, rows[:, way:].transpose(1, 2))
-    return products, rows[:, :way].square().sum(2, keepdim=True)
+    means, queries = rows[:, :way], rows[:, way:]
+    products = torch.cat((product(means, queries.transpose(1, 2)), gram(queries)), 1)
+    return products, means.square().sum(2, keepdim=True)
 
 
 class _Combined:
@@ -144,7 +146,7 @@ class _Combined:
         if self.weights is None:
             return torch.sub(self.squares, self.base, alpha=2)
         start = self.own * self.base
-        products = torch.baddbmm(start, self.weights, self.gram)  # ⟨p_w, q⟩
+        products = product(self.weights, self.gram).add_(start)  # ⟨p_w, q⟩
         # ‖p‖² = a² ‖b‖² + Σ_q c_q (a ⟨b, q⟩ + ⟨p, q⟩)
         squares = start.add_(products).mul_(self.weights).sum(2, keepdim=True)
         squares.addcmul_(self.own.square(), self.squares)

@@ -23,6 +23,7 @@ from longshot.methods.numerics import (
     present_only,
     row_weights,
 )
+from longshot.methods.products import gram, product
 
 _DENSE = 16  # classes up to which a product with a matrix of mostly zeros is the faster sum
 _FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort,
@@ -48,7 +49,7 @@ class TaskVectors(NamedTuple):
 
     def products(self, vectors: Tensor) -> Tensor:
         """[B, W, N] ⟨p_w, x_n⟩ for vectors p [B, W, d]."""
-        products = torch.bmm(vectors, self.values.transpose(1, 2))
+        products = product(vectors, self.values.transpose(1, 2))
         return products if self.factor is None else products.mul_(self.factor)
 
     def weighted(self, weights: Tensor) -> Tensor:
@@ -57,7 +58,7 @@ class TaskVectors(NamedTuple):
 
     def sums(self, weights: Tensor) -> Tensor:
         """[B, W, d] Σ_n weights_wn x_n."""
-        return torch.bmm(weights if self.factor is None else weights * self.factor, self.values)
+        return product(weights if self.factor is None else weights * self.factor, self.values)
 
     def shared_out(self, weights: Tensor, owner: Tensor, way: int) -> Tensor:
         """[B, way, d] Σ weights_n x_n over the rows n of each ``owner``; weights and owner [B, 1, N]."""
@@ -88,14 +89,14 @@ def rectified_means(batch: TaskBatch, support: TaskVectors, query: TaskVectors, 
     query_share = row_weights(batch.query_mask)  # [B, 1, Q]
     means = class_sums(batch, support.weighted(true), support.values).div_(count.transpose(1, 2).clamp(min=1))
     inverse = lengths(means).reciprocal_().unsqueeze(2)  # [B, W, 1]
-    middle = torch.bmm(count / count.sum(2, keepdim=True).clamp(min=1), means)  # mean of the support rows
+    middle = product(count / count.sum(2, keepdim=True).clamp(min=1), means)  # mean of the support rows
     shift = middle.sub_(query.sums(query_share))  # [B, 1, d]
 
     own = batch.support_label.clamp(min=0)
     support_cosine = support.weighted(own_products(batch, means, support.values))
     support_cosine.mul_(inverse.squeeze(2).gather(1, own)).div_(support.length.squeeze(1))  # [B, S]
     products = query.products(torch.cat((means, shift), 1))  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
-    moved = torch.bmm(means, shift.transpose(1, 2))  # [B, W, 1] ⟨p_w, shift⟩
+    moved = product(means, shift.transpose(1, 2))  # [B, W, 1] ⟨p_w, shift⟩
     length = query.length.square().add_(products[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
     length = length.clamp_(min=EPSILON).sqrt_()  # [B, 1, Q] ‖q + shift‖
     query_cosine = (products[:, :-1] + moved).mul_(inverse).div_(length)
@@ -212,41 +213,27 @@ class LaplacianShot(Method):
     def _links(self, mask: Tensor, query: TaskVectors, squares: Tensor) -> _Links:
         """Every query's nearest other queries; mask: [B, Q] true queries, squares: [B, 1, Q] squared lengths."""
         # Nearness up to what is constant in a column: 2⟨q, q'⟩ − ‖q‖², over all q for a column q'.
-        gram = _all_products(query.values).mul_(2)  # [B, Q, Q]
+        nearness = gram(query.values).mul_(2)  # [B, Q, Q]
         if query.factor is not None:
-            gram.mul_(query.factor).mul_(query.factor.transpose(1, 2))
-        gram.sub_(squares.transpose(1, 2))
-        gram.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
+            nearness.mul_(query.factor).mul_(query.factor.transpose(1, 2))
+        nearness.sub_(squares.transpose(1, 2))
+        nearness.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
         unpadded = bool(mask.all())
         if not unpadded:
-            gram.masked_fill_(~mask.unsqueeze(2), -torch.inf)
-        count = min(self.neighbours, gram.shape[1])
-        if count > _FEW or gram.shape[1] > _MANY:
-            neighbours = gram.topk(count, dim=1)
+            nearness.masked_fill_(~mask.unsqueeze(2), -torch.inf)
+        count = min(self.neighbours, nearness.shape[1])
+        if count > _FEW or nearness.shape[1] > _MANY:
+            neighbours = nearness.topk(count, dim=1)
             nearest, best = neighbours.indices, neighbours.values  # [B, k, Q]
         else:
             picks = []
             for _ in range(count):
-                pick = gram.max(1, keepdim=True)
+                pick = nearness.max(1, keepdim=True)
                 picks.append((pick.indices, pick.values))
-                gram.scatter_(1, pick.indices, -torch.inf)
+                nearness.scatter_(1, pick.indices, -torch.inf)
             nearest, best = (torch.cat(parts, 1) for parts in zip(*picks, strict=True))
-        full = unpadded and gram.shape[1] > count
-        return _Links(nearest, None if full else torch.isfinite(best).to(gram.dtype))
-
-
-def _all_products(rows: Tensor) -> Tensor:
-    """[B, N, N] ⟨x, x'⟩ of all rows [B, N, d]; of many rows one half is computed, in strips, and the other copied."""
-    count = rows.shape[1]
-    if count <= _MANY:
-        return torch.bmm(rows, rows.transpose(1, 2))
-    products = rows.new_empty(len(rows), count, count)
-    step = -(-count // 8)
-    for start in range(0, count, step):
-        stop = start + step
-        products[:, start:stop, start:] = torch.bmm(rows[:, start:stop], rows[:, start:].transpose(1, 2))
-        products[:, stop:, start:stop] = products[:, start:stop, stop:].transpose(1, 2)
-    return products
+        full = unpadded and nearness.shape[1] > count
+        return _Links(nearest, None if full else torch.isfinite(best).to(nearness.dtype))
 
 
 class _Links:

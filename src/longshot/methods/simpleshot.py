@@ -9,6 +9,7 @@ from longshot.core.batches import TaskBatch, TaskShape
 from longshot.core.checks import check_choice, check_number
 from longshot.methods.base import Method
 from longshot.methods.numerics import EPSILON, class_scores, class_sums, lengths, row_weights
+from longshot.methods.products import product
 
 
 class SimpleShot(Method):
@@ -42,21 +43,21 @@ class SimpleShot(Method):
         support, query = batch.support, batch.query
         center: Tensor | None = None
         if self.center == "support":
-            center = torch.bmm(row_weights(batch.support_label >= 0), support)  # [B, 1, d]
+            center = product(row_weights(batch.support_label >= 0), support)  # [B, 1, d]
             support = support - center
         # Rows are made unit vectors in the product that sums them: no normalised copy is written.
         means = class_sums(batch, lengths(support).reciprocal_(), support)
         means.div_(batch.counts.clamp(min=1).unsqueeze(2))  # [B, W, d]
         length = lengths(query).unsqueeze(1)  # [B, 1, Q]
         vectors = means if center is None else torch.cat((means, center), 1)
-        products = torch.bmm(vectors, query.transpose(1, 2))
+        products = product(vectors, query.transpose(1, 2))
         if center is not None:
             # ⟨q − c, p⟩ = ⟨q, p⟩ − ⟨c, p⟩ and ‖q − c‖² = ‖q‖² − 2⟨q, c⟩ + ‖c‖²
             squared = (
                 length.square_().sub_(products[:, -1:], alpha=2).add_(center.square().sum(2, keepdim=True))
             )
             length = squared.clamp_(min=EPSILON).sqrt_()
-            products = products[:, :-1] - torch.bmm(means, center.transpose(1, 2))
+            products = products[:, :-1] - product(means, center.transpose(1, 2))
         products.mul_(self.scale / length)
         size = lengths(means).unsqueeze(2)
         if self.distance == "cosine":

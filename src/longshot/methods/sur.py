@@ -9,6 +9,7 @@ from longshot.core.batches import TaskBatch, TaskShape
 from longshot.core.checks import check_count, check_number
 from longshot.methods.base import Method
 from longshot.methods.numerics import class_scores, lengths, one_hot, present_only, row_weights
+from longshot.methods.products import product
 
 
 class SUR(Method):
@@ -45,8 +46,8 @@ class SUR(Method):
         for view in batch.split():
             unit = view.support / lengths(view.support).unsqueeze(2)
             means = view.class_means(unit)
-            support.append(means.bmm(unit.transpose(1, 2)))
-            query.append(means.bmm(view.query.transpose(1, 2)).div_(lengths(view.query).unsqueeze(1)))
+            support.append(product(means, unit.transpose(1, 2)))
+            query.append(product(means, view.query.transpose(1, 2)).div_(lengths(view.query).unsqueeze(1)))
             squares.append(means.square().sum(2))
         inner, square = torch.stack(support, 3), torch.stack(squares, 2).unsqueeze(2)  # [B,W,S,K], [B,W,1,K]
         target = one_hot(batch)  # [B, W, S]

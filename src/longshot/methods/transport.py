@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from longshot.methods.products import product
+
 _FAST = 0.05  # plain rounds that leave less of the error than this need no Newton steps
 _REACH = 2.0  # a Newton step moves no potential by more: far from the solution longer ones go astray
 
@@ -79,7 +81,7 @@ class Transport:
 
     def _newton(self, plan: Tensor, ratio: Tensor) -> Tensor:
         """[B, W, 1] H⁻¹ (share − sums); not a number, or useless, where H is too near to singular."""
-        slope = torch.bmm(plan, plan.transpose(1, 2)).div_(-self._share)
+        slope = product(plan, plan.transpose(1, 2)).div_(-self._share)
         # All potentials may move together without changing the plan: a constant matrix takes that freedom away and
         # changes nothing else. A class that is not usable has ratio 1 and products 0: it does not move.
         slope.add_(1 / ratio.shape[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import cache_from_source
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,12 @@ def environment(*folders: Path) -> Environment:
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    from longshot.reports.compiled import CompiledTemplates
+
     templates = Environment(
+        # Nothing is computed while compiling: what filters make of constants may differ from one page to the next.
+        optimized=False,
+        bytecode_cache=CompiledTemplates(Path(cache_from_source(__file__)).parent),
         loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         undefined=StrictUndefined,

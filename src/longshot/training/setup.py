@@ -20,7 +20,7 @@ from longshot.core.preprocess import parse as parse_preprocessing
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.features.content import content_of
-from longshot.features.pixels_cache import pixels
+from longshot.features.pixels_cache import pixels, positions
 from longshot.networks.base import Network
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import UniformClasses
@@ -99,12 +99,16 @@ def prepare(
             f"{len(train) - len(pool.classes)} train classes have fewer than {shape.min_images} images and are left out"
         )
     black = np.broadcast_to(np.zeros((1, 1, 1, 1), np.uint8), (len(data), *transform.size, 3))
-    plain = TrainingImages(black if blank else pixels(data, transform), transform, device)
+    rows = None if blank else _used_rows(data, train, held)
+    where = None if rows is None else positions(rows, len(data))
+    plain = TrainingImages(
+        black if blank else pixels(data, transform, rows=rows), transform, device, sources=where
+    )
     images = plain
     if settings.rotations:
         turned, sources, quarters = with_rotations(data, pool.classes)
         pool = Pool(turned, np.arange(len(turned.class_ids)))
-        images = replace(plain, sources=sources, quarters=quarters)
+        images = replace(plain, sources=sources if where is None else where[sources], quarters=quarters)
     source = make_source(chosen, settings, recipe, images, pool, shape, augment)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(step_seed(settings.seed, 0, 0))
@@ -112,15 +116,14 @@ def prepare(
             network.extras[name] = torch.nn.Parameter(value.detach().clone())
     network.to(device).train()
     chosen.begin(network)
-    rows = int(pool.sizes[pool.classes].sum())
-    steps = _steps(settings, recipe, rows, chosen)
+    steps = _steps(settings, recipe, int(pool.sizes[pool.classes].sum()), chosen)
     validation = make_validation(data, held, chosen, shape, plain, settings, notes)
     every = settings.validate_every or recipe.validate_every or min(steps, max(50, min(500, steps // 20)))
     identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps)
     if data.taxonomy_from is not None:
         identity["taxonomy"] = data.taxonomy_from
     if not blank:
-        identity["images"] = _images(data)
+        identity["images"] = _images(data, rows)
     return Job(
         algorithm=chosen,
         network=network,
@@ -154,9 +157,17 @@ def prepare(
     )
 
 
-def _images(data: Dataset) -> str:
-    """What a training vouches for: the beginning of the digest over the images' bytes, or "names"."""
-    content = content_of(data)
+def _used_rows(data: Dataset, *classes: Ints) -> Ints | None:
+    """The images of these classes, the only ones that are read; None for all images of the dataset."""
+    chosen = np.unique(np.concatenate(classes))
+    if len(chosen) == len(data.class_ids):
+        return None
+    return np.concatenate([np.arange(data.offsets[c], data.offsets[c + 1]) for c in chosen.tolist()])
+
+
+def _images(data: Dataset, rows: Ints | None) -> str:
+    """What a training vouches for: the beginning of the digest over its images' bytes, or "names"."""
+    content = content_of(data, rows)
     return content.digest[:16] if content.identity == "content" else "names"
 
 

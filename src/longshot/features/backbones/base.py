@@ -18,12 +18,10 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.core.preprocess import RULES, Preprocessing, parse
 from longshot.features.runtimes import (
-    CONVOLUTIONAL,
-    OTHER,
+    AUTOMATIC,
     RUNTIMES,
     EngineChoice,
     engine_version,
-    is_convolutional,
     parse_engine,
     require_engine,
 )
@@ -158,10 +156,6 @@ class ModuleBackbone(Backbone):
     def build(self) -> nn.Module:
         """The network with its weights, in any mode, on any device."""
 
-    def automatic(self) -> str:
-        """The engine that ``auto`` means for this network on a CPU."""
-        return CONVOLUTIONAL if is_convolutional(self.build()) else OTHER
-
     def use_engine(self, engine: str | None) -> None:
         """Let another engine compute, before anything is computed; see ``parse_engine``.
 
@@ -181,7 +175,7 @@ class ModuleBackbone(Backbone):
         """The network as another engine than PyTorch takes it; None where PyTorch is to compute."""
         if self.device.type != "cpu":
             return None
-        engine = self.automatic() if self.choice.name == "auto" else self.choice.name
+        engine = AUTOMATIC if self.choice.name == "auto" else self.choice.name
         if engine == "torch":
             return None
         from longshot.features.runtimes.conversion import Conversion

@@ -8,12 +8,9 @@ from torch import nn
 
 from longshot.core.files import hash_file
 from longshot.features.backbones.base import ModuleBackbone
-from longshot.features.runtimes import CONVOLUTIONAL, OTHER
 from longshot.networks.base import Network
 from longshot.networks.checkpoint import read_sidecar, weights_file
 from longshot.networks.registry import is_own
-
-_CONVOLUTIONAL = ("cnn4", "resnet", "efficientnet-lite")
 
 
 class Checkpoint(ModuleBackbone):
@@ -25,10 +22,6 @@ class Checkpoint(ModuleBackbone):
     def __init__(self, name: str, path: Path, architecture: str, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_file(path), preprocessing, device)
         self.path, self.architecture = path, architecture
-
-    def automatic(self) -> str:
-        """By the name of the network, so that it need not be built for it."""
-        return CONVOLUTIONAL if self.architecture.startswith(_CONVOLUTIONAL) else OTHER
 
     def build(self) -> nn.Module:
         from longshot.features.networks import load_network  # which loads backbones itself

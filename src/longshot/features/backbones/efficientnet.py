@@ -15,7 +15,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from longshot.core.files import hash_file
 from longshot.features.backbones.base import ModuleBackbone
-from longshot.features.runtimes import CONVOLUTIONAL
 
 PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 
@@ -30,9 +29,6 @@ class EfficientNetLite(ModuleBackbone):
     def __init__(self, name: str, file: Path, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_file(file), preprocessing, device)
         self.file, self.architecture = file, name
-
-    def automatic(self) -> str:
-        return CONVOLUTIONAL
 
     def build(self) -> nn.Module:
         network = self.trainable().eval()

@@ -1,7 +1,7 @@
 """Engines: what computes a network, by name, ``auto|torch|onnxruntime|openvino``.
 
-``auto`` is a fixed choice per kind of network and kind of device, never per machine, made by the table that
-``python -m benchmarks engines`` prints: convolutional networks on a CPU run in ONNX Runtime, all others in PyTorch.
+``auto`` is a fixed choice per kind of device, never per machine, made by the table that
+``python -m benchmarks engines`` prints: on a CPU networks run in ONNX Runtime, elsewhere in PyTorch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("onnxruntime", "openvino")  # take networks that PyTorch exported, on a CPU
 ENGINES = ("auto", "torch", *RUNTIMES)
 VARIABLE = "LONGSHOT_ENGINE"
-CONVOLUTIONAL, OTHER = "onnxruntime", "torch"  # what auto means on a CPU
+AUTOMATIC = "onnxruntime"  # what auto means on a CPU
 _NEEDS = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino", "onnx")}
 _PIP = {"onnxruntime": "pip install onnxruntime onnx", "openvino": 'pip install "longshot[openvino]"'}
 _around: ContextVar[str | None] = ContextVar("engine", default=None)  # what the verb that is running was told

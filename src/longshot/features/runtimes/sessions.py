@@ -16,7 +16,19 @@ from numpy.typing import NDArray
 class Session(Protocol):
     """Bytes [block, H, W, 3] → vectors [block, d] float32; safe to call from several threads."""
 
+    block: int
+
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]: ...
+
+
+def in_blocks(session: Session, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Vectors [n, d] of bytes [n, H, W, 3], in blocks of the session's shape, the last one filled up with black."""
+    short = -len(pixels) % session.block
+    if short:
+        pixels = np.concatenate([pixels, np.zeros((short, *pixels.shape[1:]), np.uint8)])
+    starts = range(0, len(pixels), session.block)
+    vectors = np.concatenate([session(pixels[start : start + session.block]) for start in starts])
+    return vectors[: len(vectors) - short]
 
 
 class OnnxRuntimeSession:
@@ -29,6 +41,7 @@ class OnnxRuntimeSession:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         self.session: Any = onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
+        self.block = int(self.session.get_inputs()[0].shape[0])
 
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         vectors: NDArray[np.float32] = self.session.run(None, {"pixels": pixels})[0]
@@ -43,6 +56,7 @@ class OpenVinoSession:
 
         self.core: Any = openvino.Core()
         self.model: Any = self.core.read_model(model=network)
+        self.block = int(self.model.input(0).shape[0])
         self.local = threading.local()
 
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
