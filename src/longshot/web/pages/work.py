@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.wording import count
+from longshot.releases.front_matter import without_front_matter
 from longshot.reports.frame import Section
 from longshot.web.gallery import image_gallery
 from longshot.web.library import Item
@@ -176,6 +177,7 @@ def release(site: Site, item: Item) -> Page:
         card = (item.path / "README.md").read_text(encoding="utf-8", errors="replace")[:_MOST_TEXT]
     except OSError:
         card = "The release has no README.md."
+    card = without_front_matter(card)
     beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
     from longshot.web.pages.board import bed_section
 
