@@ -3,14 +3,16 @@
 # make test-long       the tests that take longer than the suite may: whole studies, load
 # make test-elsewhere  the suite as on other processors, in the background, under load, with four threads
 # make bench           set up, run the speed comparisons (at most half an hour)
-# make lint            ruff, mypy and the check of names
+# make lint            ruff, mypy, spelling, the check of names and of changelog fragments
+# make release-check   what users will get: version, changelog, wheel, a clean environment, the demo, the docs (CUT=1: for good)
+# make bump VERSION=…  write a version and its day into every file that names it, fold the changelog fragments in
 # make clean           remove .venv and build products (the user's cache stays: `longshot cache prune`)
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-elsewhere bench lint clean setup-dev
+.PHONY: help demo test test-long test-elsewhere bench lint release-check bump clean setup-dev
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -27,7 +29,7 @@ demo: $(VENV)/.demo
 	@tools/timed.sh demo $(BIN)/longshot demo
 
 lint: $(VENV)/.dev
-	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tools/check_names.py src tests benchmarks tools && $(BIN)/mypy'
+	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tools/check_names.py src tests benchmarks tools && $(BIN)/codespell && $(BIN)/python tools/changelog.py --check && $(BIN)/mypy'
 
 test: lint
 	@tools/timed.sh tests $(BIN)/python -m pytest -n auto --dist worksteal --durations=20
@@ -40,6 +42,12 @@ test-elsewhere: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@tools/timed.sh benchmarks $(BIN)/python -m benchmarks
+
+release-check: $(VENV)/.dev
+	@tools/timed.sh "release check" $(BIN)/python tools/release.py check $(if $(CUT),--cut)
+
+bump: $(VENV)/.dev
+	@$(BIN)/python tools/release.py bump $(VERSION)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis longshot-demo

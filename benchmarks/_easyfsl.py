@@ -5,6 +5,7 @@ Needs `.venv/bin/pip install --no-deps easyfsl==1.5.0`; without it ``load`` retu
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -21,7 +22,13 @@ from torch import Tensor
 
 @cache
 def load() -> Any:
-    """``easyfsl.methods``, with stand-ins for the imports that it does not use itself.
+    """``easyfsl.methods``; None where it is not installed."""
+    return load_module("easyfsl.methods")
+
+
+@cache
+def load_module(name: str) -> Any:
+    """A module of easyfsl, with stand-ins for the imports that it does not use itself.
 
     easyfsl imports torchvision's ResNet blocks (for backbones), and torchvision has no build beside a CPU torch on
     PyPI; only the names must exist.
@@ -37,19 +44,18 @@ def load() -> Any:
         "pandas": {"DataFrame": unused},
     }
     stubs = {}
-    for name, attributes in names.items():
-        stubs[name] = ModuleType(name)
-        stubs[name].__dict__.update(attributes)
-    held = {name: sys.modules.get(name) for name in stubs}
+    for stub, attributes in names.items():
+        stubs[stub] = ModuleType(stub)
+        stubs[stub].__dict__.update(attributes)
+    held = {stub: sys.modules.get(stub) for stub in stubs}
     sys.modules.update(stubs)
-    import easyfsl.methods
-
-    for name, module in held.items():  # nothing else may meet the stand-ins
+    loaded = importlib.import_module(name)
+    for stub, module in held.items():  # nothing else may meet the stand-ins
         if module is None:
-            del sys.modules[name]
+            del sys.modules[stub]
         else:
-            sys.modules[name] = module
-    return easyfsl.methods
+            sys.modules[stub] = module
+    return loaded
 
 
 class _NoContext(torch.nn.Module):

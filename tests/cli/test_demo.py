@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
+import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from few_toys import FewToys
+from forked import ForkServer
 from longshot.cli.demo import BACKBONES
 from longshot.evaluation.results import Results
 
 
-def check_the_demo(run_cli: Callable[..., subprocess.CompletedProcess[str]], out: Path) -> None:
+def check_the_demo(
+    run_cli: Callable[..., subprocess.CompletedProcess[str]], out: Path
+) -> subprocess.CompletedProcess[str]:
     done = run_cli("demo", "--tasks", "100", "-o", out)
     report = out / "report.html"
     assert f"report: {report}" in done.stdout
@@ -25,16 +32,38 @@ def check_the_demo(run_cli: Callable[..., subprocess.CompletedProcess[str]], out
     network = {bed: accuracies[bed, "efficientnet-lite0"] for bed in ("mixed", "look-alikes")}
     assert network["mixed"] > network["look-alikes"] + 0.2
     assert network["mixed"] > accuracies["mixed", "pixels"] + 0.2
+    return done
 
 
 def test_the_demo(
     run_cli: Callable[..., subprocess.CompletedProcess[str]],
+    forks: ForkServer,
     own_toys: Callable[[FewToys], None],
     tmp_path: Path,
 ) -> None:
     """On the classes that it tests on, with as many pictures as five shots and ten queries leave a choice of."""
     own_toys(FewToys(20, "test"))
-    check_the_demo(run_cli, tmp_path / "out")
+    out = tmp_path / "a folder"
+    printed = check_the_demo(run_cli, out).stdout
+    serve, sample, explain = printed.split("\nNext:\n")[1].strip().splitlines()
+    assert [line.split()[:2] for line in (serve, sample, explain)] == [
+        ["longshot", verb] for verb in ("serve", "sample", "explain")
+    ]
+    # As they stand, comments and all, when they are pasted.
+    run_cli(*shlex.split(sample, comments=True)[1:], cwd=tmp_path)
+    assert (out / "hard.parquet").is_file()
+    assert "task" in run_cli(*shlex.split(explain, comments=True)[1:], cwd=tmp_path).stdout
+    server = forks.start(*shlex.split(serve, comments=True)[1:], "--port", "0", cwd=tmp_path)
+    try:
+        while "http://" not in server.out.read_text() + server.err.read_text():
+            assert server.poll() is None, server.err.read_text()
+            time.sleep(0.05)
+        (address,) = set(re.findall(r"http://[\d.]+:\d+/", server.out.read_text() + server.err.read_text()))
+        with urllib.request.urlopen(address) as answer:
+            assert "look-alikes" in answer.read().decode()
+    finally:
+        server.kill()
+        server.wait()
 
 
 @pytest.mark.long

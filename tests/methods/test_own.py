@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 
+from longshot.core.batches import TaskBatch
 from longshot.core.errors import UserError
+from longshot.methods.base import Method, mask_absent
 from longshot.methods.checks import CHECKS, World, _mixed, _some, run, run_checks
 from longshot.methods.registry import get_method
 
@@ -301,3 +304,25 @@ def test_evaluate_runs_a_scikit_learn_classifier(run_cli: Any, testbed: Path, tm
     (row,) = json.loads(evaluate(run_cli, testbed, "sklearn:sklearn.svm.SVC(C=1)", tmp_path / "run").stdout)
     assert row["setting"] == "inductive"
     assert row["accuracy"] > 0.3
+
+
+class Unnamed(Method):
+    """A class as docs/methods.md shows it: nothing but a setting and scores."""
+
+    setting = "inductive"
+
+    def __init__(self, *, power: float = 2.0) -> None:
+        self.power = power
+
+    def scores(self, batch: TaskBatch) -> torch.Tensor:
+        return mask_absent(-(torch.cdist(batch.query, batch.class_means()) ** self.power), batch)
+
+
+def test_an_object_of_ones_own_class_is_called_by_its_class() -> None:
+    assert get_method(Unnamed(power=1.0)).call == "Unnamed(power=1.0)"
+    assert Unnamed().identity == "Unnamed@1" and (Unnamed.family, Unnamed.paper) == ("own", "")
+
+
+def test_a_bare_function_is_refused_in_a_sentence() -> None:
+    with pytest.raises(UserError, match="A function is no method; give an object of a class derived from"):
+        get_method(lambda support, support_label, query, way: query)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Episodes in a real PyTorch DataLoader."""
+"""Episodes in a real PyTorch DataLoader, and in easyfsl's own evaluation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader
 
+from benchmarks._easyfsl import load_module
 from longshot.core.errors import UserError
 from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
+from longshot.evaluation.runner import evaluate
+from longshot.features.extract import embed
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyShape, FixedShape
 
@@ -74,3 +78,63 @@ def test_an_unknown_dataset_name_is_refused(make_dataset) -> None:
     bed = sample(make_dataset([20] * 6), tasks=2)
     with pytest.raises(UserError, match="no dataset 'other'; it has: small"):
         bed.episodes(datasets={"other": make_dataset([20] * 6)})
+
+
+def test_features_take_the_place_of_pictures(photos: Path) -> None:
+    dataset = open_dataset(photos)
+    bed = sample(dataset, tasks=3, shape=FixedShape(3, 2, 2))
+    features = embed(dataset, "pixels")
+    support, _, query, _ = bed.episodes(features)[2]
+    rows = dataset.find_rows(bed.table.column("query")[2].values)
+    assert support.shape == (6, features.dim) and support.dtype == torch.float32
+    assert np.array_equal(query.numpy(), features.array[rows].astype(np.float32))
+
+
+def test_features_of_another_dataset_are_refused(photos: Path, make_dataset) -> None:
+    bed = sample(make_dataset([20] * 6), tasks=2)
+    with pytest.raises(UserError, match=r"features are of 'photos.*', but the testbed has tasks of 'small'"):
+        bed.episodes(embed(photos, "pixels"))
+
+
+easyfsl_here = pytest.mark.skipif(
+    load_module("easyfsl.utils") is None,
+    reason="needs easyfsl: pip install --no-deps easyfsl==1.5.0 (and tqdm)",
+)
+
+
+@easyfsl_here
+def test_easyfsl_measures_on_features_what_longshot_does(photos: Path) -> None:
+    """Its own evaluate, its own prototypes; a task has as many queries as any other, so its one ratio is our mean."""
+    dataset = open_dataset(photos)
+    bed = sample(dataset, tasks=20, shape=FixedShape(5, 1, 6))
+    features = embed(dataset, "pixels")
+    model = load_module("easyfsl.methods").PrototypicalNetworks(nn.Identity())
+    loader = bed.episodes(features).to_easyfsl()
+    accuracy = load_module("easyfsl.utils").evaluate(model, loader, device="cpu", use_tqdm=False)
+    (row,) = evaluate(bed, backbones=features, methods="protonet").summary()
+    assert accuracy == pytest.approx(row["accuracy"], abs=1 / (20 * 30))  # a query may be a tie in float32
+    assert 0.2 < accuracy < 1
+
+
+@easyfsl_here
+def test_easyfsl_reads_pictures_through_a_network_of_its_own(photos: Path) -> None:
+    bed = sample(open_dataset(photos), tasks=4, shape=AnyShape(max_way=4, max_shot=3, query=2))
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten())
+    model = load_module("easyfsl.methods").SimpleShot(network)
+    loader = bed.episodes("decode|resize(16,16)|value_range(0,1)").to_easyfsl(workers=1)
+    accuracy = load_module("easyfsl.utils").evaluate(model, loader, device="cpu", use_tqdm=False)
+    total = sum(len(task.query) for task in bed)
+    assert accuracy * total == pytest.approx(round(accuracy * total)) and accuracy > 0.25
+    classes = sorted({class_id for task in bed for class_id in task.classes})
+    for task, (*_, numbers) in zip(bed, loader, strict=True):
+        assert [classes[number] for number in numbers] == list(task.classes)
+
+
+def test_easyfsl_cannot_have_classes_without_support(make_dataset) -> None:
+    import pyarrow as pa
+
+    bed = sample(make_dataset([20] * 6), tasks=3, shape=FixedShape(2, 1, 3))
+    rows = bed.table.to_pylist()
+    rows[1].update(support=rows[1]["support"][:1], support_label=[0], shots=[1, 0])
+    with pytest.raises(UserError, match="Task 1 has a class without support, and so have 0 others of 3"):
+        bed.changed(pa.Table.from_pylist(rows)).episodes(images=lengths).to_easyfsl()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 
@@ -84,4 +85,24 @@ def command(out: Path, tasks: int, device: str, engine: str | None, as_json: boo
     print_table(results.summary() if as_json else summary_rows(results), as_json=as_json)
     click.echo(err=as_json)
     say(f"report: {page.resolve()}")
-    say(f"every task in the browser: longshot serve {out}")
+    click.echo("\nNext:", err=as_json)
+    for line, purpose in next_commands(out):
+        click.echo(f"  {line}   # {purpose}", err=as_json)
+
+
+def next_commands(out: Path) -> list[tuple[str, str]]:
+    """What people do after the demo, to be pasted as it stands, and what each is for."""
+    folder = shlex.quote(str(out))
+    hard = shlex.quote(str(out / "hard.parquet"))
+    return [
+        (f"longshot serve {folder} --browser", "every task and mistake in the browser; Ctrl-C ends it"),
+        (
+            f"longshot sample toybox --split test --instances difficult --judge pixels --tasks 100 -o {hard}",
+            "tasks that are hard on purpose; a folder of your own images in place of toybox",
+        ),
+        (
+            f"longshot explain {shlex.quote(str(out / 'look-alikes.parquet'))} --run {shlex.quote(str(out / 'run'))} "
+            "--no-pixels",
+            "why tasks are hard",
+        ),
+    ]

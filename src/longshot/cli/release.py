@@ -33,6 +33,11 @@ from longshot.core.wording import count
 )
 @click.option("--citation", type=PATH, metavar="FILE", help="Text to cite, such as BibTeX.")
 @click.option("--text", default="", help="A paragraph for the card.")
+@click.option(
+    "--author", "authors", multiple=True, help="Who publishes it, for croissant.json; repeat for several."
+)
+@click.option("--url", default="", help="Where it is published, for croissant.json.")
+@click.option("--published", default="", metavar="YYYY-MM-DD", help="On which day, for croissant.json.")
 @datasets_option("Where a source lives, if not where it was before.")
 @json_option
 def command(
@@ -48,7 +53,8 @@ def command(
       longshot verify hard-toybox
 
     The images themselves are not copied. 'longshot verify' tells others whether theirs are the same, 'longshot score'
-    measures predictions from any code.
+    measures predictions from any code. datasets.load_dataset of Hugging Face opens the folder, mlcroissant its
+    croissant.json.
     """
     import longshot
 

@@ -141,5 +141,6 @@ def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError
     more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
     return UserError(
         f"{len(bad):,} of {len(dataset):,} images of dataset '{dataset.name}' cannot be used ({shown}{more})",
-        "mend or remove them, or leave them out with {skip_bad:True}",
+        f"mend or remove them, or leave them out with {{datasets.add_dataset({dataset.name}, {dataset.source}, "
+        "skip_bad=True)}",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from torch import Tensor
 
@@ -15,6 +15,13 @@ Kind = Literal["frozen", "adapted", "meta-trained"]
 LOWEST = float("-inf")  # score of a class that cannot be predicted: softmax gives it probability 0
 
 
+class _ClassName:
+    """What a method is called that says no name itself: its class."""
+
+    def __get__(self, _: object, owner: type) -> str:
+        return owner.__name__
+
+
 class AnyMethod(Called, ABC):
     """What all methods have in common: a name, what they may look at, settings and an identity.
 
@@ -22,9 +29,10 @@ class AnyMethod(Called, ABC):
     name; nothing else. ``call`` is the ``method`` column of results.
     """
 
+    name: ClassVar[str] = cast(str, _ClassName())  # one's own need none
     setting: ClassVar[Setting]  # transductive: also looks at the other queries of the same task
-    family: ClassVar[str]  # one or two words for the list of methods
-    paper: ClassVar[str]  # who proposed it, or ""
+    family: ClassVar[str] = "own"  # one or two words for the list of methods
+    paper: ClassVar[str] = ""  # who proposed it, or ""
     kind: ClassVar[Kind] = "frozen"  # what happens to the network, for tables and plots
     version: ClassVar[int] = 1  # raise when the same settings give other scores: old results are not mixed in
 

@@ -80,6 +80,13 @@ def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
     unknown name (with the nearest), unknown setting (with the valid ones and their defaults).
     """
     if not isinstance(method, str):
+        from longshot.methods.base import AnyMethod
+
+        if not isinstance(method, AnyMethod):
+            raise UserError(
+                f"A {type(method).__name__} is no method; give an object of a class derived from "
+                "longshot.methods.base.Method, or write a function into a file and name it, as in mine.py:my_function."
+            )
         return method
     if is_tuned(method):
         method = tuned_method(method)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,9 @@ from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.results import Results
 from longshot.evaluation.vouched import names_only
+from longshot.releases import croissant
 from longshot.releases.card import card
+from longshot.releases.front_matter import front_matter
 from longshot.releases.names import SourceNames, read_names, write_names
 from longshot.releases.thumbnails import thumbnails
 from longshot.testbeds import columns
@@ -39,13 +42,19 @@ def release(
     source_licences: Mapping[str, str] | None = None,
     citation: str | Path = "",
     text: str = "",
+    authors: str | Sequence[str] = (),
+    url: str = "",
+    published: str = "",
     datasets: Mapping[str, Dataset | str | Path] | None = None,
 ) -> Path:
     """Write a benchmark that others can use: testbeds, a card, hashes and a table of baselines.
 
-    The folder holds testbeds/, sources/, release.json, README.md (the card) and SHA256SUMS. The images themselves are
-    not copied: the names of all, and digests of the bytes and the pixels of those in use, are noted, so that others
-    can tell whether their copy is the same. The same call gives the same bytes.
+    The folder holds testbeds/, sources/, release.json, README.md (the card), croissant.json and SHA256SUMS. The images
+    themselves are not copied: the names of all, and digests of the bytes and the pixels of those in use, are noted, so
+    that others can tell whether their copy is the same. The same call gives the same bytes.
+
+    ``datasets.load_dataset`` of Hugging Face opens the folder (a configuration per testbed, the split ``test``), and
+    ``mlcroissant`` reads croissant.json (a record set per testbed).
 
     Parameters
     ----------
@@ -67,6 +76,12 @@ def release(
         Text to cite; a ``Path`` is a file that holds it.
     text : str
         A paragraph for the card.
+    authors : str or sequence of str
+        Who publishes it, for croissant.json.
+    url : str
+        Where it is published, for croissant.json.
+    published : str
+        On which day, such as 2026-05-31, for croissant.json.
     datasets : mapping, optional
         Name → dataset or path, for sources that do not lie where this machine saw them last. Every source must be at
         hand.
@@ -80,7 +95,7 @@ def release(
     --------
     >>> folder = release("hard.parquet", out="hard-toybox", title="Hard toybox", runs="runs/first")
     >>> sorted(path.name for path in folder.iterdir())
-    ['README.md', 'SHA256SUMS', 'release.json', 'sources', 'testbeds']
+    ['README.md', 'SHA256SUMS', 'croissant.json', 'release.json', 'sources', 'testbeds']
     """
     from longshot import __version__
 
@@ -92,6 +107,7 @@ def release(
     strangers = sorted(set(licences) - {name for bed in beds.values() for name in bed.datasets})
     if strangers:
         raise UserError(f"A licence is given for '{strangers[0]}', which is no source of these testbeds.")
+    _check_date(published)
     listed = [runs] if isinstance(runs, Results | str | os.PathLike) else runs
     results = [run if isinstance(run, Results) else Results(run) for run in listed]
     sources = _sources(beds, licences, datasets or {})
@@ -102,21 +118,39 @@ def release(
         "text": text,
         "licence": licence,
         "citation": _read(citation) if isinstance(citation, Path) else citation,
+        "authors": [authors] if isinstance(authors, str) else list(authors),
+        "url": url,
+        "published": published,
         "made_with": f"longshot {__version__}",
-        "testbeds": [_testbed(name, bed) for name, bed in beds.items()],
+        "testbeds": [_testbed(number, name, bed) for number, (name, bed) in enumerate(beds.items())],
         "sources": [entry for entry, _ in sources],
         "baselines": [row for run in results for row in _baselines(run, beds)],
         "baselines_by_name": list(dict.fromkeys(line for run in results for line in names_only(run.run))),
     }
-    for name, bed in beds.items():
-        bed.save(folder / "testbeds" / f"{name}.parquet")
+    for entry in facts["testbeds"]:
+        beds[entry["name"]].save(folder / entry["file"])
     for entry, names in sources:
         write_names(folder / entry["file"], names)
     write_json(folder / FILE, facts)
-    write_text(folder / "README.md", card(facts))
-    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    write_text(folder / SUMS, "".join(f"{hash_file(folder / file)}  {file}\n" for file in files))
+    write_text(folder / "README.md", front_matter(facts) + "\n" + card(facts))
+    schemas = {name: bed.table.schema for name, bed in beds.items()}
+    write_json(folder / croissant.FILE, croissant.croissant(facts, schemas, _sums(folder)))
+    write_text(folder / SUMS, "".join(f"{digest}  {file}\n" for file, digest in _sums(folder).items()))
     return folder
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    """File → SHA-256, for every file that is there."""
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {file: hash_file(folder / file) for file in files}
+
+
+def _check_date(published: str) -> None:
+    try:
+        if published:
+            datetime.date.fromisoformat(published)
+    except ValueError as error:
+        raise UserError(f"'{published}' is no day", "pass {published:2026-05-31}") from error
 
 
 def _read(path: Path) -> str:
@@ -126,11 +160,21 @@ def _read(path: Path) -> str:
         raise UserError(f"The citation file {path} cannot be read as text: {error}.") from error
 
 
-def _testbed(name: str, bed: Testbed) -> dict[str, Any]:
+def _file_name(folder: str, number: int, name: str) -> str:
+    """Where the file of a testbed or a source lies: under its name where that is a plain one, else with a number.
+
+    >>> _file_name("sources", 0, "birds"), _file_name("sources", 1, "../my birds")
+    ('sources/birds.parquet', 'sources/1--my-birds.parquet')
+    """
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".")
+    return f"{folder}/{name}.parquet" if slug == name else f"{folder}/{number}-{slug}.parquet"
+
+
+def _testbed(number: int, name: str, bed: Testbed) -> dict[str, Any]:
     """What release.json says of a testbed."""
     ways, shots = bed.table.column("way").to_numpy(), bed.column("shots").values
     return {
-        "file": f"testbeds/{name}.parquet",
+        "file": _file_name("testbeds", number, name),
         "name": name,
         "content_hash": bed.content_hash,
         "tasks": len(bed),
@@ -171,10 +215,9 @@ def _sources(
     for number, (name, dataset) in enumerate(sorted(opened.items())):
         of_source = [bed for bed in testbeds.values() if name in bed.datasets]
         names = read_names(dataset, name, of_source)
-        slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".")
         entry = {
             "name": name,
-            "file": f"sources/{number}-{slug}.parquet" if slug != name else f"sources/{name}.parquet",
+            "file": _file_name("sources", number, name),
             "fingerprint": dataset.fingerprint,
             "classes": len(dataset.class_ids),
             "images": len(dataset),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from longshot.core.errors import UserError
@@ -16,31 +17,55 @@ from longshot.testbeds.origin import open_datasets
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.features.features import Features
     from longshot.testbeds.testbed import Testbed
 
 Loader = Callable[[str, Sequence[str]], Any]
 EpisodeTensors = tuple[Tensor, Tensor, Tensor, Tensor]
+EasyfslTask = tuple[Tensor, Tensor, Tensor, Tensor, list[int]]
 
 
 class EpisodeDataset(TorchDataset[EpisodeTensors]):
-    """Item i is task i: (support [S, 3, H, W], support labels [S], query [Q, 3, H, W], query labels [Q]).
+    """Item i is task i: (support [S, …], support labels [S], query [Q, …], query labels [Q]).
 
-    ``images`` is a preprocessing string, or a function ``images(dataset name, keys) -> tensor`` with one row
-    per key. With a string, pictures come from the datasets the testbed was drawn from: those given in
-    ``datasets`` (name → Dataset or path), else those the registry remembers. Labels are int64. Use it with
-    ``DataLoader(episodes, batch_size=None)``: a task is a batch already, and tasks may differ in size.
+    Pictures are [3, H, W] float32, features [d], labels int64. Use it with ``DataLoader(episodes, batch_size=None)``: a
+    task is a batch already, and tasks may differ in size.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        The tasks.
+    images : str, Features or callable
+        A preprocessing; features of the testbed's dataset; or ``images(dataset name, keys) -> tensor`` with one row per
+        key. With a preprocessing, pictures come from the datasets the testbed was drawn from.
+    datasets : mapping, optional
+        Name → Dataset or path; the others are found where the registry saw them last.
+
+    Examples
+    --------
+    >>> import longshot, torch
+    >>> bed = longshot.sample("toybox", tasks=4, way=3, shot=1, query=2, split="test")
+    >>> loader = torch.utils.data.DataLoader(bed.episodes(), batch_size=None)
+    >>> [tuple(part.shape) for part in next(iter(loader))]
+    [(3, 3, 84, 84), (3,), (6, 3, 84, 84), (6,)]
     """
 
     def __init__(
         self,
         testbed: Testbed,
-        images: str | Loader,
+        images: str | Features | Loader,
         datasets: Mapping[str, Dataset | str | Path] | None = None,
     ) -> None:
+        from longshot.features.features import Features
+
         self.testbed = testbed
-        self.images: Loader = (
-            PictureLoader(images, open_datasets(testbed, datasets)) if isinstance(images, str) else images
-        )
+        self.images: Loader
+        if isinstance(images, str):
+            self.images = PictureLoader(images, open_datasets(testbed, datasets))
+        elif isinstance(images, Features):
+            self.images = FeatureLoader(images, testbed)
+        else:
+            self.images = images
 
     def __len__(self) -> int:
         return len(self.testbed)
@@ -59,6 +84,65 @@ class EpisodeDataset(TorchDataset[EpisodeTensors]):
             pictures[support:],
             torch.from_numpy(task.query_label.astype(np.int64)),
         )
+
+    def to_easyfsl(self, workers: int = 0) -> DataLoader[EasyfslTask]:
+        """The loader that ``easyfsl.utils.evaluate`` reads, as in ``evaluate(model, episodes.to_easyfsl(), "cpu")``.
+
+        Beside the tensors a task brings the numbers of its classes, counted over the sorted classes of the testbed.
+
+        Parameters
+        ----------
+        workers : int
+            Processes that read pictures ahead.
+
+        Returns
+        -------
+        DataLoader
+            As long as the testbed has tasks.
+        """
+        without = [task.index for task in self.testbed if 0 in task.shots]
+        if without:
+            raise UserError(
+                f"Task {without[0]} has a class without support, and so have {len(without) - 1} others of "
+                f"{len(self.testbed)}; easyfsl numbers classes by their support images and cannot say that."
+            )
+        return DataLoader(EasyfslTasks(self), batch_size=None, num_workers=workers)
+
+
+class EasyfslTasks(TorchDataset[EasyfslTask]):
+    """Episodes as easyfsl's own sampler collates them: with the numbers of the classes at the end."""
+
+    def __init__(self, episodes: EpisodeDataset) -> None:
+        self.episodes = episodes
+        classes = {(task.dataset, class_id) for task in episodes.testbed for class_id in task.classes}
+        self.numbers = {name: number for number, name in enumerate(sorted(classes))}
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def __getitem__(self, index: int) -> EasyfslTask:
+        task = self.episodes.testbed[index]
+        return *self.episodes[index], [self.numbers[task.dataset, class_id] for class_id in task.classes]
+
+
+class FeatureLoader:
+    """Keys → features [n, d] float32, of one dataset."""
+
+    def __init__(self, features: Features, testbed: Testbed) -> None:
+        strangers = sorted(set(testbed.datasets) - {features.dataset})
+        if strangers:
+            raise UserError(
+                f"The features are of '{features.dataset}', but the testbed has tasks of '{strangers[0]}', too; pass a "
+                "function of name and keys."
+            )
+        tasks = testbed.bind(features.dataset, features.keys, features.fingerprint)  # says what differs
+        features.check_used(np.unique(np.concatenate([tasks.support.values, tasks.query.values])))
+        self.features = features
+        self.rows = {key: row for row, key in enumerate(features.keys.to_pylist())}
+
+    def __call__(self, _: str, keys: Sequence[str]) -> Tensor:
+        rows = [self.rows[key] for key in keys]
+        return torch.from_numpy(np.asarray(self.features.array[rows], dtype=np.float32))
 
 
 class PictureLoader:

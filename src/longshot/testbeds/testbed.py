@@ -30,6 +30,7 @@ from longshot.testbeds.testbed_file import FORMAT, hashed_facts, read_file, writ
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.features.features import Features
     from longshot.testbeds.episodes import EpisodeDataset
 
 
@@ -389,6 +390,7 @@ class Testbed:
     def episodes(
         self,
         images: str
+        | Features
         | Callable[[str, Sequence[str]], Any] = "decode|resize(96)|central_crop(84)|value_range(0,1)",
         datasets: Mapping[str, Dataset | str | Path] | None = None,
     ) -> EpisodeDataset:
@@ -396,8 +398,8 @@ class Testbed:
 
         Parameters
         ----------
-        images : str or callable
-            Preprocessing, or ``images(dataset_name, keys)`` → tensor.
+        images : str, Features or callable
+            Preprocessing, features in place of pictures, or ``images(dataset_name, keys)`` → tensor.
         datasets : mapping, optional
             Name → dataset or path, if not where it was last seen.
 

@@ -41,7 +41,7 @@ def open_for_training(
     if taxonomy is not None and uniform and splits is None:
         raise UserError(
             "{taxonomy} is for episodes and splits whose classes it decides, and these are uniform",
-            "leave it out or choose {classes:semantic or siblings or bilevel or hierarchical}",
+            "leave it out or choose {classes:semantic}, or siblings, bilevel or hierarchical classes",
         )
     return open_with_splits(dataset, splits, taxonomy=taxonomy)
 

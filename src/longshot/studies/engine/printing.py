@@ -47,7 +47,7 @@ def study_tables(folder: str | Path, format: TableFormat = "md") -> str:
     if not (path / "study.json").is_file():
         raise UserError(
             f"{path} is not the folder of a study: it has no study.json",
-            "{run_study(NAME, DATASET)} makes one",
+            "{run_study(NAME, DATASET, out=FOLDER)} makes one",
         )
     story = read_json(_Story, path / "study.json", "The study")
     files = {stem: path / "tables" / f"{stem}.{_ENDINGS[format]}" for stem in story.tables}

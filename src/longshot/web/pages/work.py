@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.wording import count
+from longshot.releases.front_matter import without_front_matter
 from longshot.reports.frame import Section
 from longshot.web.cards import blocks_of
 from longshot.web.gallery import image_gallery
@@ -195,7 +196,7 @@ def study_page(item: Item) -> tuple[bytes, str]:
 def release(site: Site, item: Item) -> Page:
     """The card of a release."""
     path = inner_file(item.path, "README.md")
-    card = "The release has no README.md." if path is None else _read_text(path)
+    card = "The release has no README.md." if path is None else without_front_matter(_read_text(path))
     beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
     from longshot.web.pages.board import bed_section, everybody
 
