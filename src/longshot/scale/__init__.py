@@ -4,7 +4,14 @@
 ``Crew`` says what every worker holds, ``UnitsFailed`` what could not be computed anywhere.
 """
 
-from longshot.scale.choice import close_executors, current_choice, executor, parse_on, using_executor, with_executor
+from longshot.scale.choice import (
+    close_executors,
+    current_choice,
+    executor,
+    parse_on,
+    using_executor,
+    with_executor,
+)
 from longshot.scale.executor import Crew, Executor, Stopped, Tick
 from longshot.scale.failures import FailureList, UnitsFailed
 from longshot.scale.threads import Threads

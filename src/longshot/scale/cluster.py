@@ -152,4 +152,3 @@ def _hushed() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-

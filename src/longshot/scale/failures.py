@@ -1,4 +1,4 @@
-"""Units that failed wherever they were tried: told at the end, remembered, and left out until they are to be retried."""
+"""Units that failed wherever they were tried: told at the end, and left out until they are to be tried again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class UnitsFailed(UserError):
         shown = "; ".join(f"{key}: {reason}" for key, reason in list(self.failed.items())[:3])
         more = f"; and {len(failed) - 3:,} more" if len(failed) > 3 else ""
         super().__init__(
-            f"{count(len(failed), 'unit')} of work failed {TRIES} times and {'was' if len(failed) == 1 else 'were'} left "
-            f"out ({shown}{more}); {kept}",
+            f"{count(len(failed), 'unit')} of work failed {TRIES} times, and went without ({shown}{more}); {kept}",
             "mend the cause and call again with {retry_failed:True}",
         )
 

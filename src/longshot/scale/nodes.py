@@ -50,14 +50,18 @@ def differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
     different = []
     for name in ("python", "machine", *PACKAGES, "source"):
         if here.get(name) != there.get(name):
-            different.append(f"{words.get(name, name)} {there.get(name)} where this machine has {here.get(name)}")
+            different.append(
+                f"{words.get(name, name)} {there.get(name)} where this machine has {here.get(name)}"
+            )
     if here.get("capability") != there.get("capability"):
         different.append(
             f"a processor that computes with {there.get('capability')} where this one computes with "
             f"{here.get('capability')}"
         )
     elif here.get("processor") != there.get("processor") and not pinned():
-        different.append(f"a processor with {there.get('processor')} where this one has {here.get('processor')}")
+        different.append(
+            f"a processor with {there.get('processor')} where this one has {here.get('processor')}"
+        )
     return different
 
 
@@ -83,7 +87,9 @@ def processor() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return platform.processor() or platform.machine()
-    flags = next((set(line.split()) for line in text.splitlines() if line.startswith(("flags", "Features"))), set())
+    flags = next(
+        (set(line.split()) for line in text.splitlines() if line.startswith(("flags", "Features"))), set()
+    )
     return "+".join(flag for flag in _FLAGS if flag in flags) or "no wide instructions"
 
 

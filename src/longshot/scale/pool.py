@@ -151,7 +151,9 @@ class RayExecutor(Executor):
                 different = ["no answer"] if not isinstance(facts, dict) else differences(here, facts)
                 (self.refused if different else self.vetted).add(name)
                 if different:
-                    note(f"node {node_name(node)} came late and is left out: it has {' and '.join(different)}")
+                    note(
+                        f"node {node_name(node)} came late and is left out: it has {' and '.join(different)}"
+                    )
         self.nodes = {name: node for name, node in alive.items() if name not in self.refused}
 
     def recruit(self, needed: int) -> None:
@@ -164,7 +166,12 @@ class RayExecutor(Executor):
         while len(self.workers) < needed and any(room > 0 for room in free.values()):
             name = max(free, key=lambda name: (free[name], name))
             free[name] -= 1
-            settings = {"num_cpus": 1, "num_gpus": self.gpus, "max_restarts": 0, "scheduling_strategy": _at(name)}
+            settings = {
+                "num_cpus": 1,
+                "num_gpus": self.gpus,
+                "max_restarts": 0,
+                "scheduling_strategy": _at(name),
+            }
             actor = _hand().options(**settings).remote(_environment(), sys.path)
             worker = _Worker(actor, name)
             worker.queue.append((actor.hello.remote(), _Chunk([], b"")))
@@ -371,7 +378,9 @@ class Parcels:
     """Things on their way to the object store; a large array goes there once, however often it is used."""
 
     def __init__(self) -> None:
-        self.arrays: dict[int, tuple[Any, Any]] = {}  # id → the array, so that the id stays its own, and its reference
+        self.arrays: dict[
+            int, tuple[Any, Any]
+        ] = {}  # id → the array, so that the id stays its own, and its reference
 
     def header(self, crew: Crew[Any, Any]) -> Any:
         """A reference to the pickled crew."""
@@ -385,6 +394,9 @@ class Parcels:
 
         references: list[Any] = []
         parcels = self
+        for name, module in list(sys.modules.items()):
+            if name.startswith("longshot_user_"):  # a file of the user's, which other machines do not have
+                cloudpickle.register_pickle_by_value(module)
 
         class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined]
             def persistent_id(self, value_: Any) -> Any:
@@ -489,5 +501,9 @@ def _unmade(error: Exception, node: str) -> UserError:
 
 
 def _how(error: Exception) -> str:
-    names = {"ActorDiedError": "killed", "OutOfMemoryError": "out of memory", "NodeDiedError": "its node went away"}
+    names = {
+        "ActorDiedError": "killed",
+        "OutOfMemoryError": "out of memory",
+        "NodeDiedError": "its node went away",
+    }
     return names.get(type(error).__name__, type(error).__name__)

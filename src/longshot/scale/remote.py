@@ -39,6 +39,9 @@ class Hand:
         ``header`` holds a reference to the pickled crew; it is fetched when ``token`` is new.
         """
         if token != self.token or self.work is None:
+            close = getattr(self.work, "close", None)
+            if close is not None:
+                close()
             self.work, self.token = None, ""  # what was held before goes first
             self.work, self.token = _make(header[0]), token
         started = time.perf_counter()

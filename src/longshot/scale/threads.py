@@ -66,6 +66,11 @@ class Threads(Executor):
                 stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+            finally:
+                pool.shutdown(wait=True)
+                close = getattr(work, "close", None)
+                if close is not None:
+                    close()
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """What the function answers here."""
