@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from longshot.cli.common import (
     echo_json,
     engine_option,
     json_option,
+    on_options,
     print_table,
 )
 
@@ -54,6 +56,7 @@ from longshot.cli.common import (
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; they change no result.")
 @device_option
 @engine_option
+@on_options
 @json_option
 def command(
     models: tuple[str, ...],
@@ -67,6 +70,7 @@ def command(
     device: str,
     engine: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Measure MODELs (backbones, or NAME=BACKBONE) on a suite: a card, and a place on a leaderboard.
 
@@ -94,6 +98,7 @@ def command(
         device=device,
         engine=engine,
         workers=workers,
+        **options,
     )
     if as_json:
         echo_json(card.record())

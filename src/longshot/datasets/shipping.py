@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import note
-from longshot.datasets.dataset import ImageStore
+from longshot.datasets.dataset import Dataset, ImageStore
+from longshot.datasets.identity import image_digests
 from longshot.datasets.images import ImageError, decode, decode_reduced
 from longshot.datasets.stores import Enough, FileStore, ZipStore, encoded_of, innermost
 from longshot.scale import Executor
@@ -146,3 +147,24 @@ def _encoded(store: ImageStore, row: int) -> bytes | None:
     """The bytes of an image file; None where pixels do not lie in files of their own."""
     base, inner = innermost(store, np.array([row]))
     return base.encoded(int(inner[0])) if isinstance(base, FileStore | ZipStore) else None
+
+
+@dataclass(frozen=True, eq=False)
+class ShippedImages(ShippedStore):
+    """All images of a dataset, with the digests that they have at home."""
+
+    digests: NDArray[np.uint8]  # [N, 32]
+
+    def shipped_digests(self, rows: Ints) -> NDArray[np.uint8]:
+        """Those of some rows: pixels that travel without their file have no other."""
+        return self.digests[rows]
+
+
+def portable_dataset(executor: Executor, dataset: Dataset) -> Dataset:
+    """The dataset as workers can open it: as it is where every node reads its images, else with all of them in it."""
+    rows = np.arange(len(dataset))
+    sent = shipment(executor, dataset.store, rows, dataset.name)
+    if not sent.travels:
+        return dataset
+    images = ship(dataset.store, rows)
+    return replace(dataset, store=ShippedImages(images.images, images.places, image_digests(dataset)))

@@ -199,7 +199,7 @@ def only_rows(source: FeatureSource, rows: Ints) -> FeatureSource:
         features=tuple(
             replace(
                 features,
-                array=np.asarray(features.array[rows]),
+                array=features.array[rows],
                 keys=features.keys.take(chosen),
                 path=None,
                 digests=None,

@@ -19,10 +19,11 @@ PIP = 'pip install "longshot[ray]"'
 _REACH = 10.0  # seconds for a connection to be made
 
 
-def join(on: str, gpus_per_worker: float = 0.0) -> RayExecutor:
+def join(on: str, gpus_per_worker: float = 0.0, *, check: bool = True) -> RayExecutor:
     """Join the cluster that ``on`` names (``ray``: the one of this machine, or RAY_ADDRESS; none: start one here).
 
-    Every machine is asked for its versions and its processor; a UserError names what would change bytes.
+    Every machine is asked for its versions and its processor; a UserError names what would change bytes, unless
+    ``check`` is False.
     """
     ray = need_ray(client=on.startswith("ray://"))
     started = False
@@ -30,10 +31,11 @@ def join(on: str, gpus_per_worker: float = 0.0) -> RayExecutor:
         started = _init(ray, on, _address(on))
     opened = RayExecutor(on, gpus_per_worker, started)
     try:
-        if not started:  # what was started here is this machine
+        if not started and check:  # what was started here is this machine
             check_alike(opened)
             note(f"work runs on {opened.words()} of the Ray cluster at {_shown(on)}")
-        opened.check_resources()
+        if check:
+            opened.check_resources()
     except BaseException:
         opened.close()
         raise
@@ -91,9 +93,9 @@ def _address(on: str) -> str:
     return variable or "auto"
 
 
-def _reach(place: str, shown: str) -> None:
+def _reach(host_port: str, shown: str) -> None:
     """UserError where nothing listens at HOST:PORT."""
-    host, _, port = place.rpartition(":")
+    host, _, port = host_port.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH):
             return

@@ -19,12 +19,12 @@ class UnitsFailed(UserError):
 
     exit_code = 3
 
-    def __init__(self, failed: Mapping[Any, str], kept: str = "finished work is kept") -> None:
+    def __init__(self, failed: Mapping[Any, str], state: str = "finished work is kept") -> None:
         self.failed = {str(key): reason for key, reason in failed.items()}
         shown = "; ".join(f"{key}: {reason}" for key, reason in list(self.failed.items())[:3])
         more = f"; and {len(failed) - 3:,} more" if len(failed) > 3 else ""
         super().__init__(
-            f"{count(len(failed), 'unit')} of work failed {TRIES} times, and went without ({shown}{more}); {kept}",
+            f"{count(len(failed), 'unit')} of work failed {TRIES} times, and went without ({shown}{more}); {state}",
             "mend the cause and call again with {retry_failed:True}",
         )
 

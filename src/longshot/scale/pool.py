@@ -121,14 +121,14 @@ class RayExecutor(Executor):
 
         task = ray.remote(_told)
         packed = self.parcels.packed((function, arguments))
-        asked = {
+        questions = {
             node_name(node): task.options(num_cpus=0, max_retries=1, scheduling_strategy=_at(name)).remote(
                 _environment(), sys.path, packed
             )
             for name, node in living().items()
         }
         answers: dict[str, Any] = {}
-        for name, reference in asked.items():
+        for name, reference in questions.items():
             try:
                 answers[name] = ray.get(reference)
             except Exception as error:  # the node went away, or cannot import what it is asked for
@@ -357,9 +357,9 @@ class _Job:
                     "look at its memory and at Ray's logs there",
                 )
         self.pool.looked = 0.0
-        for place, (_, chunk) in enumerate(worker.queue):
+        for position, (_, chunk) in enumerate(worker.queue):
             self.bytes -= len(chunk.packed)
-            suspected = place == 0 and len(chunk.units) == 1 and alive
+            suspected = position == 0 and len(chunk.units) == 1 and alive
             for unit in chunk.units:
                 if suspected:
                     self._try_again(unit, f"its worker died ({_how(error)})", worker.node)
@@ -398,7 +398,7 @@ class Parcels:
             if name.startswith("longshot_user_"):  # a file of the user's, which other machines do not have
                 cloudpickle.register_pickle_by_value(module)
 
-        class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined]
+        class Pickler(cloudpickle.CloudPickler):
             def persistent_id(self, value_: Any) -> Any:
                 if not isinstance(value_, np.ndarray) or value_.nbytes < _LARGE or value_.dtype.hasobject:
                     return None

@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from longshot.scale.executor import Crew, Executor, Key, Payload, Result, Results, Stopped
+from longshot.scale.executor import Crew, Executor, Key, Payload, Result, Results, Stopped, Tick
 
 if TYPE_CHECKING:
     from longshot.core.progress import Progress
@@ -35,6 +35,9 @@ class Threads(Executor):
     ) -> Results[Key, Result]:
         """(key, result) as they are finished; any error or Ctrl-C stops units under way at their next tick."""
         work = crew.make(*crew.shared)
+        if (workers or 1) == 1:
+            yield from _inline(work, units, bar)
+            return
         ticks: SimpleQueue[int] = SimpleQueue()
         stop = threading.Event()
 
@@ -68,13 +71,34 @@ class Threads(Executor):
                 raise
             finally:
                 pool.shutdown(wait=True)
-                close = getattr(work, "close", None)
-                if close is not None:
-                    close()
+                _close(work)
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """What the function answers here."""
         return {socket.gethostname(): function(*arguments)}
+
+
+def _inline(
+    work: Callable[[Payload, Tick], Result], units: Iterable[tuple[Key, Payload]], bar: Progress | None
+) -> Results[Key, Result]:
+    """One worker is the calling thread itself."""
+
+    def tick(number: int) -> None:
+        if bar is not None:
+            bar.advance(number)
+
+    try:
+        for key, payload in units:
+            yield key, work(payload, tick)
+    finally:
+        _close(work)
+
+
+def _close(work: object) -> None:
+    """Let go of what a worker holds, where it holds something."""
+    close = getattr(work, "close", None)
+    if close is not None:
+        close()
 
 
 def _advance(bar: Progress | None, ticks: SimpleQueue[int]) -> None:
