@@ -29,7 +29,10 @@ def look_at_cluster(
     answers = opened.everywhere(node_facts)
     for node in living().values():
         name = node_name(node)
-        facts = answers.get(name)
+        if name not in answers:
+            rows.append(_row(f"node {name}", "ok", "no room for a worker: it computes nothing"))
+            continue
+        facts = answers[name]
         problem = compare(here, facts)
         if not isinstance(facts, dict):
             rows.append(_row(f"node {name}", "refused", problem))

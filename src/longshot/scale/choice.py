@@ -58,9 +58,8 @@ def using_executor(
     on: str | None = None, gpus_per_worker: float | None = None, retry_failed: bool | None = None
 ) -> Iterator[None]:
     """Let an executor hold for all work inside, unless that is told another; a cluster is joined and checked now."""
-    choice = current_choice()
-    if on is not None:
-        choice = replace(choice, on=parse_on(on))
+    around = _around.get() or Choice()
+    choice = replace(around, on=parse_on(on) if on is not None or _around.get() is None else around.on)
     if gpus_per_worker is not None:
         if not gpus_per_worker >= 0:
             raise UserError(f"{{gpus_per_worker}} is {gpus_per_worker:g}, but it must be 0 or more.")

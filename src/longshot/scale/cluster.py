@@ -103,7 +103,7 @@ def _reach(host_port: str, shown: str) -> None:
         reason = getattr(error, "strerror", None) or str(error) or "no answer"
         raise UserError(
             f"No Ray cluster answers at {shown} ({reason.lower()})",
-            "start one with 'ray start --head' there, or correct host and port ({on:ray://HOST:10001})",
+            "start Ray there as a head node, or correct host and port ({on:ray://HOST:10001})",
         ) from error
 
 

@@ -116,24 +116,43 @@ class RayExecutor(Executor):
                 raise
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """What ``function`` answers on each node, by the node's name; an exception is an answer."""
-        import ray
+        """What ``function`` answers on each node that computes, by the node's name; an exception is an answer."""
+        return self._everywhere(living(), function, *arguments)
 
-        task = ray.remote(_told)
+    def _everywhere(
+        self, alive: dict[str, dict[str, Any]], function: Callable[..., Any], *arguments: Any
+    ) -> dict[str, Any]:
         packed = self.parcels.packed((function, arguments))
-        questions = {
-            node_name(node): task.options(num_cpus=0, max_retries=1, scheduling_strategy=_at(name)).remote(
-                _environment(), sys.path, packed
-            )
-            for name, node in living().items()
-        }
-        answers: dict[str, Any] = {}
-        for name, reference in questions.items():
+        with self.turn:
+            nodes = {name: node for name, node in alive.items() if self._room(node)}
+            questions = {name: self._ask(name, packed) for name in nodes}
+            return {
+                node_name(node): self._answer(name, questions[name], packed) for name, node in nodes.items()
+            }
+
+    def _ask(self, node: str, packed: Any) -> tuple[_Worker, Any]:
+        """Put a question to a worker of a node; one is started where there is none."""
+        worker = next((each for each in self.workers if each.node == node), None) or self._start(node)
+        return worker, worker.actor.ask.remote(packed)
+
+    def _answer(self, node: str, question: tuple[_Worker, Any], packed: Any) -> Any:
+        """What was answered; a worker that died is followed by another, once."""
+        import ray
+        import ray.exceptions
+
+        for last in (False, True):
+            worker, reference = question
             try:
-                answers[name] = ray.get(reference)
-            except Exception as error:  # the node went away, or cannot import what it is asked for
-                answers[name] = error
-        return answers
+                return ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                return error
+            except ray.exceptions.RayError as error:
+                if not worker.queue or not worker.ready:
+                    self.workers = [each for each in self.workers if each is not worker]
+                if last:
+                    return error
+                question = self._ask(node, packed)
+        raise AssertionError
 
     def look(self) -> None:
         """Who is there now; a node that came late is asked for its versions first."""
@@ -141,20 +160,22 @@ class RayExecutor(Executor):
             return
         self.looked = time.monotonic()
         alive = living()
-        if self.vetted is not None and any(name not in self.vetted | self.refused for name in alive):
-            here = node_facts()
-            answers = self.everywhere(node_facts)
-            for name, node in alive.items():
-                if name in self.vetted | self.refused:
-                    continue
-                facts = answers.get(node_name(node))
-                different = ["no answer"] if not isinstance(facts, dict) else differences(here, facts)
-                (self.refused if different else self.vetted).add(name)
-                if different:
-                    note(
-                        f"node {node_name(node)} came late and is left out: it has {' and '.join(different)}"
-                    )
+        if self.vetted is not None:
+            late = {name: node for name, node in alive.items() if name not in self.vetted | self.refused}
+            self._vet({name: node for name, node in late.items() if self._room(node)}, self.vetted)
         self.nodes = {name: node for name, node in alive.items() if name not in self.refused}
+
+    def _vet(self, late: dict[str, dict[str, Any]], vetted: set[str]) -> None:
+        """Let nodes that came late take part, unless they would compute other bytes."""
+        here = node_facts() if late else {}
+        answers = self._everywhere(late, node_facts)
+        for name, node in late.items():
+            facts = answers[node_name(node)]
+            different = differences(here, facts) if isinstance(facts, dict) else ["given no answer"]
+            (self.refused if different else vetted).add(name)
+            if different:
+                note(f"node {node_name(node)} came late and is left out: it has {' and '.join(different)}")
+        self.dismiss(self.refused)
 
     def recruit(self, needed: int) -> None:
         """Start workers where there is room, up to ``needed`` of them in all."""
@@ -166,24 +187,24 @@ class RayExecutor(Executor):
         while len(self.workers) < needed and any(room > 0 for room in free.values()):
             name = max(free, key=lambda name: (free[name], name))
             free[name] -= 1
-            settings = {
-                "num_cpus": 1,
-                "num_gpus": self.gpus,
-                "max_restarts": 0,
-                "scheduling_strategy": _at(name),
-            }
-            actor = _hand().options(**settings).remote(_environment(), sys.path)
-            worker = _Worker(actor, name)
-            worker.queue.append((actor.hello.remote(), _Chunk([], b"")))
-            self.workers.append(worker)
+            self._start(name)
 
-    def dismiss(self) -> None:
-        """End every worker, whatever it does."""
+    def _start(self, node: str) -> _Worker:
+        """A new worker on a node; it is ready once it has said hello."""
+        settings = {"num_cpus": 1, "num_gpus": self.gpus, "max_restarts": 0, "scheduling_strategy": _at(node)}
+        actor = _hand().options(**settings).remote(_environment(), sys.path)
+        worker = _Worker(actor, node)
+        worker.queue.append((actor.hello.remote(), _Chunk([], b"")))
+        self.workers.append(worker)
+        return worker
+
+    def dismiss(self, nodes: set[str] | None = None) -> None:
+        """End every worker, or those of some nodes, whatever they do."""
         import ray
 
-        for worker in self.workers:
+        for worker in [each for each in self.workers if nodes is None or each.node in nodes]:
             ray.kill(worker.actor)
-        self.workers.clear()
+            self.workers.remove(worker)
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
@@ -398,7 +419,7 @@ class Parcels:
             if name.startswith("longshot_user_"):  # a file of the user's, which other machines do not have
                 cloudpickle.register_pickle_by_value(module)
 
-        class Pickler(cloudpickle.CloudPickler):
+        class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
             def persistent_id(self, value_: Any) -> Any:
                 if not isinstance(value_, np.ndarray) or value_.nbytes < _LARGE or value_.dtype.hasobject:
                     return None
@@ -434,7 +455,7 @@ def store_full(size: int) -> UserError:
     needed = f"{size / 2**20:,.0f} MiB are to go there" if size else "results do not fit into it"
     return UserError(
         f"The object store of the Ray cluster is full: it holds {room / 2**20:,.0f} MiB, and {needed}",
-        "start Ray with more (ray start --object-store-memory BYTES), or give it a disk to spill to",
+        "start Ray with a larger object store, or give it a disk to spill to",
     )
 
 
@@ -473,13 +494,6 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if (name.startswith("LONGSHOT_") and name not in own) or name in PINS
     }
-
-
-def _told(environment: dict[str, str], paths: list[str], packed: tuple[bytes, list[Any]]) -> Any:
-    """On a node: answer one question."""
-    from longshot.scale.remote import answer
-
-    return answer(environment, paths, packed)
 
 
 def _packed(value: Any) -> bytes:

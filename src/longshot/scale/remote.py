@@ -33,6 +33,13 @@ class Hand:
         """The process's id, once it is there."""
         return os.getpid()
 
+    def ask(self, packed: tuple[bytes, Sequence[Any]]) -> Any:
+        """The answer to one question: a pickled function and its arguments."""
+        import ray
+
+        function, arguments = _Unpickler(io.BytesIO(packed[0]), ray.get(list(packed[1]))).load()
+        return function(*arguments)
+
     def run(self, token: str, header: Sequence[Any], packed: bytes) -> tuple[list[Outcome], float]:
         """The outcomes of a chunk of units, and the seconds that computing took.
 
@@ -88,12 +95,3 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, number: Any) -> Any:
         return self.arrays[number]
-
-
-def answer(environment: Mapping[str, str], paths: Sequence[str], packed: tuple[bytes, Sequence[Any]]) -> Any:
-    """Answer one question as a worker of the driver would: with its variables and its paths."""
-    import ray
-
-    Hand(environment, paths)
-    function, arguments = _Unpickler(io.BytesIO(packed[0]), ray.get(list(packed[1]))).load()
-    return function(*arguments)
