@@ -15,6 +15,7 @@ from longshot.core.errors import UserError
 from longshot.core.progress import Progress
 from longshot.scale import Crew, FailureList, Threads, UnitsFailed, executor, parse_on, using_executor
 from scale_crews import Adder
+from scale_world import make_photos
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -114,8 +115,10 @@ def test_failures_are_remembered_until_they_are_retried(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_imports_ray_without_being_told(forks: ForkServer) -> None:
+def test_nothing_imports_ray_without_being_told(forks: ForkServer, tmp_path: Path) -> None:
     """The server of forks has every module of Longshot imported."""
-    code = "import sys, longshot; longshot.embed('toybox', 'pixels', on='local'); print('ray' in sys.modules)"
-    out, errors = forks.start(program=code).communicate()
-    assert out.strip() == "False", errors
+    photos = make_photos(tmp_path / "photos", 2, 3)
+    code = (
+        "import sys, longshot; longshot.embed(sys.argv[1], 'pixels', on='local'); print('ray' in sys.modules)"
+    )
+    assert forks.run(str(photos), program=code).stdout.strip() == "False"
