@@ -165,8 +165,39 @@ def imports() -> None:
     print(f'Ray imported without on="ray": {answer.stdout.strip()} (goal False)')
 
 
+def costs(folder: str) -> None:
+    """Part: what one unit costs here, in processor time: an image, a task on features, a task that adapts a network."""
+    import longshot
+
+    photos = write_photos(Path(folder) / "photos", 600)
+    few = write_photos(Path(folder) / "few", 60)
+    longshot.embed(few, "efficientnet-lite0", on="local", refresh=True)
+    used, _ = measured(lambda: longshot.embed(photos, "efficientnet-lite0", on="local", refresh=True))
+    size = sum(path.stat().st_size for path in photos.rglob("*.jpg")) / 600
+    print(
+        f"one JPEG of 500 × 333 ({size / 1000:.0f} kB) through EfficientNet-Lite0: {1000 * used / 600:.1f} ms",
+        flush=True,
+    )
+    tasks = longshot.sample(photos, tasks=1000, way=5, shot=5, query=10, allow_repeats=True)
+    where: dict[str, Any] = {"backbones": "efficientnet-lite0", "datasets": {tasks_name(tasks): photos}}
+    longshot.evaluate(tasks, methods="protonet", **where)
+    used, _ = measured(lambda: longshot.evaluate(tasks, methods="ridge", **where))
+    print(f"ridge on a task of 25 and 50 images' features: {1000 * used / 1000:.2f} ms", flush=True)
+    one_task, more = (longshot.sample(photos, tasks=n, way=5, shot=5, query=10, seed=n) for n in (2, 6))
+    method = "finetune(steps=50)"
+    first, _ = measured(lambda: longshot.evaluate(one_task, methods=method, **where))
+    second, _ = measured(lambda: longshot.evaluate(more, methods=method, **where))
+    print(f"{method} of EfficientNet-Lite0 on a task of 25 images: {(second - first) / 4:.1f} s", flush=True)
+
+
+def tasks_name(testbed: Any) -> str:
+    """What the only dataset of a testbed is called."""
+    return str(next(iter(testbed.datasets)))
+
+
 PARTS: dict[str, Callable[[str], None]] = {
     "cold": cold,
+    "costs": costs,
     "embedding": embedding,
     "evaluating": evaluating,
     "throughput": throughput,

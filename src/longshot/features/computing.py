@@ -126,6 +126,12 @@ class _Work:
         """Workers with the network, and threads that pay here."""
         alone = side_by_side(self.backbone)
         if self.executor.distant:
+            if not self.executor.alike and not self.backbone.engine.startswith("torch "):
+                raise UserError(
+                    f"Backbone '{self.backbone.name}' is computed by {self.backbone.engine}, which cannot be told to "
+                    "compute alike on the cluster's unlike processors",
+                    "take {engine:torch}",
+                )
             threads = 1 if alone else cores
             shared: tuple[Any, ...] = (self.backbone.portable(), self.shipment.store, 0, 1, threads)
             return Crew(Engine, shared, threads), 1

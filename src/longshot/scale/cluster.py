@@ -57,7 +57,11 @@ def need_ray(*, client: bool = False) -> Any:
 def check_alike(opened: RayExecutor) -> None:
     """UserError for a machine whose versions or processor would change bytes; both sides are named."""
     here = node_facts()
-    for name, facts in opened.everywhere(node_facts).items():
+    answers = opened.everywhere(node_facts)
+    opened.alike = all(
+        isinstance(each, dict) and each["processor"] == here["processor"] for each in answers.values()
+    )
+    for name, facts in answers.items():
         problem = compare(here, facts)
         if problem:
             raise UserError(

@@ -46,6 +46,9 @@ class Executor(ABC):
     """Where work runs. Rooms cut work into units and call ``map``; they do not know more."""
 
     distant: bool = False  # whether workers live in other processes, perhaps on other machines
+    alike: bool = (
+        True  # whether all have the same processor; else PyTorch is told to compute alike, others cannot be
+    )
 
     @property
     @abstractmethod

@@ -172,6 +172,8 @@ class RayExecutor(Executor):
         for name, node in late.items():
             facts = answers[node_name(node)]
             different = differences(here, facts) if isinstance(facts, dict) else ["given no answer"]
+            if not different and facts["processor"] != here["processor"]:
+                self.alike = False
             (self.refused if different else vetted).add(name)
             if different:
                 note(f"node {node_name(node)} came late and is left out: it has {' and '.join(different)}")
@@ -244,12 +246,18 @@ class _Job:
         for worker in pool.workers:
             worker.size = 1
 
+    def _show(self) -> None:
+        """Tell the bar how many nodes are at work."""
+        if self.bar is not None:
+            self.bar.where = counted(len({each.node for each in self.pool.workers if each.ready}), "node")
+
     def run(self) -> Iterator[tuple[Any, Any]]:
         """Results, until every unit has ended in one way or another."""
         import ray
 
         while True:
             self.pool.recruit(max(1, min(self.count - self.finished, self.pool.slots)))
+            self._show()
             self._hand_out()
             under_way = {item[0]: worker for worker in self.pool.workers for item in worker.queue}
             if self.exhausted and not self.again and not any(w.queue for w in self.pool.workers if w.ready):
@@ -335,8 +343,6 @@ class _Job:
         worker.size = max(1, min(self.most, int(len(chunk.units) * min(pace, 4))))
         for unit, outcome in zip(chunk.units, outcomes, strict=True):
             yield from self._ended(unit, outcome, worker.node)
-        if self.bar is not None:
-            self.bar.where = counted(len({each.node for each in self.pool.workers}), "node")
 
     def _ended(self, unit: _Unit, outcome: Outcome, node: str) -> Iterator[tuple[Any, Any]]:
         how, value, ticks = outcome
