@@ -81,9 +81,9 @@ def embedding(folder: str) -> None:
     import longshot
 
     photos = write_photos(Path(folder) / "photos", PHOTOS)
-    few = write_photos(Path(folder) / "few", 120)
+    warm = write_photos(Path(folder) / "warm", 120)
     for on in ("local", "ray"):
-        longshot.embed(few, "efficientnet-lite0", on=on, refresh=True)
+        longshot.embed(warm, "efficientnet-lite0", on=on, refresh=True)
     efficiency(
         f"embed {PHOTOS:,} JPEGs of 500 × 333 with EfficientNet-Lite0",
         lambda on: longshot.embed(photos, "efficientnet-lite0", on=on, refresh=True),
@@ -95,9 +95,9 @@ def evaluating(folder: str) -> None:
     import longshot
 
     tasks = longshot.sample("toybox", tasks=TASKS, way=5, shot=5, query=15, allow_repeats=True)
-    few = longshot.sample("toybox", tasks=200, way=5, shot=5, query=15)
+    warm = longshot.sample("toybox", tasks=200, way=5, shot=5, query=15)
     for on in ("local", "ray"):
-        longshot.evaluate(few, backbones="pixels", methods="ridge", on=on)
+        longshot.evaluate(warm, backbones="pixels", methods="ridge", on=on)
     efficiency(
         f"evaluate ridge on {TASKS:,} tasks of toybox",
         lambda on: longshot.evaluate(tasks, backbones="pixels", methods="ridge", on=on),
@@ -170,8 +170,8 @@ def costs(folder: str) -> None:
     import longshot
 
     photos = write_photos(Path(folder) / "photos", 600)
-    few = write_photos(Path(folder) / "few", 60)
-    longshot.embed(few, "efficientnet-lite0", on="local", refresh=True)
+    warm = write_photos(Path(folder) / "warm", 60)
+    longshot.embed(warm, "efficientnet-lite0", on="local", refresh=True)
     used, _ = measured(lambda: longshot.embed(photos, "efficientnet-lite0", on="local", refresh=True))
     size = sum(path.stat().st_size for path in photos.rglob("*.jpg")) / 600
     print(

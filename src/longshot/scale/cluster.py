@@ -29,6 +29,7 @@ def join(on: str, gpus_per_worker: float = 0.0, *, check: bool = True) -> RayExe
     started = False
     if not ray.is_initialized():
         started = _init(ray, on, _address(on))
+    _mute()
     opened = RayExecutor(on, gpus_per_worker, started)
     try:
         if not started and check:  # what was started here is this machine
@@ -146,6 +147,14 @@ def _init(ray: Any, on: str, address: str) -> bool:
 def _shown(on: str) -> str:
     address = os.environ.get("RAY_ADDRESS")
     return on if on != "ray" else f"RAY_ADDRESS={address}" if address else "this machine"
+
+
+def _mute() -> None:
+    """Ray prints a paragraph for every worker that dies; what matters of it is told at the end, in one sentence."""
+    with contextlib.suppress(Exception):  # not a part of Ray that it promises to keep
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 @contextlib.contextmanager
