@@ -105,6 +105,8 @@ def executor() -> Executor:
     if key not in _open:
         from longshot.scale.cluster import join
 
+        for other in _open.values():
+            other.release()  # processors that its workers hold would never come free
         _open[key] = join(choice.on, choice.gpus_per_worker)
     return _open[key]
 
@@ -112,7 +114,5 @@ def executor() -> Executor:
 def close_executors() -> None:
     """Leave every cluster that was joined; one that was started for us ends."""
     for opened in _open.values():
-        close = getattr(opened, "close", None)
-        if close is not None:
-            close()
+        opened.close()
     _open.clear()

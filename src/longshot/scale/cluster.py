@@ -26,11 +26,11 @@ def join(on: str, gpus_per_worker: float = 0.0, *, check: bool = True) -> RayExe
     ``check`` is False.
     """
     ray = need_ray(client=on.startswith("ray://"))
-    started = False
-    if not ray.is_initialized():
+    started, joined = False, not ray.is_initialized()
+    if joined:
         started = _init(ray, on, _address(on))
     _mute()
-    opened = RayExecutor(on, gpus_per_worker, started)
+    opened = RayExecutor(on, gpus_per_worker, joined=joined)
     try:
         if not started and check:  # what was started here is this machine
             check_alike(opened)
@@ -124,6 +124,9 @@ def _init(ray: Any, on: str, address: str) -> bool:
                 except ConnectionError:
                     address = "local"
             if address == "local":
+                os.environ.setdefault(
+                    "RAY_AUTH_MODE", "token"
+                )  # whoever reaches a cluster runs programs on it
                 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
                 ray.init(
                     address="local",

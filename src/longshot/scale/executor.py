@@ -92,6 +92,14 @@ class Executor(ABC):
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """What ``function`` answers on each machine, by the machine's name; an exception is an answer."""
 
+    def release(self) -> None:
+        """Let go of workers that wait for more to do; they are started again when there is."""
+        return
+
+    def close(self) -> None:
+        """Leave where the work ran."""
+        return
+
     def gather(
         self,
         crew: Crew[Payload, Result],

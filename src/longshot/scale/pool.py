@@ -64,8 +64,8 @@ class RayExecutor(Executor):
 
     distant = True
 
-    def __init__(self, on: str, gpus_per_worker: float, started: bool) -> None:
-        self.on, self.gpus, self.started = on, gpus_per_worker, started
+    def __init__(self, on: str, gpus_per_worker: float, *, joined: bool = True) -> None:
+        self.on, self.gpus, self.joined = on, gpus_per_worker, joined
         self.vetted: set[str] | None = None  # nodes that compute the same bytes; None: this machine alone
         self.refused: set[str] = set()
         self.workers: list[_Worker] = []
@@ -208,13 +208,19 @@ class RayExecutor(Executor):
             ray.kill(worker.actor)
             self.workers.remove(worker)
 
+    def release(self) -> None:
+        """End the workers, so that others may have their processors."""
+        with self.turn:
+            self.dismiss()
+
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Leave the cluster; one that was started here ends. A caller who had joined it before stays."""
         import ray
 
         if ray.is_initialized():
             self.dismiss()
-            ray.shutdown()
+            if self.joined:
+                ray.shutdown()
 
     def _room(self, node: dict[str, Any]) -> int:
         cpus, gpus = (node["Resources"].get(kind, 0) for kind in ("CPU", "GPU"))
