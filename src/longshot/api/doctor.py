@@ -13,7 +13,8 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import cache_places, is_writable
-from longshot.datasets.dataset import IDENTITY_VARIABLE, default_identity
+from longshot.datasets.dataset import IDENTITY_VARIABLE, Dataset, default_identity
+from longshot.scale import parse_on
 
 # extra → (packages it brings, what it is for)
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -29,6 +30,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "timm": (("timm",), "timm:NAME backbones"),
     "hf": (("transformers",), "hf:NAME backbones"),
     "openvino": (("openvino",), "--engine openvino"),
+    "ray": (("ray", "grpcio"), "--on ray: the same commands on a cluster"),
     "heif": (("pillow-heif",), ".heic photographs"),
     "sql": (("duckdb",), "SQL over results folders"),
 }
@@ -37,7 +39,13 @@ _PATIENCE = 60  # seconds for an import, on a machine that is busy with somethin
 
 
 def doctor(
-    *, selftest: bool = False, device: str = "auto", report: str | Path | None = None
+    *,
+    selftest: bool = False,
+    device: str = "auto",
+    report: str | Path | None = None,
+    on: str | None = None,
+    dataset: Dataset | str | Path | None = None,
+    out: str | Path | None = None,
 ) -> list[dict[str, Any]]:
     """What is installed, which extras work, device, cache and sandbox; or whether the device computes right.
 
@@ -53,6 +61,13 @@ def doctor(
     report : str or Path, optional
         Where the self-test writes what it saw as JSON, to be sent with a bug report; "longshot-selftest.json" in the
         current folder by default. It holds versions, hardware, differences and times, no names and no paths.
+    on : str, optional
+        Instead of looking around here, look at a cluster: "ray" or "ray://HOST:PORT". One row per node: resources,
+        versions, processor, and what would change bytes there.
+    dataset : Dataset, str or path, optional
+        With ``on``: whether every node can read its images.
+    out : path, optional
+        With ``on``: whether results can be written there; the caller alone writes them.
 
     Returns
     -------
@@ -67,6 +82,12 @@ def doctor(
     """
     if selftest:
         return [*_machine(), *_device(device), *_selftest(device, Path(report or REPORT))]
+    if on is not None and parse_on(on) != "local":
+        from longshot.api.doctor_cluster import look_at_cluster
+
+        return look_at_cluster(parse_on(on), dataset, out)
+    if dataset is not None or out is not None:
+        raise UserError("{dataset} and {out} are looked at for a cluster", "add {on:ray}")
     if report is not None:
         raise UserError("{report} is written by the self-test", "add {selftest:True}")
     tried = {extra: _try(packages) for extra, (packages, _) in EXTRAS.items() if not _missing(packages)}

@@ -65,6 +65,8 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
             f"There is no estimate of '{verb}'; {nearest(verb, _ESTIMATES, 'there is one of each of')}"
         )
     check_names(getattr(longshot, verb), verb, settings)
+    for name in ("on", "gpus_per_worker", "retry_failed"):  # what it would take here
+        settings.pop(name, None)
     with using_engine(settings.pop("engine", None)):
         return _ESTIMATES[verb](*subjects, **settings)
 

@@ -17,6 +17,7 @@ from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.pictures import find_images
 from longshot.evaluation.results import Results
 from longshot.features.runtimes import with_engine
+from longshot.scale import with_executor
 from longshot.testbeds.origin import open_datasets
 from longshot.testbeds.testbed import Testbed
 
@@ -27,6 +28,7 @@ _PAGE_TASKS = 8  # tasks with pictures on a page, at least
 
 
 @with_engine
+@with_executor
 def explain(
     testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
     *,
@@ -44,6 +46,9 @@ def explain(
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
     engine: str | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
 ) -> Explanation:
     """Say in what the supports of a testbed differ from its queries, beyond what random drawing explains.
 
@@ -82,6 +87,8 @@ def explain(
         Where to compute with the backbone: auto, cpu, cuda or mps.
     engine : str, optional
         What computes backbones, as in ``embed``.
+    on, gpus_per_worker, retry_failed
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns
     -------

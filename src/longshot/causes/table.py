@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +29,13 @@ from longshot.core.files import atomic, cache_dir, cache_places, canonical_json,
 from longshot.core.progress import progress
 from longshot.core.tasks import TaskRows
 from longshot.datasets import as_dataset
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.described import DIGEST, described, digest_column, without_digests
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import read_attributes
 from longshot.features.cache import Shards, lock, open_guarded
 from longshot.features.content import content_of
-from longshot.features.request import unreadable_images
+from longshot.features.reading import Describe, read_shards
 
 _SHARD = 4096  # images that a kill can cost
 _STEP = 32  # images measured at a time
@@ -210,20 +210,33 @@ def measure_images(images: Sequence[Image]) -> NDArray[np.float32]:
 
 def _numbers(dataset: Dataset) -> NDArray[np.float32]:
     """Measures and descriptors [N, len(NUMBERS) + WIDTH] of all images; unfinished work is kept and gone on with."""
-    return _through_cache(dataset, "measures", len(dataset), dataset.image, f"measure {dataset.name}")
+    return _through_cache(dataset, "measures", len(dataset), measure_rows, f"measure {dataset.name}")
 
 
 def _altered(dataset: Dataset) -> NDArray[np.float32]:
     """Measures and descriptors of the sampled images in each form of each alteration, [forms · images, …]."""
     sampled = _sampled(dataset)
+    count, title = len(FORMS) * len(sampled), f"learn alterations on {dataset.name}"
+    rows = np.tile(sampled, len(FORMS))
+    return _through_cache(dataset, "signatures", count, partial(measure_altered, sampled), title, rows)
+
+
+def measure_rows(store: ImageStore, rows: range) -> tuple[NDArray[np.float32], list[tuple[int, str]]]:
+    """Measures and descriptors of some rows, and those that cannot be read."""
+    return _block(store.read, rows)
+
+
+def measure_altered(
+    sampled: Ints, store: ImageStore, positions: range
+) -> tuple[NDArray[np.float32], list[tuple[int, str]]]:
+    """Measures and descriptors of the sampled images in some of the forms, form after form."""
 
     def altered(position: int) -> Image:
         form, index = divmod(position, len(sampled))
         name, strength = FORMS[form]
-        return alter(dataset.image(int(sampled[index])), name, strength, np.random.default_rng([form, index]))
+        return alter(store.read(int(sampled[index])), name, strength, np.random.default_rng([form, index]))
 
-    title = f"learn alterations on {dataset.name}"
-    return _through_cache(dataset, "signatures", len(FORMS) * len(sampled), altered, title)
+    return _block(altered, positions)
 
 
 def _sampled(dataset: Dataset) -> Ints:
@@ -233,9 +246,9 @@ def _sampled(dataset: Dataset) -> Ints:
 
 
 def _through_cache(
-    dataset: Dataset, kind: str, count: int, read: Callable[[int], Image], title: str
+    dataset: Dataset, kind: str, count: int, describe: Describe, title: str, rows: Ints | None = None
 ) -> NDArray[np.float32]:
-    """Measures and descriptors of ``count`` pictures that ``read`` gives."""
+    """Measures and descriptors of ``count`` pictures as ``describe`` gives them; ``rows`` are those it reads."""
     file = _file(dataset, kind)
     for cached in cache_places("attributes", file):
         if (numbers := _open(cached, count)) is not None:
@@ -245,7 +258,7 @@ def _through_cache(
         if (numbers := _open(path, count)) is not None:
             return numbers
         shards = Shards(path, kind, count, _SHARD, "float32")
-        _measure(dataset, shards, read, title)
+        _measure(dataset, shards, describe, title, rows)
         shards.assemble()
         shards.remove()
     numbers = _open(path, count)
@@ -269,28 +282,13 @@ def _open(path: Path, rows: int) -> NDArray[np.float32] | None:
     return array if array.shape == (rows, len(NUMBERS) + WIDTH) and array.dtype == np.float32 else None
 
 
-def _measure(dataset: Dataset, shards: Shards, read: Callable[[int], Image], title: str) -> None:
+def _measure(dataset: Dataset, shards: Shards, describe: Describe, title: str, rows: Ints | None) -> None:
     missing = shards.missing()
     if len(missing) < len(shards):
         print(f"resuming: {len(shards) - len(missing)} of {len(shards)} parts are done", file=sys.stderr)
-    bad: list[tuple[int, str]] = []
-    with (
-        ThreadPoolExecutor(torch.get_num_threads()) as pool,
-        progress(title, shards.rows, "images") as bar,
-    ):
-        bar.skip(shards.rows - sum(len(shards.bounds(shard)) for shard in missing))
-        for shard in missing:
-            rows = shards.bounds(shard)
-            jobs = [range(s, min(s + _STEP, rows.stop)) for s in range(rows.start, rows.stop, _STEP)]
-            parts = []
-            for job, (values, wrong) in zip(jobs, pool.map(lambda j: _block(read, j), jobs), strict=True):
-                parts.append(values)
-                bad += wrong
-                bar.advance(len(job))
-            if not bad:  # from the first unreadable image on we go on only to find all the others
-                shards.write(shard, np.concatenate(parts))
-    if bad:
-        raise unreadable_images(dataset, bad)
+    with progress(title, shards.rows, "images") as bar:
+        threads = torch.get_num_threads()
+        read_shards(dataset, shards, describe, bar, step=_STEP, workers=threads, rows=rows)
 
 
 def _block(read: Callable[[int], Image], rows: range) -> tuple[NDArray[np.float32], list[tuple[int, str]]]:

@@ -72,14 +72,14 @@ def try_causes(
 
     With ``embed_pairs`` the control of an alteration are the same images altered on their pixels.
     """
-    from longshot.methods.batching import Gatherer, accuracies
+    from longshot.evaluation.accuracies import spread_accuracies
     from longshot.methods.registry import feature_method
 
     chosen = feature_method(method)
-    gatherer = Gatherer([features.array], pick_device(device))
+    where = pick_device(device)
 
     def evaluate(tasks: TaskRows) -> Floats:
-        return accuracies(tasks, chosen, gatherer)
+        return spread_accuracies(tasks, chosen, features.array, where)
 
     groups, offsets = gaps.groups, features.offsets
 
@@ -88,7 +88,7 @@ def try_causes(
         rows = len(features.keys)
         tasks, twins = altered_arm(suspicion, swaps, bound, groups, rows, embed_pairs)
         joined = np.concatenate([features.array, twins.astype(features.array.dtype)])
-        return accuracies(tasks, chosen, Gatherer([joined], pick_device(device)))
+        return spread_accuracies(tasks, chosen, joined, where)
 
     interventions = replace_suspects(
         suspicions_of(gaps, features),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from longshot.cli.common import (
     echo_json,
     engine_option,
     json_option,
+    on_options,
     print_table,
 )
 
@@ -55,6 +57,7 @@ from longshot.cli.common import (
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; they change no result.")
 @device_option
 @engine_option
+@on_options
 @json_option
 def command(
     models: tuple[str, ...],
@@ -68,6 +71,7 @@ def command(
     device: str,
     engine: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Measure MODELs (backbones, or NAME=BACKBONE) on a suite: a card, and a place on a leaderboard.
 
@@ -95,6 +99,7 @@ def command(
         device=device,
         engine=engine,
         workers=workers,
+        **options,
     )
     if as_json:
         echo_json(card.record())

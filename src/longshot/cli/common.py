@@ -71,6 +71,36 @@ def engine_option(function: F) -> F:
     )(function)
 
 
+def on_options(function: F) -> F:
+    """``--on``, ``--gpus-per-worker`` and ``--retry-failed``: where the work runs."""
+    options = [
+        click.option(
+            "--on",
+            metavar="local|ray|ray://HOST:PORT",
+            help="Where the work runs: threads here, or a Ray cluster; changes no byte.  "
+            "[default: what LONGSHOT_ON says, or local]",
+        ),
+        click.option(
+            "--gpus-per-worker",
+            cls=Grouped,
+            rare=True,
+            type=click.FloatRange(min=0),
+            help="GPUs that each worker of a cluster has.",
+        ),
+        click.option(
+            "--retry-failed",
+            cls=Grouped,
+            rare=True,
+            is_flag=True,
+            callback=lambda _, __, value: value or None,
+            help="Try units again that failed three times on a cluster.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def identity_option(function: F) -> F:
     """``--identity``: what the files that are made vouch for."""
     return click.option(

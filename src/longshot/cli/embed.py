@@ -15,6 +15,7 @@ from longshot.cli.common import (
     engine_option,
     identity_option,
     json_option,
+    on_options,
     print_table,
 )
 
@@ -37,6 +38,7 @@ from longshot.cli.common import (
 )
 @device_option
 @engine_option
+@on_options
 @click.option(
     "--workers",
     type=click.IntRange(min=0),

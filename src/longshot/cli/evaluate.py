@@ -15,6 +15,7 @@ from longshot.cli.common import (
     echo_json,
     engine_option,
     json_option,
+    on_options,
     print_estimate,
     print_table,
     seed_option,
@@ -58,6 +59,7 @@ from longshot.core.errors import UserError
 @seed_option
 @device_option
 @engine_option
+@on_options
 @dry_run_option
 @json_option
 def command(

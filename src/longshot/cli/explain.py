@@ -15,6 +15,7 @@ from longshot.cli.common import (
     echo_json,
     engine_option,
     json_option,
+    on_options,
     pairs_option,
     print_table,
     print_written,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 @datasets_option("Where a dataset lives now.")
 @device_option
 @engine_option
+@on_options
 @json_option
 def command(
     testbeds: tuple[Path, ...],

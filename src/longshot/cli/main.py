@@ -122,7 +122,7 @@ def main() -> None:
         cli.main(standalone_mode=False)
     except UserError as error:
         print(f"error: {sentence(error, _Context.latest)}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(getattr(error, "exit_code", 2))
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import FILE, PATH, device_option, echo_json, engine_option, json_option, print_table
+from longshot.cli.common import (
+    FILE,
+    PATH,
+    device_option,
+    echo_json,
+    engine_option,
+    json_option,
+    on_options,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from longshot.datasets.overlap.record import Overlap
@@ -45,6 +54,7 @@ _SHOWN = 10  # pairs and classes listed on the screen; the file has all
 @click.option("--workers", type=click.IntRange(min=1), help="Threads that read images; all cores by default.")
 @device_option
 @engine_option
+@on_options
 @click.option("-o", "--out", type=FILE, help="Write all pairs: .parquet or .json.")
 @click.option("--page", type=FILE, help="Write a page with pictures of the pairs.")
 @click.option(

@@ -17,6 +17,7 @@ from longshot.cli.common import (
     engine_option,
     identity_option,
     json_option,
+    on_options,
     seed_option,
     splits_option,
 )
@@ -49,6 +50,7 @@ from longshot.core.wording import span
 @click.option("--workers", type=COUNT, default=1, show_default=True, help="Threads; they change no task.")
 @device_option
 @engine_option
+@on_options
 @seed_option
 @dry_run_option
 @json_option

@@ -14,6 +14,7 @@ from longshot.cli.common import (
     echo_json,
     engine_option,
     json_option,
+    on_options,
     print_estimate,
     print_table,
 )
@@ -139,6 +140,7 @@ def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
 )
 @device_option
 @engine_option
+@on_options
 @dry_run_option
 @json_option
 def run(

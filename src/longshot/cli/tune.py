@@ -15,6 +15,7 @@ from longshot.cli.common import (
     echo_json,
     engine_option,
     json_option,
+    on_options,
     pairs_option,
     print_table,
     seed_option,
@@ -52,9 +53,17 @@ from longshot.core.errors import UserError
     show_default=True,
     help="tpe learns from earlier trials.",
 )
+@click.option(
+    "--at-once",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Trials proposed together: they run side by side on a cluster, and do not learn from each other.",
+)
 @datasets_option()
 @device_option
 @engine_option
+@on_options
 @seed_option
 @json_option
 def command(

@@ -17,6 +17,7 @@ class Progress:
     def __init__(self, description: str, total: int | None, unit: str) -> None:
         self.description, self.total, self.unit = description, total, unit
         self.done, self.skipped, self.note = 0, 0, ""
+        self.where = ""  # "3 nodes" where work is spread over a cluster
         self.started = time.monotonic()
         self._spoken = self.started
 
@@ -38,7 +39,7 @@ class Progress:
             "total": self.total,
             "unit": self.unit,
             "rate": self.rate(),
-            "note": self.note,
+            "note": ", ".join(filter(None, (self.where, self.note))),
         }
 
     def rate(self) -> float:
@@ -53,10 +54,18 @@ class Progress:
 
     def _line(self, note: str | None) -> str:
         of = f" of {self.total:,}" if self.total is not None else ""
-        tail = f", {note}" if note else ""
+        tail = "".join(f", {text}" for text in (self.where, self._left(), note) if text)
         rate = self.rate()
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         return f"{self.description}: {self.done:,}{of} {self.unit}, {speed} {self.unit}/s{tail}"
+
+    def _left(self) -> str:
+        """The time that is left at this rate; nothing where that cannot be said."""
+        rate = self.rate()
+        if self.total is None or rate <= 0 or self.done >= self.total:
+            return ""
+        seconds = (self.total - self.done) / rate
+        return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:,.0f} min left"
 
 
 class _Bar(Progress):
@@ -77,6 +86,9 @@ class _Bar(Progress):
             transient=True,
         )
         self.task = self.rich.add_task(description, total=total, text="")
+
+    def _left(self) -> str:
+        return ""  # a column of its own
 
     def _show(self, note: str | None) -> None:
         text = self._line(note).split(": ", 1)[1]

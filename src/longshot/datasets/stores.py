@@ -186,8 +186,10 @@ def prepare_rows(store: ImageStore, rows: Ints) -> None:
 
 def read_reduced(store: ImageStore, row: int, enough: Enough) -> tuple[Image, tuple[int, int]]:
     """An image and its full size; a JPEG in a file or zip is decoded no larger than ``enough`` asks for."""
-    if isinstance(store, FileStore | ZipStore | RowsStore):
-        return store.read_reduced(row, enough)
+    reduced = getattr(store, "read_reduced", None)
+    if reduced is not None:
+        pair: tuple[Image, tuple[int, int]] = reduced(row, enough)
+        return pair
     image = store.read(row)
     return image, image.size
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
-from longshot.evaluation.compute import Work, score
+from longshot.evaluation.compute import Work
+from longshot.evaluation.dispatch import Candidate, Dispatch
 from longshot.evaluation.image_source import ImageSource
-from longshot.evaluation.metrics import WORST_LOSS, task_metrics
-from longshot.evaluation.threads import Tick, run_jobs
 from longshot.methods.images import ImageMethod
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
 
 _SEED = 0  # of the validation tasks: the same whatever the seed of the run
-MeasuredCandidate = tuple[dict[str, Any], str, int, list[float]]  # record, candidate, task, [accuracy, loss]
 
 
 def leaves_open(method: object) -> bool:
@@ -84,7 +81,7 @@ def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -
 
 
 def choose_settings(
-    works: Sequence[Work], run: dict[str, Any], workers: int, save: Callable[[], None]
+    works: Sequence[Work], run: dict[str, Any], dispatch: Dispatch, save: Callable[[], None]
 ) -> list[Work]:
     """The works with the chosen candidate in place of a method that leaves a setting open.
 
@@ -92,23 +89,22 @@ def choose_settings(
     on where it was. The candidate with the highest mean accuracy is chosen, the lower loss deciding between equals.
     """
     records: dict[str, dict[str, Any]] = {}
-    jobs: list[Callable[[Tick], MeasuredCandidate]] = []
+    candidates: list[tuple[str, Candidate]] = []
     open_works = [work for work in works if leaves_open(work.method)]
     for work in open_works:
         key = choice_key(work)
         if key in records:
             continue
         records[key], missing = _record(work, run)
-        jobs += missing
-    if jobs:
-        with progress("choose settings", total=len(jobs), unit="tasks") as bar:
-
-            def note(measured: MeasuredCandidate) -> None:
-                record, candidate, task, values = measured
-                record["measured"][candidate][task] = values
+        candidates += [(key, candidate) for candidate in missing]
+    if candidates:
+        with (
+            progress("choose settings", total=len(candidates), unit="tasks") as bar,
+            closing(dispatch.measure(candidates, bar)) as measured,
+        ):
+            for (key, call, task), values in measured:
+                records[key]["measured"][call][task] = values
                 save()
-
-            run_jobs(jobs, workers, bar, note)
     for work in open_works:
         records[choice_key(work)]["chosen"] = _best(work.method, records[choice_key(work)]["measured"])
     if records:
@@ -122,10 +118,8 @@ def choice_key(work: Work) -> str:
     return " | ".join((unit.testbed_name, unit.dataset, unit.backbone, unit.method))
 
 
-def _record(
-    work: Work, run: dict[str, Any]
-) -> tuple[dict[str, Any], list[Callable[[Tick], MeasuredCandidate]]]:
-    """The entry of run.json for a choice, and a job for every candidate and task that it lacks."""
+def _record(work: Work, run: dict[str, Any]) -> tuple[dict[str, Any], list[Candidate]]:
+    """The entry of run.json for a choice, and every candidate and task that it lacks."""
     method, source = work.method, work.source
     assert isinstance(method, ImageMethod) and isinstance(source, ImageSource)
     split = validation_split(source.dataset, method)
@@ -137,26 +131,13 @@ def _record(
     if any(record.get(name) != value for name, value in facts.items()):
         record.clear()
         record |= {**facts, "measured": {call: [None] * len(tasks) for call in candidates}, "chosen": None}
-    jobs: list[Callable[[Tick], MeasuredCandidate]] = [
-        partial(_measure, record, candidates[call], source, tasks, task)
+    missing = [
+        Candidate(candidates[call], source, tasks.slice(task, task + 1), task)
         for call, values in record["measured"].items()
         for task, value in enumerate(values)
         if value is None
     ]
-    return record, jobs
-
-
-@torch.no_grad()
-def _measure(
-    record: dict[str, Any], method: ImageMethod, source: ImageSource, tasks: TaskRows, task: int, tick: Tick
-) -> MeasuredCandidate:
-    """Accuracy and loss of one candidate on one task; none right at the worst loss where it breaks down."""
-    alone = tasks.slice(task, task + 1)
-    [(_, scores, labels, ways)] = score(method, source, alone, source.backbone.device, _SEED)
-    metrics = task_metrics(scores, labels, ways)
-    values = [float(metrics.accuracy), float(metrics.loss)]
-    tick(1)
-    return record, method.call, task, [0.0, WORST_LOSS] if bool(metrics.invalid) else values
+    return record, missing
 
 
 def _best(method: object, measured: dict[str, list[list[float]]]) -> str:

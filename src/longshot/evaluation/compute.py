@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from longshot.evaluation.units import Unit, ragged_list
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, batches
 from longshot.methods.images import ImageMethod
+from longshot.scale import Tick
 
 # Queries of a task that methods on images see at once; more are read block by block, after learning once.
 QUERIES = 1024
@@ -34,8 +35,13 @@ class Work:
     unit: Unit
     method: Method | ImageMethod
     source: FeatureSource | ImageSource
-    bound: TaskRows
+    bound: TaskRows  # of the testbed and dataset
     coarsity: Floats | None  # [tasks of the testbed], NaN where it was not measured
+
+    @property
+    def tasks(self) -> TaskRows:
+        """The tasks of the unit."""
+        return self.bound.slice(self.unit.start, self.unit.stop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +58,9 @@ Scored = tuple[Ints, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @torch.no_grad()
-def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[[int], None]) -> UnitRows:
+def compute(work: Work, device: torch.device, keep_scores: bool, tick: Tick) -> UnitRows:
     """Run the method over the unit's tasks. ``tick(n)`` is called after every n tasks and may raise Stopped."""
-    unit = work.unit
-    tasks = work.bound.slice(unit.start, unit.stop)
+    unit, tasks = work.unit, work.tasks
     order: list[Ints] = []
     measured: list[Metrics] = []
     all_scores: list[torch.Tensor] = []

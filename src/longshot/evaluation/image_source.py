@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from longshot.networks.fixed_norms import prepare as prepare_fixed_norms
 
 if TYPE_CHECKING:
     from longshot.core.ragged import Ragged
-    from longshot.datasets.dataset import Dataset
+    from longshot.datasets.dataset import Dataset, ImageStore
     from longshot.features.backbones.base import Backbone, ModuleBackbone, Precomputed
     from longshot.networks.base import Network
 
@@ -55,6 +55,10 @@ class ImageSource:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         prepare_fixed_norms(network)
         return network
+
+    def portable(self, store: ImageStore) -> tuple[ModuleBackbone, Network, ImageStore]:
+        """What ``sent_images`` makes the source of in another process, whose images come from ``store``."""
+        return self.backbone.portable(network=False), self.network, store
 
     def story(self) -> dict[str, Any]:
         """What run.json says; a part of what ``Source.story`` says about the same backbone."""
@@ -134,6 +138,21 @@ class ImageSource:
         from longshot.features.pixels_cache import positions
 
         return None if self.used is None else positions(self.used, len(self.dataset))
+
+
+@dataclass(frozen=True, eq=False)
+class _StoreOnly:
+    """As much of a dataset as a worker needs."""
+
+    store: ImageStore
+
+
+def sent_images(backbone: ModuleBackbone, network: Network, store: ImageStore) -> ImageSource:
+    """The source in a worker of a cluster: the network came with it, and images are read task by task."""
+    source = ImageSource(backbone, cast("Dataset", _StoreOnly(store)))
+    prepare_fixed_norms(network)
+    source.__dict__ |= {"network": network, "_decoded": None}
+    return source
 
 
 def free_memory() -> int:

@@ -22,11 +22,11 @@ def method_accuracies(
 ) -> tuple[str, Floats]:
     """The method's full call, and its accuracy on each task, [T]."""
     from longshot.core.devices import pick_device
-    from longshot.methods.batching import Gatherer, accuracies
+    from longshot.evaluation.accuracies import spread_accuracies
     from longshot.methods.registry import feature_method
 
     method = feature_method(call)
-    return method.call, accuracies(tasks, method, Gatherer([features.array], pick_device(device)))
+    return method.call, spread_accuracies(tasks, method, features.array, pick_device(device))
 
 
 def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:

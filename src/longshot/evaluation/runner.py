@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,18 @@ from longshot.core.heartbeat import heartbeat
 from longshot.core.progress import progress
 from longshot.evaluation import provenance
 from longshot.evaluation.choices import choose_settings
-from longshot.evaluation.compute import Work, compute
+from longshot.evaluation.compute import Work
+from longshot.evaluation.dispatch import Dispatch
 from longshot.evaluation.image_source import ImageSource, free_memory
 from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
 from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.results import Results
 from longshot.evaluation.stores import RunMemory, RunStore
-from longshot.evaluation.threads import Tick, one_thread, run_jobs
+from longshot.evaluation.threads import one_thread
 from longshot.features.runtimes import with_engine
 from longshot.methods.base import Method
-from longshot.methods.batching import advise, bytes_per_task
+from longshot.methods.batching import bytes_per_task
+from longshot.scale import FailureList, UnitsFailed, current_choice, executor, with_executor
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -33,6 +36,7 @@ FREE_SHARE = 0.75  # of the machine's free memory that networks adapted beside o
 
 
 @with_engine
+@with_executor
 def evaluate(
     testbeds: Testbeds,
     *,
@@ -46,6 +50,9 @@ def evaluate(
     workers: int | None = None,
     seed: int = 0,
     save_scores: bool = False,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
 ) -> Results:
     """Run every method on every testbed through every backbone; one result row per task.
 
@@ -82,6 +89,9 @@ def evaluate(
         The root of every random stream.
     save_scores : bool
         Keep the scores of every query, not only its prediction.
+    on, gpus_per_worker, retry_failed
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT". Units that failed three times on a
+        cluster stand in ``failed.json``; the same call leaves them out unless ``retry_failed``.
 
     Returns
     -------
@@ -122,38 +132,41 @@ def evaluate(
 def _run(
     plan: EvaluationPlan, works: list[Work], store: RunStore, save_scores: bool, run: dict[str, Any]
 ) -> None:
-    """Compute the units that the store lacks, on ``plan.workers`` threads."""
+    """Compute the units that the store lacks; what failed before on every node stays away until it is asked for."""
     states = [store.state(work.unit, save_scores) for work in works]
     damaged = states.count("damaged")
     if damaged:
         print(f"note: {damaged} damaged result files in {store} are computed anew", file=sys.stderr)
     todo = [work for work, state in zip(works, states, strict=True) if state != "done"]
-    _prepare(todo)
-    workers = _affordable(plan, todo)
+    failures = FailureList(None if store.path is None else store.path / "failed.json")
+    names = {work.unit.id: _name(work) for work in works}
+    failed = failures.skipped([work.unit.id for work in todo], retry=current_choice().retry_failed)
+    todo = [work for work in todo if work.unit.id not in failed]
     total = sum(len(work.unit) for work in works)
-
-    def compute_unit(work: Work, tick: Tick) -> None:
-        outcome = compute(work, plan.device, save_scores, tick)
-        store.write(work.unit, outcome.columns, outcome.seconds.tolist(), outcome.scores)
-
     with one_thread(plan.device):
-        todo = choose_settings(todo, run, workers, partial(store.save, run))
-        jobs: list[Callable[[Tick], None]] = [partial(compute_unit, work) for work in todo]
+        dispatch = Dispatch(executor(), todo, plan.device, save_scores)
+        dispatch.workers = _affordable(plan, todo)
+        todo = choose_settings(todo, run, dispatch, partial(store.save, run))
         with progress("evaluate", total=total, unit="tasks") as bar:
             bar.skip(total - sum(len(work.unit) for work in todo))
             with heartbeat(store.path, "evaluate", bar.state):
-                run_jobs(jobs, workers, bar)
+                try:
+                    with closing(dispatch.compute(todo, bar)) as finished:
+                        for unit, outcome in finished:
+                            seconds = outcome.seconds.tolist()
+                            store.write(unit, outcome.columns, seconds, outcome.scores)
+                except UnitsFailed as error:
+                    failed |= {id: f"{names[id]}: {reason}" for id, reason in error.failed.items()}
+                failures.write(failed)
+                if failed:
+                    raise UnitsFailed(failed, f"all other results are in {store}")
 
 
-def _prepare(works: Sequence[Work]) -> None:
-    """Tell the system how features will be read; build networks and decode images before threads meet in them."""
-    sources = {id(work.source): work.source for work in works}.values()
-    for source in sources:
-        if isinstance(source, ImageSource):
-            source.prepare()
-        else:
-            for features in source.features:
-                advise(features.array)
+def _name(work: Work) -> str:
+    """What people call a unit."""
+    unit = work.unit
+    tasks = f"tasks {unit.start} to {unit.stop - 1} of '{unit.testbed_name}'"
+    return f"{unit.method} on {unit.backbone}, {tasks}"
 
 
 def _affordable(plan: EvaluationPlan, works: Sequence[Work]) -> int:

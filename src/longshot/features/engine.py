@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.features.backbones.base import Backbone
-from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder
+from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder, decode_rows
 from longshot.features.runtimes.sessions import in_blocks
+from longshot.scale import Crew, Threads, Tick
+from longshot.scale.executor import Results
 
 _PROBE_SECONDS = 5.0
 
@@ -30,28 +32,54 @@ _PROBE_SECONDS = 5.0
 Answer = tuple[NDArray[np.float32] | None, list[tuple[int, str]]]
 
 
-class Engine:
-    """Threads that decode batches of rows and run the network on them; answers come in the order asked."""
+@dataclass(frozen=True)
+class Batch:
+    """Rows to embed. ``store`` has their images where a worker cannot read them; ``decode_only`` computes nothing."""
 
-    def __init__(self, backbone: Backbone, dataset: Dataset, workers: int | None) -> None:
+    rows: Sequence[int]
+    store: ImageStore | None = None
+    decode_only: bool = False
+
+
+class Engine:
+    """Decodes batches of rows and runs the network on them, in as many threads as call it.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        The network.
+    images : Dataset or ImageStore
+        Where images come from.
+    workers : int
+        Processes that decode; 0: the calling threads do.
+    lanes : int
+        Threads that compute side by side; 1 where the backbone does not allow it.
+    threads : int
+        Those of PyTorch, where it does not.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        images: Dataset | ImageStore,
+        workers: int = 0,
+        lanes: int = 1,
+        threads: int = 1,
+    ) -> None:
+        store = images.store if isinstance(images, Dataset) else images
         self.session = backbone.session()
         if self.session is None:
             backbone.prepare()
-        if workers is None:
-            workers = default_workers(backbone, len(dataset))
-        self.backbone, self.block, self.decode_only = backbone, backbone.block, False
-        store, transform = dataset.store, backbone.transform
+        self.backbone, self.block = backbone, backbone.block
+        transform = backbone.transform
         self.decoder: Decoder = (
             ProcessDecoder(store, transform, workers) if workers else InlineDecoder(store, transform)
         )
-        self.threads_before = torch.get_num_threads()
-        on_cpu = backbone.device.type == "cpu"
-        side_by_side = on_cpu and (self.session is not None or backbone.reentrant)
-        self.lanes = self.threads_before if side_by_side else 1
+        self.lanes = lanes if side_by_side(backbone) else 1
+        self.inner = 1 if side_by_side(backbone) else threads
         self.gate = threading.Semaphore(self.lanes)
-        inner = 1 if side_by_side else self.threads_before
         self.width = workers + self.lanes
-        self.pool = ThreadPoolExecutor(self.width, initializer=torch.set_num_threads, initargs=(inner,))
+        self.local = threading.local()
         shape = (1, 3, 1, 1)
         self.scale = torch.tensor(transform.scale, device=backbone.device).reshape(shape)
         self.shift = torch.tensor(transform.shift, device=backbone.device).reshape(shape)
@@ -60,27 +88,28 @@ class Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.decode_only = True  # hasten what is still running
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        self.close()
+
+    def close(self) -> None:
+        """End the decoding processes."""
         self.decoder.close()
-        torch.set_num_threads(self.threads_before)
 
-    def map(self, batches: Iterable[Sequence[int]]) -> Iterator[Answer]:
-        """(values [n, d], unreadable rows) for each batch of rows; a few batches ahead are in the works."""
-        waiting: deque[Future[Answer]] = deque()
-        for rows in batches:
-            waiting.append(self.pool.submit(self._work, rows))
-            if len(waiting) > 2 * self.width:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-    def _work(self, rows: Sequence[int]) -> Answer:
-        decoded = self.decoder(rows)
-        if decoded.bad or self.decode_only:
+    def __call__(self, batch: Batch, tick: Tick) -> Answer:
+        """(values [n, d], unreadable rows) of a batch; no values where an image is unreadable."""
+        if not hasattr(self.local, "ready"):
+            torch.set_num_threads(self.inner)
+            self.local.ready = True
+        if batch.store is None:
+            decoded = self.decoder(batch.rows)
+        else:
+            decoded = decode_rows(batch.store, self.backbone.transform, batch.rows)
+        if decoded.bad or batch.decode_only:
+            tick(len(batch.rows))
             return None, decoded.bad
         with self.gate, torch.inference_mode():
-            return self.forward(decoded.pixels), []
+            values = self.forward(decoded.pixels)
+        tick(len(batch.rows))
+        return values, []
 
     def forward(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Bytes [n, H, W, 3] → vectors [n, d], in blocks of one shape."""
@@ -99,6 +128,11 @@ class Engine:
         return values[: len(values) - short]
 
 
+def side_by_side(backbone: Backbone) -> bool:
+    """Whether several threads may compute with the network at once, each on one core."""
+    return backbone.device.type == "cpu" and (backbone.converted or backbone.reentrant)
+
+
 def default_workers(backbone: Backbone, images: int) -> int:
     """How many decoding processes pay for themselves.
 
@@ -115,16 +149,25 @@ def default_workers(backbone: Backbone, images: int) -> int:
 def probe_speed(dataset: Dataset, backbone: Backbone, rows: Ints | None = None) -> tuple[float, int]:
     """(images/s, d), measured for a few seconds on real images (``rows``, or any) after one block to warm up."""
     chosen = range(len(dataset)) if rows is None else rows.tolist()
-    with Engine(backbone, dataset, 0) as engine:
-        blocks = [chosen[start : start + engine.block] for start in range(0, len(chosen), engine.block)]
-        for _ in engine.map(blocks[:1]):  # the first pass through a network is slow
+    cores = torch.get_num_threads()
+    engine = Engine(backbone, dataset.store, 0, cores, cores)
+    blocks = [chosen[start : start + engine.block] for start in range(0, len(chosen), engine.block)]
+
+    def answers(blocks: Sequence[Sequence[int]]) -> Results[int, Answer]:
+        units = ((len(rows), Batch(rows)) for rows in blocks)
+        return Threads().map(Crew(lambda: engine), units, count=len(blocks), workers=engine.width)
+
+    try:
+        for _ in answers(blocks[:1]):  # the first pass through a network is slow
             pass
         started, done = time.monotonic(), 0
-        answers = engine.map(blocks)
-        for block in blocks:
-            next(answers)
-            done += len(block)
-            if time.monotonic() - started > _PROBE_SECONDS:
-                break
+        with closing(answers(blocks)) as computed:
+            for images, _ in computed:
+                done += images
+                if time.monotonic() - started > _PROBE_SECONDS:
+                    break
         rate = done / max(time.monotonic() - started, 1e-9)
+    finally:
+        engine.close()
+        torch.set_num_threads(cores)
     return rate, backbone.dim

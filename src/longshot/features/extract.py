@@ -9,24 +9,22 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
-from longshot.core.arrays import Bools, Ints
-from longshot.core.errors import UserError
-from longshot.core.progress import Progress, progress
+from longshot.core.arrays import Ints
+from longshot.core.progress import progress
 from longshot.core.wording import count, note
 from longshot.datasets.dataset import Dataset
-from longshot.features.arrays import not_finite
-from longshot.features.backbones.base import Backbone, Precomputed
+from longshot.features.backbones.base import Precomputed
 from longshot.features.backbones.objects import GivenFeatures
 from longshot.features.cache import features_path, find_features, lock, salvage
-from longshot.features.content import check_made_from, check_unchanged
-from longshot.features.engine import Engine, probe_speed
+from longshot.features.computing import compute, failures_file
+from longshot.features.content import check_made_from
+from longshot.features.engine import probe_speed
 from longshot.features.features import BLOCK, EmbedWork, Features, sidecar
 from longshot.features.parts import (
     drop_contained,
@@ -40,15 +38,14 @@ from longshot.features.parts import (
     rows_without,
     take_over,
 )
-from longshot.features.request import EmbedOptions, Request, open_request, unreadable_images
+from longshot.features.request import EmbedOptions, Request, open_request
+from longshot.scale import FailureList, with_executor
 
 if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
 
-_BATCH = 64  # images decoded and moved to the device at a time
-_LARGEST_HALF = 65504.0  # beyond it float16 becomes infinite
 
-
+@with_executor
 def embed(
     dataset: Dataset | str | Path,
     backbone: BackboneLike,
@@ -62,6 +59,9 @@ def embed(
     refresh: bool = False,
     identity: str | None = None,
     engine: str | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
 ) -> Features:
     """The dataset seen through the backbone, from the cache when it was computed before.
 
@@ -95,6 +95,13 @@ def embed(
         auto, unless given. ``auto`` takes ONNX Runtime on a CPU and PyTorch elsewhere. A
         network that cannot be converted, or then differs from PyTorch by more than 1e-4, stays with PyTorch; a note
         says so. ``torch(autocast='bfloat16', channels_last=True, compile=True)`` gives PyTorch settings.
+    on : str, optional
+        Where the work runs: "local" (threads here), "ray" (the Ray cluster of this machine, or one that is started) or
+        "ray://HOST:PORT"; what LONGSHOT_ON says, or local, unless given. Changes no byte.
+    gpus_per_worker : float, optional
+        GPUs that each worker of a cluster has.
+    retry_failed : bool, optional
+        Try images again on which workers of a cluster failed three times; they are left out otherwise.
 
     Returns
     -------
@@ -191,8 +198,10 @@ def _embed_all(request: Request, *, refresh: bool = False) -> Features:
         images = sum(map(len, units))
         with progress(f"embed {opened.name} with {source.name}", len(opened), "images") as bar:
             bar.skip(len(opened) - images)
-            for shard, values in zip(missing, _compute(request, units, bar), strict=True):
-                shards.write(shard, joined(pieces, request, np.array(shards.bounds(shard)), values))
+            with closing(compute(request, units, bar, FailureList(failures_file(path)))) as computed:
+                for number, values in computed:
+                    shard = missing[number]
+                    shards.write(shard, joined(pieces, request, np.array(shards.bounds(shard)), values))
         sums = shards.assemble(guard=False)
         features = make_features(request, np.load(path, mmap_mode="r"), path)
         features.write_sidecar(path, sums=sums, keys_apart=True)
@@ -225,8 +234,9 @@ def _embed_some(request: Request) -> Features:
         total, opened = len(request.wanted_rows), request.dataset
         with progress(f"embed {opened.name} with {request.source.name}", total, "images") as bar:
             bar.skip(total - len(rows))
-            for unit, values in zip(units, _compute(request, units, bar), strict=True):
-                target.write(unit, values, request.content.short)
+            with closing(compute(request, units, bar, FailureList(failures_file(target.path)))) as computed:
+                for number, values in computed:
+                    target.write(units[number], values, request.content.short)
         features = make_features(request, target.array, target.path)
         target.describe(facts_of(features, int((target.sums != 0).sum())))
     if damage:
@@ -311,84 +321,3 @@ def estimate(
         "bytes": 0 if hit is not None else size,
         "path": str(path),
     }
-
-
-def _compute(request: Request, units: Sequence[Ints], bar: Progress) -> Iterator[NDArray[Any]]:
-    """Values [n, d] of each unit of rows, checked."""
-    values: Iterator[NDArray[Any]]
-    if isinstance(request.source, Precomputed):
-        values = _from_array(request.source, request.dataset, units, bar)
-    else:
-        values = _through_network(request, request.source, units, bar)
-    for rows, block in zip(units, values, strict=True):
-        if len(rows):
-            _check(block, rows, request)
-            check_unchanged(request.dataset, request.content, rows)
-        yield block
-
-
-def _from_array(
-    source: Precomputed, dataset: Dataset, units: Sequence[Ints], bar: Progress
-) -> Iterator[NDArray[Any]]:
-    array, order = source.rows(dataset)
-    for rows in units:
-        bar.advance(len(rows))
-        yield array[rows if order is None else order[rows]].astype(np.float32)
-
-
-def _through_network(
-    request: Request, backbone: Backbone, units: Sequence[Ints], bar: Progress
-) -> Iterator[NDArray[Any]]:
-    """Values of each unit; one without rows costs nothing."""
-    step = -(-(request.batch_size or _BATCH) // backbone.block) * backbone.block
-    if not any(map(len, units)):
-        yield from (np.zeros((0, 0), np.float32) for _ in units)
-        return
-    bad: list[tuple[int, str]] = []
-    with Engine(backbone, request.dataset, request.workers) as engine:
-        jobs = [rows[start : start + step].tolist() for rows in units for start in range(0, len(rows), step)]
-        answers = zip(jobs, engine.map(jobs), strict=True)
-        for rows in units:
-            parts: list[NDArray[np.float32]] = []
-            for _ in range(0, len(rows), step):
-                job, (values, unreadable) = next(answers)
-                bar.advance(len(job))
-                if unreadable:
-                    bad += unreadable
-                    engine.decode_only = True  # from here on only to find all the others
-                if values is not None and not bad:
-                    parts.append(values)
-            if not bad:
-                yield np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
-    if bad:
-        raise unreadable_images(request.dataset, bad)
-
-
-def _check(values: NDArray[Any], rows: Ints, request: Request) -> None:
-    """Refuse values [n, d] that are not finite, or would not be in the wanted type; names the first image."""
-    source = request.source
-    bad = not_finite(values)
-    if bad.any():
-        remedy = (
-            f"check its weights and the preprocessing '{source.preprocessing}'"
-            if isinstance(source, Backbone)
-            else "mend those rows"
-        )
-        raise UserError(
-            f"Backbone '{source.name}' gave NaN or infinite features for {int(bad.sum()):,} of the {len(rows):,} "
-            f"images {rows[0]:,} to {rows[-1]:,}, first for '{_first_key(request, rows, bad)}'",
-            remedy,
-        )
-    if request.dtype == "float16":
-        large = (np.abs(values) > _LARGEST_HALF).any(axis=1)
-        if large.any():
-            raise UserError(
-                f"Backbone '{source.name}' gave features up to {np.abs(values).max():.3g}, beyond float16's "
-                f"{_LARGEST_HALF:,.0f}, for {int(large.sum()):,} of {len(rows):,} images, first for "
-                f"'{_first_key(request, rows, large)}'",
-                "use {dtype:float32}",
-            )
-
-
-def _first_key(request: Request, rows: Ints, bad: Bools) -> str:
-    return str(request.dataset.keys[int(rows[np.argmax(bad)])].as_py())

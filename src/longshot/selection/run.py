@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.scale import Crew, Tick, executor
 from longshot.selection.descent import DescentStart, Projection, descend
 from longshot.selection.fastdiffsel import select_rows
 from longshot.selection.greedy import greedy_rounds
@@ -68,25 +71,8 @@ def select(
             "leave {start} and {steps} out, or give all judges one method",
         )
 
-    def first(part: SelectionTasks) -> tuple[Ints, Ints]:
-        if plain:
-            directions = objective.at_pool(table, part).directions
-            return select_rows(table, part, objective, directions, largest=largest), np.ones(
-                len(part), np.int64
-            )
-        return descend(
-            table,
-            part,
-            objective,
-            start=start,
-            steps=steps,
-            step_size=step_size,
-            projection=projection,
-            entropy=entropy,
-            largest=largest,
-        )
-
-    return _run(table, tasks, objective, first, refine, greedy, largest, report, weights=not plain)
+    how = _How(largest, refine, greedy, plain, start, steps, step_size, projection, tuple(entropy))
+    return _run(table, tasks, objective, how, None, report, weights=not plain)
 
 
 def search(
@@ -105,15 +91,9 @@ def search(
     tasks.check(table)
     if not table.selectable(support).all():
         raise ValueError("a support row to start from may not be selected")
-    start = 0
-
-    def first(part: SelectionTasks) -> tuple[Ints, Ints]:
-        nonlocal start  # chunks come in order
-        taken = support[start : start + int(part.shots.sum())]
-        start += len(taken)
-        return taken, np.zeros(len(part), np.int64)
-
-    return _run(table, tasks, objective, first, 0, rounds, largest, report, weights=False)
+    return _run(
+        table, tasks, objective, _How(largest, 0, rounds), support.astype(np.int64), report, weights=False
+    )
 
 
 def measure(
@@ -130,10 +110,8 @@ def measure_each(
     """The objective's query loss [T] and the accuracy of every judge [J, T] of given supports."""
     loss = np.empty(len(tasks), dtype=np.float32)
     accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
-    for members in _chunks(table, tasks, objective, weights=False):
-        part = tasks.take(members)
-        measured = objective.at_support(table, part, support[tasks.support_positions(members)])
-        loss[members], accuracies[:, members] = measured.loss.cpu().numpy(), measured.accuracies.cpu().numpy()
+    for members, chosen in _spread(table, tasks, objective, None, support, weights=False):
+        loss[members], accuracies[:, members] = chosen.loss, chosen.accuracies
     return loss, accuracies
 
 
@@ -142,14 +120,79 @@ def judges_in(objective: SelectionObjective) -> int:
     return len(objective.objectives) if isinstance(objective, JointObjective) else 1
 
 
+@dataclass(frozen=True)
+class _How:
+    """How supports are chosen: from ``start`` by gradients unless they are given, then rounds of two kinds."""
+
+    largest: bool
+    refine: int
+    greedy: int
+    plain: bool = True  # one step from the uniform start: no weights are needed
+    start: DescentStart = "uniform"
+    steps: int = 1
+    step_size: float = 200.0
+    projection: Projection = "l1"
+    entropy: tuple[int, ...] = (0,)
+
+
+class _Part(NamedTuple):
+    """Some tasks, and their support where it is given."""
+
+    tasks: SelectionTasks
+    support: Ints | None
+
+
+class _Selector:
+    """What computes a part: it holds features and objective. Without ``how`` it only measures."""
+
+    def __init__(self, table: FeatureTable, objective: SelectionObjective, how: _How | None) -> None:
+        self.table, self.objective, self.how = table, objective, how
+
+    @torch.no_grad()
+    def __call__(self, part: _Part, tick: Tick) -> Selection:
+        table, objective, how, tasks = self.table, self.objective, self.how, part.tasks
+        steps, refined, searched = np.zeros((3, len(tasks)), np.int64)
+        if how is None:
+            assert part.support is not None
+            chosen = part.support
+        else:
+            chosen, steps = self._first(how, part)
+            toward = {"largest": how.largest}
+            chosen, refined = refine_rounds(table, tasks, objective, chosen, how.refine, **toward)
+            chosen, searched = greedy_rounds(table, tasks, objective, chosen, how.greedy, **toward)
+        measured = objective.at_support(table, tasks, chosen)
+        loss, accuracy = measured.loss.cpu().numpy(), measured.accuracy.cpu().numpy()
+        tick(len(tasks))
+        return Selection(chosen, loss, accuracy, measured.accuracies.cpu().numpy(), steps, refined, searched)
+
+    def _first(self, how: _How, part: _Part) -> tuple[Ints, Ints]:
+        """The support to go on from, and the gradient steps it took."""
+        table, objective, tasks = self.table, self.objective, part.tasks
+        if part.support is not None:
+            return part.support, np.zeros(len(tasks), np.int64)
+        if how.plain:
+            directions = objective.at_pool(table, tasks).directions
+            rows = select_rows(table, tasks, objective, directions, largest=how.largest)
+            return rows, np.ones(len(tasks), np.int64)
+        return descend(
+            table,
+            tasks,
+            objective,
+            start=how.start,
+            steps=how.steps,
+            step_size=how.step_size,
+            projection=how.projection,
+            entropy=how.entropy,
+            largest=how.largest,
+        )
+
+
 def _run(
     table: FeatureTable,
     tasks: SelectionTasks,
     objective: SelectionObjective,
-    first: Callable[[SelectionTasks], tuple[Ints, Ints]],
-    refine: int,
-    greedy: int,
-    largest: bool,
+    how: _How,
+    given_support: Ints | None,
     report: Report | None,
     *,
     weights: bool,
@@ -158,25 +201,46 @@ def _run(
     loss, accuracy = np.empty((2, len(tasks)), dtype=np.float32)
     accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
     steps, refined, searched = np.zeros((3, len(tasks)), dtype=np.int64)
-    with torch.no_grad():
-        for members in _chunks(table, tasks, objective, weights=weights):
-            part = tasks.take(members)
-            chosen, steps[members] = first(part)
-            chosen, refined[members] = refine_rounds(table, part, objective, chosen, refine, largest=largest)
-            chosen, searched[members] = greedy_rounds(table, part, objective, chosen, greedy, largest=largest)
-            measured = objective.at_support(table, part, chosen)
-            support[tasks.support_positions(members)] = chosen
-            loss[members], accuracy[members] = measured.loss.cpu().numpy(), measured.accuracy.cpu().numpy()
-            accuracies[:, members] = measured.accuracies.cpu().numpy()
-            if report is not None:
-                report(len(members))
+    for members, chosen in _spread(table, tasks, objective, how, given_support, weights=weights):
+        support[tasks.support_positions(members)] = chosen.support
+        loss[members], accuracy[members] = chosen.loss, chosen.accuracy
+        accuracies[:, members] = chosen.accuracies
+        steps[members], refined[members], searched[members] = chosen.steps, chosen.refined, chosen.searched
+        if report is not None:
+            report(len(members))
     return Selection(support, loss, accuracy, accuracies, steps, refined, searched)
 
 
+def _spread(
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
+    how: _How | None,
+    support: Ints | None,
+    *,
+    weights: bool,
+) -> Iterator[tuple[Ints, Selection]]:
+    """Positions of some tasks and what was chosen for them, as parts are finished by whoever computes."""
+    pool = executor()
+    # Where several compute, each gets some parts, so that none waits long for the last.
+    most = max(1, -(-len(tasks) // (4 * pool.slots))) if pool.slots > 1 else len(tasks)
+    cuts = list(_chunks(table, tasks, objective, weights=weights, most=most))
+
+    def parts() -> Iterator[tuple[int, _Part]]:
+        for number, members in enumerate(cuts):
+            rows = None if support is None else support[tasks.support_positions(members)]
+            yield number, _Part(tasks.take(members), rows)
+
+    crew = Crew(_Selector, (table, objective, how), torch.get_num_threads())
+    with closing(pool.map(crew, parts(), count=len(cuts), chunk=1)) as finished:
+        for number, chosen in finished:
+            yield cuts[number], chosen
+
+
 def _chunks(
-    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, *, weights: bool
+    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, *, weights: bool, most: int
 ) -> Iterator[Ints]:
-    """Runs of tasks whose directions (and pool weights, where needed) fit in a fixed number of bytes."""
+    """Runs of at most ``most`` tasks whose directions (and pool weights, where needed) fit in a number of bytes."""
     slots = objective.columns * table.dim * 4 * tasks.ways
     cost = slots / _CHUNK_BYTES
     if weights:
@@ -185,7 +249,7 @@ def _chunks(
         cost = np.maximum(cost, held / _WEIGHT_BYTES)
     start, total = 0, 0.0
     for task, here in enumerate(cost):
-        if task > start and total + here > 1:
+        if task > start and (total + here > 1 or task - start >= most):
             yield np.arange(start, task)
             start, total = task, 0.0
         total += here

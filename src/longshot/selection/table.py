@@ -45,6 +45,10 @@ class FeatureTable:
         self._scale: dict[int, torch.Tensor] = {}
         self._sum: dict[int, torch.Tensor] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What other processes get: scales and sums are found anew there."""
+        return {**vars(self), "_scale": {}, "_sum": {}}
+
     @property
     def dim(self) -> int:
         """d, the length of a feature."""

@@ -13,6 +13,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import write_json, write_text
 from longshot.core.wording import span
 from longshot.features.runtimes import with_engine
+from longshot.scale import with_executor
 from longshot.suites import leaderboard
 from longshot.suites.card import BenchCard
 from longshot.suites.leaderboard import Entry, TestbedScore
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 @with_engine
+@with_executor
 def bench(
     models: Backbones,
     *,
@@ -40,6 +42,9 @@ def bench(
     device: str = "auto",
     engine: str | None = None,
     workers: int | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
 ) -> BenchCard:
     """Measure models on a suite: one card, and a leaderboard that others can merge.
 
@@ -67,6 +72,8 @@ def bench(
         What computes backbones, as in ``embed``.
     workers : int, optional
         Threads, by default one per core; they change no result.
+    on, gpus_per_worker, retry_failed
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns
     -------

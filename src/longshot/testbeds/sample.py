@@ -21,6 +21,7 @@ from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.hierarchy import TaxonomyLike, class_labels, taxonomy_facts, with_taxonomy
 from longshot.features.runtimes import with_engine
+from longshot.scale import with_executor
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
 from longshot.testbeds.content import names_only, read_content
 from longshot.testbeds.difficult import JudgedInstances
@@ -48,6 +49,7 @@ _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes n
 
 
 @with_engine
+@with_executor
 def sample(
     dataset: DatasetLike | Sequence[DatasetLike],
     *,
@@ -74,6 +76,9 @@ def sample(
     engine: str | None = None,
     workers: int = 1,
     block: int = _BLOCK,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
     **settings: Unpack[SampleSettings],
 ) -> Testbed:
     """Draw few-shot tasks from a dataset (or from each of several) into a testbed.
@@ -141,6 +146,8 @@ def sample(
         What computes backbones, as in ``embed``.
     workers, block : int
         Threads, and tasks drawn together; they do not change a byte.
+    on, gpus_per_worker, retry_failed
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
     **settings
         Settings of choices that are named by words; unless given, those of the choice's class.
 

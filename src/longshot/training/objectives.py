@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,12 @@ from longshot.core.files import hash_json
 from longshot.core.tuned import Tuned
 from longshot.datasets.dataset import Dataset
 from longshot.testbeds.testbed import Testbed
+from longshot.training.elsewhere import TrainingJob, train_elsewhere
 from longshot.training.settings import training_settings
 from longshot.training.spaces import Trial
 
 if TYPE_CHECKING:
+    from longshot.evaluation.results import Results
     from longshot.features.backbones.base import Backbone, Precomputed
 
 TestbedLike = Testbed | str | Path
@@ -33,6 +36,16 @@ class TrialObjective(ABC):
     @abstractmethod
     def value(self, trial: Trial, folder: Path) -> float:
         """The accuracy; UserError where the trial fails."""
+
+    def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
+        """The accuracies of trials that do not depend on each other; the error of those that fail."""
+        outcomes: list[float | UserError] = []
+        for trial in trials:
+            try:
+                outcomes.append(self.value(trial, folder))
+            except UserError as error:
+                outcomes.append(error)
+        return outcomes
 
     def best(self, trial: Trial, folder: Path) -> Tuned:
         """The trial for people and commands to use."""
@@ -57,22 +70,35 @@ class Evaluating(TrialObjective):
         name = self.backbone if isinstance(self.backbone, str) else self.backbone.name
         return {"testbeds": hashes, "backbone": name, "seed": self.seed}
 
-    def value(self, trial: Trial, folder: Path) -> float:
-        """Mean over all tasks of all testbeds; rows of methods that were run before are not computed again."""
-        from longshot.evaluation.runner import evaluate
+    def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
+        """All methods in one evaluation, whose units spread over the cluster; one by one where one of them fails."""
         from longshot.methods.registry import get_method
 
-        assert trial.method is not None
-        method = get_method(trial.method)
-        results = evaluate(
+        if len(trials) > 1:
+            with contextlib.suppress(UserError):
+                self._evaluate([get_method(trial.method or "") for trial in trials], folder)
+        return super().values(trials, folder)  # rows that are there are only read
+
+    def _evaluate(self, methods: Sequence[Any], folder: Path) -> Results:
+        from longshot.evaluation.runner import evaluate
+
+        return evaluate(
             self.testbeds,
             backbones=self.backbone,
-            methods=[method],
+            methods=list(methods),
             out=folder / "run",
             datasets=self.datasets,
             device=self.device,
             seed=self.seed,
         )
+
+    def value(self, trial: Trial, folder: Path) -> float:
+        """Mean over all tasks of all testbeds; rows of methods that were run before are not computed again."""
+        from longshot.methods.registry import get_method
+
+        assert trial.method is not None
+        method = get_method(trial.method)
+        results = self._evaluate([method], folder)
         records = [record for record in results.summary() if record["method"] == method.call]
         tasks = sum(record["tasks"] for record in records)
         return float(sum(record["accuracy"] * record["tasks"] for record in records) / tasks)
@@ -93,6 +119,20 @@ class TrainingTrial(TrialObjective):
             "dataset": self.dataset.fingerprint if isinstance(self.dataset, Dataset) else str(self.dataset),
             "settings": {key: str(value) for key, value in sorted(self.settings.items())},
         }
+
+    def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
+        """Trainings side by side on a cluster, their networks brought back; then what each is worth."""
+        jobs = []
+        for trial in trials:
+            assert trial.algorithm is not None
+            options = {**self.settings, **trial.train}
+            jobs.append(TrainingJob(trial.algorithm, options, self._network_folder(trial, folder)))
+        errors = train_elsewhere(jobs, self.dataset, self.curves)
+        outcomes = super().values(
+            [t for t, error in zip(trials, errors, strict=True) if error is None], folder
+        )
+        trained = iter(outcomes)
+        return [next(trained) if error is None else error for error in errors]
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Accuracy on the validation tasks of the best network of the training."""

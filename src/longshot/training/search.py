@@ -24,6 +24,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors, write_json
 from longshot.core.progress import progress
 from longshot.core.tuned import Tuned, write_tuned
+from longshot.scale import executor
 from longshot.training.objectives import TrialObjective
 from longshot.training.spaces import Parameter, Space
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("tpe", "random")
 TRIALS = 20
+_RANDOM_FIRST = 10  # trials that TPE draws at random before it learns
 _PATIENCE = 3  # failures in a row, with nothing found yet, that stop a search
 
 
@@ -46,19 +48,26 @@ def run_search(
     minutes: float | None = None,
     sampler: str = "tpe",
     seed: int = 0,
+    at_once: int = 1,
 ) -> Tuned:
     """Search ``space`` until there are ``trials`` in all or ``minutes`` have passed; the best is in ``best.yaml``.
 
     The same call goes on after an interruption: the trial that was cut off is proposed again, since what is proposed
     depends on the seed and on the finished trials alone. Where the space has no more points than ``trials``, each is
-    tried once. ``sampler``: 'tpe' learns from earlier trials, 'random' does not.
+    tried once. ``sampler``: 'tpe' learns from earlier trials, 'random' does not. ``at_once`` trials are proposed
+    together, and then know nothing of each other; those that would not learn anyway run side by side where there is
+    room, which changes no proposal.
     """
     optuna = need_optuna()
     if sampler not in SAMPLERS:
         raise UserError(f"There is no sampler '{sampler}'; choose {' or '.join(SAMPLERS)}.")
     folder = Path(out)
     most = trials if trials is not None else (10**9 if minutes is not None else TRIALS)
+    if at_once < 1:
+        raise UserError(f"{{at_once}} is {at_once}, but at least 1 trial is proposed at a time.")
     identity = {"space": space.as_dict(), "sampler": sampler, "seed": seed, **objective.identity}
+    if at_once > 1:  # it decides what is proposed
+        identity["at_once"] = at_once
     with explain_disk_errors(folder):
         _claim(folder, identity)
     study = _study(optuna, folder)
@@ -69,11 +78,17 @@ def run_search(
         done = _finished(study)
         bar.skip(len(done))
         while len(done) < total and time.monotonic() < until:
-            study.sampler = _sampler(optuna, sampler, seed + len(done))
-            _try(optuna, study, space, objective, folder, _proposed(points, done))
+            free = points is not None or sampler == "random"
+            number = min(_together(len(done), at_once, free), total - len(done))
+            proposals: list[Any] = []
+            for further in range(number):
+                study.sampler = _sampler(optuna, sampler, seed + len(done) + further)
+                tried = [trial.params for trial in done] + [each.params for each in proposals]
+                proposals.append(_propose(optuna, study, space, _proposed(points, tried)))
+            _try(optuna, study, space, objective, folder, proposals)
             done = _finished(study)
             _write(study, space, objective, folder)
-            bar.advance(1, _note(done))
+            bar.advance(number, _note(done))
     if not any(trial.value is not None for trial in done):
         reason = (
             f"the last one failed: {done[-1].user_attrs['failed']}" if done else "there was no time for one."
@@ -132,41 +147,50 @@ def _finished(study: Study) -> list[Any]:
     return [trial for trial in study.get_trials() if trial.value is not None or "failed" in trial.user_attrs]
 
 
-def _proposed(points: list[dict[str, Any]] | None, done: Sequence[Any]) -> dict[str, Any] | None:
+def _together(done: int, at_once: int, free: bool) -> int:
+    """Trials to propose now: ``at_once``, or as many as can run side by side where none would learn from another.
+
+    TPE's first trials are drawn at random.
+    """
+    slots = executor().slots
+    unlearned = slots if free else max(0, min(slots, _RANDOM_FIRST - done))
+    return max(at_once, unlearned) if free or not done % at_once else at_once
+
+
+def _proposed(points: list[dict[str, Any]] | None, tried: Sequence[Any]) -> dict[str, Any] | None:
     """The first point that was not tried, where all points are to be tried."""
     if points is None:
         return None
-    tried = [trial.params for trial in done]
     return next(point for point in points if point not in tried)
 
 
-def _try(
-    optuna: Any,
-    study: Study,
-    space: Space,
-    objective: TrialObjective,
-    folder: Path,
-    point: dict[str, Any] | None,
-) -> None:
-    """One trial, from the proposal to the record of its value."""
+def _propose(optuna: Any, study: Study, space: Space, point: dict[str, Any] | None) -> Any:
+    """One trial, not yet tried."""
     if point is not None:
         study.enqueue_trial(point)
-    proposal = study.ask({name: _distribution(optuna, values) for name, values in space.parameters.items()})
-    trial = space.trial(proposal.params)
+    return study.ask({name: _distribution(optuna, values) for name, values in space.parameters.items()})
+
+
+def _try(
+    optuna: Any, study: Study, space: Space, objective: TrialObjective, folder: Path, proposals: Sequence[Any]
+) -> None:
+    """Trials side by side, and the record of their values in the order of the proposals."""
+    trials = [space.trial(proposal.params) for proposal in proposals]
     began = time.monotonic()
-    try:
-        value = objective.value(trial, folder)
-    except UserError as error:
-        proposal.set_user_attr("failed", str(error))
+    outcomes = objective.values(trials, folder)
+    seconds = round((time.monotonic() - began) / len(trials), 1)
+    for proposal, outcome in zip(proposals, outcomes, strict=True):
+        if not isinstance(outcome, UserError):
+            proposal.set_user_attr("seconds", seconds)
+            study.tell(proposal, outcome)
+            continue
+        proposal.set_user_attr("failed", str(outcome))
         study.tell(proposal, state=optuna.trial.TrialState.FAIL)
         done = _finished(study)
         if len(done) >= _PATIENCE and not any(trial.value is not None for trial in done):
             raise UserError(
-                f"The first {len(done)} trials all failed; the last one: {error.template}"
-            ) from error
-        return
-    proposal.set_user_attr("seconds", round(time.monotonic() - began, 1))
-    study.tell(proposal, value)
+                f"The first {len(done)} trials all failed; the last one: {outcome.template}"
+            ) from outcome
 
 
 def _sampler(optuna: Any, name: str, seed: int) -> BaseSampler:

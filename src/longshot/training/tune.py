@@ -14,6 +14,7 @@ from longshot.core.tuned import Tuned
 from longshot.datasets.dataset import Dataset
 from longshot.features.backbones import open_backbone
 from longshot.features.runtimes import with_engine
+from longshot.scale import with_executor
 from longshot.testbeds.testbed import Testbed
 from longshot.training.objectives import Evaluating, TestbedLike, TrainingTrial, TrialObjective
 from longshot.training.search import run_search
@@ -38,6 +39,7 @@ class TuningResult:
 
 
 @with_engine
+@with_executor
 def tune(
     space: str | Space,
     data: TestbedLike | Dataset | Sequence[TestbedLike],
@@ -54,7 +56,11 @@ def tune(
     device: str = "auto",
     engine: str | None = None,
     seed: int = 0,
+    at_once: int = 1,
     curves: Callable[[Path], object] | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
 ) -> TuningResult:
     """Search for settings that do best on validation tasks.
 
@@ -92,8 +98,13 @@ def tune(
         What computes backbones, as in ``embed``.
     seed : int
         The root of every random stream.
+    at_once : int
+        Trials that are proposed together and do not learn from each other: on a cluster they run side by side. Another
+        number is another search. Trials of a grid, random ones and TPE's first ten run side by side anyway.
     curves : callable, optional
         See ``train``.
+    on, gpus_per_worker, retry_failed
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns
     -------
@@ -120,7 +131,8 @@ def tune(
         assert backbone is not None
         opened = backbone if isinstance(backbone, str) else open_backbone(backbone, device)
         objective = Evaluating(listed, opened, datasets or {}, device, seed)
-    best = run_search(space, objective, out, trials=trials, minutes=minutes, sampler=sampler, seed=seed)
+    options: dict[str, Any] = {"trials": trials, "minutes": minutes, "sampler": sampler, "seed": seed}
+    best = run_search(space, objective, out, at_once=at_once, **options)
     records = json.loads((Path(out) / "trials.json").read_text(encoding="utf-8"))
     return TuningResult(Path(out), best, records)
 

@@ -17,12 +17,14 @@ from longshot.datasets.overlap.pairs import NEIGHBOURS, SIMILARITY, Embed, find_
 from longshot.datasets.overlap.record import Overlap, check_ending, make_overlap, remember
 from longshot.datasets.overlap.synonyms import read_nouns
 from longshot.features.runtimes import with_engine
+from longshot.scale import with_executor
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
 @with_engine
+@with_executor
 def find_overlap(
     dataset: DatasetLike,
     other: DatasetLike,
@@ -38,6 +40,9 @@ def find_overlap(
     page: str | Path | None = None,
     pictures: int = 48,
     render: Callable[..., str] | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
 ) -> Overlap:
     """Find images and classes that two datasets share: exact copies, near copies, related class names.
 
@@ -72,6 +77,8 @@ def find_overlap(
         Pairs of each kind that the page shows.
     render : callable, optional
         What makes the page: ``render(pairs, counts, facts, images=, pictures=)`` → HTML.
+    on, gpus_per_worker, retry_failed
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns
     -------

@@ -9,8 +9,6 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,18 +18,19 @@ from numpy.typing import NDArray
 
 from longshot.core.files import cache_dir, cache_places, hash_text
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.images import ImageError
 from longshot.datasets.overlap.descriptors import SIDE
 from longshot.features.cache import Shards, lock, open_guarded
 from longshot.features.content import content_of
-from longshot.features.request import unreadable_images
+from longshot.features.reading import read_shards
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _DIGEST = 32
 _SHARD = 2048  # rows: 6 MB, what a kill can cost
+_STEP = 16  # rows read together
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,29 +96,20 @@ def _fill(dataset: Dataset, shards: Shards, workers: int | None) -> None:
             f"resuming: {len(shards) - len(missing)} of {len(shards)} parts were read earlier",
             file=sys.stderr,
         )
-    bad: list[tuple[int, str]] = []
+    with progress(f"read images of {dataset.name}", total=len(dataset), unit="images") as bar:
+        read_shards(dataset, shards, describe_rows, bar, step=_STEP, workers=workers or os.cpu_count() or 1)
 
-    def signature(row: int) -> NDArray[np.uint8]:
+
+def describe_rows(store: ImageStore, rows: range) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
+    """Hash and thumbnail of some rows [n, 32 + 3 · 32 · 32], and those that cannot be read."""
+    values = np.zeros((len(rows), _DIGEST + 3 * SIDE * SIDE), np.uint8)
+    bad = []
+    for position, row in enumerate(rows):
         try:
-            image = dataset.store.read(row)
+            image = store.read(row)
         except ImageError as error:
             bad.append((row, error.reason))
-            return np.zeros(_DIGEST + 3 * SIDE * SIDE, np.uint8)
-        digest = np.frombuffer(pixel_hash(image), np.uint8)
-        return np.concatenate((digest, thumbnail(image).ravel()))
-
-    with (
-        ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool,
-        progress(f"read images of {dataset.name}", total=len(dataset), unit="images") as bar,
-    ):
-        bar.skip(len(dataset) - sum(len(shards.bounds(shard)) for shard in missing))
-        for shard in missing:
-            rows: Sequence[int] = shards.bounds(shard)
-            values = []
-            for value in pool.map(signature, rows):
-                values.append(value)
-                bar.advance()
-            if not bad:  # from the first unreadable image on we go on only to find all the others
-                shards.write(shard, np.stack(values))
-    if bad:
-        raise unreadable_images(dataset, sorted(bad))
+            continue
+        values[position, :_DIGEST] = np.frombuffer(pixel_hash(image), np.uint8)
+        values[position, _DIGEST:] = thumbnail(image).ravel()
+    return values, bad

@@ -5,10 +5,11 @@ Its identity is a hash over all of these, whatever it is called; its label is wh
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -86,6 +87,15 @@ class Backbone(ABC):
     def session(self) -> Session | None:
         """The network in another engine than PyTorch, where one computes; ``settle`` comes first."""
         return None
+
+    @property
+    def converted(self) -> bool:
+        """Whether ``session`` gives one, without opening it."""
+        return False
+
+    def portable(self, *, network: bool = True) -> Self:
+        """A copy that other processes can be handed, with its network in it; without it where they get another."""
+        return copy.copy(self)
 
     @property
     def identity(self) -> str:
@@ -205,6 +215,22 @@ class ModuleBackbone(Backbone):
         """The converted network; None where PyTorch computes."""
         conversion = self.conversion
         return None if conversion is None or conversion.network() is None else conversion.session()
+
+    @property
+    def converted(self) -> bool:
+        return self.conversion is not None and self.conversion.network() is not None
+
+    def portable(self, *, network: bool = True) -> Self:
+        twin = copy.copy(self)
+        for name in ("module", "compiled", "conversion", "made"):
+            twin.__dict__.pop(name, None)
+        if network and self.conversion is not None and self.converted:
+            twin.conversion = self.conversion.portable(twin)
+        else:
+            twin.conversion = None
+            if network:
+                twin.module = self.module
+        return twin
 
     @cached_property
     def module(self) -> nn.Module:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ class Onnx(Backbone):
     """An ONNX Runtime session; safe to run from several threads."""
 
     reentrant = True
+    content: bytes | None = None  # of the file, where this is a copy on another machine
 
     def __init__(self, name: str, path: Path, preprocessing: str | None, device: str) -> None:
         self.path, self.accelerated = path, pick_device(device).type == "cuda"
@@ -56,6 +57,12 @@ class Onnx(Backbone):
         if name not in ("auto", "onnxruntime"):
             raise UserError(f"Backbone '{self.name}' runs in onnxruntime", "leave {engine} out")
 
+    def portable(self, *, network: bool = True) -> Self:
+        twin = super().portable(network=network)
+        twin.__dict__.pop("file_session", None)
+        twin.content = self.path.read_bytes()
+        return twin
+
     @cached_property
     def file_session(self) -> Any:
         import onnxruntime
@@ -65,10 +72,9 @@ class Onnx(Backbone):
         options.log_severity_level = 3
         usable = onnxruntime.get_available_providers()
         cuda = ["CUDAExecutionProvider"] if self.accelerated and "CUDAExecutionProvider" in usable else []
+        source = self.content if self.content is not None else str(self.path)
         try:
-            return onnxruntime.InferenceSession(
-                str(self.path), options, providers=[*cuda, "CPUExecutionProvider"]
-            )
+            return onnxruntime.InferenceSession(source, options, providers=[*cuda, "CPUExecutionProvider"])
         except Exception as error:  # the runtime's own classes are not exported
             raise UserError(f"{self.path} is no ONNX network that runs here: {_say(error)}.") from error
 

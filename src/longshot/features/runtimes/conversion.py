@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,13 @@ class Conversion:
         if self._network is None:
             self._network = _read(f"{self.key}.onnx")
         return self._network
+
+    def portable(self, backbone: ModuleBackbone) -> Conversion:
+        """A copy for a backbone in another process, with the ONNX file in it."""
+        self.network()
+        twin = copy.copy(self)
+        twin.backbone = backbone
+        return twin
 
     def refusal(self) -> str:
         """Why the network stays with PyTorch; empty where nothing says so."""

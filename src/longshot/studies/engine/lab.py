@@ -84,6 +84,34 @@ class Lab(Generic[Settings, Data]):
             self.notes.append(f"The training of {name} hit its ceiling in time: {record.in_words}.")
         return record
 
+    def train_all(self) -> dict[str, TrainingRecord]:
+        """Train the networks of the plan, or find them trained; on a cluster side by side, as far as starts allow."""
+        from longshot.reports.learning_curves import folder_curves
+        from longshot.training.elsewhere import train_elsewhere
+
+        waiting = dict(self.plan.networks)
+        while waiting:
+            ready = {
+                name: training
+                for name, training in waiting.items()
+                if str(training.options.get("start")) not in waiting
+            } or waiting
+            trained = {label: record.path for label, record in self.networks.items()}
+            jobs = [
+                job
+                for training in ready.values()
+                if not (started := training.started_from(trained)).finished(self.folder)
+                and (job := started.job(self.folder, self.job.device)) is not None
+            ]
+            for error in train_elsewhere(jobs, None, folder_curves):
+                if error is not None:
+                    raise error
+            for name in ready:
+                self.train(name, waiting.pop(name))
+        ordered = {name: self.networks.pop(name) for name in self.plan.networks}
+        self.networks |= ordered
+        return ordered
+
     def backbone(self, name: str) -> str:
         """Where a network of the study lies; any other backbone stays itself. ``A + B`` names several."""
         from longshot.evaluation.inputs import backbone_name, backbone_parts

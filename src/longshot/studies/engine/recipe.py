@@ -80,8 +80,7 @@ class Recipe(ABC, Generic[Settings, Data]):
 
     def work(self, lab: Lab[Settings, Data]) -> None:
         """Carry the plan out: networks, then testbeds, then evaluations."""
-        for name, training in lab.plan.networks.items():
-            lab.train(name, training)
+        lab.train_all()
         for draw in lab.plan.draws:
             lab.draw(draw)
         for evaluation in lab.plan.evaluations:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.features.runtimes import with_engine
+from longshot.scale import with_executor
 from longshot.studies.engine.data import Datasets, given_datasets
 from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.presets import Study, get_study, layered, read_study
@@ -14,6 +15,7 @@ from longshot.studies.engine.recipe import get_recipe
 
 
 @with_engine
+@with_executor
 def run_study(
     study: str | Path | Study,
     datasets: Datasets = (),
@@ -25,6 +27,9 @@ def run_study(
     workers: int | None = None,
     device: str = "auto",
     engine: str | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
 ) -> StudyOutcome:
     """Run a paper's protocol on datasets of your own; the same call again does only what is missing.
 
@@ -52,6 +57,8 @@ def run_study(
         "auto", "cpu", "cuda" or "mps".
     engine : str, optional
         What computes backbones, as in ``embed``.
+    on, gpus_per_worker, retry_failed
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns
     -------

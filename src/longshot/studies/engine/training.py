@@ -15,6 +15,7 @@ from longshot.core.files import hash_json
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.studies.engine.folder import StudyFolder
+    from longshot.training.elsewhere import TrainingJob
 
 TRAININGS = "trainings"  # where networks lie in a study's folder
 
@@ -61,6 +62,15 @@ class StudyTraining:
 
         folder.step(f"training {self.label}", self._inputs, [path / "training.json"], work)
         return str(path)
+
+    def job(self, folder: StudyFolder, device: str) -> TrainingJob | None:
+        """The training as other machines do it; None where it is more than one call of ``train``."""
+        from longshot.training.elsewhere import TrainingJob
+
+        if type(self) is not StudyTraining:
+            return None
+        options = {**self.options, **self.limits, "device": device}
+        return TrainingJob(self.algorithm, options, folder.path / TRAININGS / self.folder, self.data)
 
     @property
     def _inputs(self) -> Any:

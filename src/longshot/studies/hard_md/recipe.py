@@ -94,8 +94,7 @@ class HardMd(Recipe[HardSettings, Sources]):
     def work(self, lab: HardLab) -> None:
         """Carry the plan out; what fails on one source is told and left out there."""
         lab.folder.remember_sources(lab.datasets)
-        for name, training in lab.plan.networks.items():
-            lab.train(name, training)
+        lab.train_all()
         _draw_all(lab)
         _evaluate_all(lab)
         if lab.settings.why:

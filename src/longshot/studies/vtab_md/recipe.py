@@ -106,8 +106,8 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
                     f"{draw.name}: {missing} of {len(testbed[0].classes)} classes have no support image."
                 )
         told_by: dict[str, list[str]] = {}  # what a training tells → the networks that tell it
-        for name, training in plan.networks.items():
-            for note in lab.train(name, training).notes:
+        for name, record in lab.train_all().items():
+            for note in record.notes:
                 told_by.setdefault(note, []).append(name)
         for note, names in told_by.items():
             lab.notes.append(f"Network{'s' if len(names) > 1 else ''} {', '.join(names)}: {note}.")
