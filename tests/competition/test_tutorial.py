@@ -109,13 +109,13 @@ def follow(document: str, desk: Path, run: Run) -> int:
 
 
 @pytest.mark.usefixtures("needs_sandbox")
-@pytest.mark.parametrize(("document", "lines"), [("competition-tutorial.md", 18), ("competitions.md", 19)])
+@pytest.mark.parametrize(("document", "lines"), [("howto/competition-tutorial.md", 18), ("howto/competitions.md", 19)])
 def test_a_document_works_as_it_is_written(document, lines, tmp_path, run):
     assert follow(document, tmp_path, run) >= lines
 
 
 def test_every_link_leads_somewhere():
-    for document in ("competitions.md", "competition-tutorial.md"):
+    for document in ("howto/competitions.md", "howto/competition-tutorial.md"):
         links = re.findall(r"\]\(((?!http)[^)#]+)", (DOCS / document).read_text("utf-8"))
-        assert links or document == "competition-tutorial.md"
-        assert [link for link in links if not (DOCS / link).exists()] == []
+        assert links or document == "howto/competition-tutorial.md"
+        assert [link for link in links if not (DOCS / "howto" / link).exists()] == []
