@@ -42,7 +42,7 @@ class Block:
             lines = part.split("\n")
             last = next(number for number, line in enumerate(lines) if not line.rstrip().endswith("\\"))
             command = " ".join(line.rstrip().removesuffix("\\").strip() for line in lines[: last + 1])
-            yield command, "\n".join(lines[last + 1 :])
+            yield command, "\n".join(lines[last + 1 :]).strip("\n")
 
 
 def pages() -> list[Path]:
