@@ -15,7 +15,7 @@ from longshot.core.errors import UserError
 from longshot.methods.checks import CHECKS, World, _mixed, _some, run, run_checks
 from longshot.methods.registry import get_method
 
-DOCS = Path(__file__).parents[2] / "docs" / "reference" / "methods.md"
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "own-method.md"
 FUNCTION = """
 import torch
 
