@@ -132,3 +132,14 @@ def test_a_page_opens_with_who_needs_it(page: Path) -> None:
     assert re.match(r"For (?:all |any|every|those|whoever|who|researchers|engineers|organisers|participants)", opening(page.read_text("utf-8"))), (
         f"the first paragraph of {page_name(page)} does not begin with 'For whoever …' or 'For those …'"
     )
+
+
+def test_the_settings_page_names_every_variable_and_extra() -> None:
+    import tomllib
+
+    text = (DOCS / "reference" / "settings.md").read_text("utf-8")
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    variables = set(re.findall(r"LONGSHOT_[A-Z_]+[A-Z]", source))
+    assert {name for name in variables if f"`{name}`" not in text} == set()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert [name for name in extras if f"| `{name}` |" not in text] == []
