@@ -22,6 +22,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_dmath_allow_digits = False  # two prices in a sentence are no formula
 myst_heading_anchors = 4
 html_math_renderer = "mathml"
+myst_update_mathjax = False
 
 autodoc_typehints = "none"  # numpydoc's tables of parameters say the types
 autodoc_member_order = "bysource"
@@ -46,4 +47,5 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+html_context = {"default_mode": "auto"}
 html_sidebars = {"index": [], "changelog": [], "benchmarks": [], "architecture": []}
