@@ -117,8 +117,12 @@ def test_words_per_sentence_by_hand() -> None:
 
 
 def test_wide_lines_are_those_outside_blocks() -> None:
-    text = "x" * 141 + "\n```text\n" + "y" * 200 + "\n```\n" + "z" * 140
-    assert wide_lines(text) == [(1, 141)]
+    text = "x" * 141 + "\n```text\n" + "y" * 200 + "\n```\n" + "z" * 140 + "\n|" + "r" * 239 + "\n|" + "r" * 240
+    assert wide_lines(text) == [(1, 141), (7, 241)]
+
+
+def test_a_row_of_results_is_as_wide_as_it_must_be() -> None:
+    assert wide_lines("| " + " | ".join(["12.34 ± 0.56"] * 30) + " |") == []
 
 
 def test_a_misspelt_word_is_named(tmp_path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.check_docs import opening
 from tools.doc_blocks import ROOT, page_name, pages
 
 DOCS = ROOT / "docs"
@@ -122,16 +121,6 @@ def test_a_formula_is_mathml(site: Path) -> None:
     texts = [path.read_text("utf-8") for path in (site / "concepts").glob("*.html")]
     assert any("<math" in text and "<mfrac>" in text for text in texts)
     assert all("mathjax" not in text.lower() for text in texts)
-
-
-@pytest.mark.parametrize("page", [page for page in pages() if page.parent != ROOT], ids=page_name)
-def test_a_page_opens_with_who_needs_it(page: Path) -> None:
-    """Or what it is about, where its folder says for whom: one short paragraph of words before any block."""
-    if page.stem in ("changelog",):
-        pytest.skip("is CHANGELOG.md itself")
-    assert re.match(r"For (?:all |any|every|those|whoever|who|researchers|engineers|organisers|participants)", opening(page.read_text("utf-8"))), (
-        f"the first paragraph of {page_name(page)} does not begin with 'For whoever …' or 'For those …'"
-    )
 
 
 def test_the_settings_page_names_every_variable_and_extra() -> None:
