@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,3 +63,11 @@ def test_marks_are_before_blocks_that_run() -> None:
             assert not block.marks or block.kind in ("console", "python") or block.name, where
             for mark in ("not-run", "long"):
                 assert len(block.marks.get(mark, "a reason").split()) >= 2, f"{where}: {mark} without a reason"
+
+
+def test_no_command_stands_outside_a_block() -> None:
+    """An indented block would be shown and never run."""
+    indented = re.compile(r"(?:^|\n)\n    (?:\$ |longshot |pip |python )[^\n]*")
+    for path in pages():
+        text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert indented.findall(text) == [], page_name(path)
