@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`, offline, with warnings as errors; CONTRIBUTING.md has the conventions of its pages."""
+"""How the site is built: `make docs`, offline, with warnings as errors; CONTRIBUTING.md has the conventions."""
 
 from __future__ import annotations
 

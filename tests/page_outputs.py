@@ -23,8 +23,8 @@ def differences(shown: str, printed: str, percent: float = 2.0, words_only: bool
     if not expected or _match(expected, actual, percent, words_only):
         return ""
     first = next(
-        (number for number, (left, right) in enumerate(zip(expected, actual, strict=False))
-         if not _line_matches(left, right, percent, words_only)),
+        (number for number, (shown_line, printed_line) in enumerate(zip(expected, actual, strict=False))
+         if not _line_matches(shown_line, printed_line, percent, words_only)),
         min(len(expected), len(actual)),
     )  # fmt: skip
     at = f"first at line {first + 1} of {len(expected)} shown, {len(actual)} printed"
@@ -75,12 +75,12 @@ def _line_matches(shown: str, printed: str, percent: float, words_only: bool) ->
 
 
 def _near(pairs: Iterable[tuple[str, str]], percent: float) -> bool:
-    for left, right in pairs:
-        expected, actual = (float(text.replace(",", "").replace("−", "-")) for text in (left, right))
-        mantissa = left.partition("e")[0]
+    for shown, printed in pairs:
+        expected, actual = (float(text.replace(",", "").replace("−", "-")) for text in (shown, printed))
+        mantissa = shown.partition("e")[0]
         decimals = len(mantissa.partition(".")[2])
         allowed = abs(expected) * percent / 100
-        if decimals and "e" not in left:  # a count has no last digit that may differ
+        if decimals and "e" not in shown:  # a count has no last digit that may differ
             allowed = max(allowed, 0.02, 1.01 * 10**-decimals)
         if abs(expected - actual) > allowed:
             return False

@@ -183,7 +183,11 @@ class PageRun:
         target = None
         if len(words) > 2 and words[-2] == ">":
             target, words = self.desk / words[-1], words[:-2]
-        simple = not any(set(word) <= set("();<>|&") for word in words) and "$" not in command and "`" not in command
+        simple = (
+            not any(set(word) <= set("();<>|&") for word in words)
+            and "$" not in command
+            and "`" not in command
+        )
         if words[0] in ("longshot", "python") and simple and words[1] not in ("-m", "-c"):
             program = words[0] == "python"
             text = (self.desk / words[1]).read_text("utf-8") if program else None
@@ -195,7 +199,9 @@ class PageRun:
         paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
         environment = {**os.environ, "PATH": os.pathsep.join(paths)}
         shell = ["bash", "-c", command]
-        return subprocess.run(shell, cwd=self.desk, capture_output=True, text=True, env=environment, timeout=1200)
+        return subprocess.run(
+            shell, cwd=self.desk, capture_output=True, text=True, env=environment, timeout=1200
+        )
 
     def _program(self, text: str, shown: str | None, marks: dict[str, str]) -> None:
         if self.python is None:
@@ -247,7 +253,7 @@ def _replaced(text: str, changes: dict[str, str]) -> str:
 
 
 def _smaller(text: str, marks: dict[str, str]) -> str:
-    """With the values of ``small: steps=4`` in place of ``--steps 200``, ``steps=200``, ``steps: 200`` and ``STEPS = 200``."""
+    """With the values of ``small: steps=4`` in place of those of ``--steps 200``, ``steps=200`` and ``steps: 200``."""
     for setting in shlex.split(marks.get("small", "")):
         name, _, value = setting.partition("=")
         pattern = rf"(?<![\w-])((?:--)?{re.escape(name)}(?: |=|: | = ))(?:\[[^\]]*\]|\{{[^}}]*\}}|[\w.\-]+)"

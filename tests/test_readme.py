@@ -10,7 +10,9 @@ README = ROOT / "README.md"
 
 
 def test_its_commands_are_in_blocks_that_are_run() -> None:
-    listed = [block for block in blocks(README.read_text("utf-8")) if block.runs and "not-run" not in block.marks]
+    listed = [
+        block for block in blocks(README.read_text("utf-8")) if block.runs and "not-run" not in block.marks
+    ]
     commands = [command.split() for block in listed for command, _ in block.commands()]
     verbs = [words[1] for words in commands if words[0] == "longshot"]
     assert {"embed", "sample", "evaluate", "report"} <= set(verbs), verbs

@@ -1,7 +1,7 @@
 """Looks at the prose of the documentation: python tools/check_docs.py [PAGE…]
 
-Prints for each page its words and its mean words per sentence, lines that are too long, spelling, and a first
-paragraph that does not say who needs the page; at the end, how many blocks are run. Ends with 1 where something is wrong.
+Prints for each page its words, its mean words per sentence and lines that are too long; then spelling, and how many
+blocks are run. Ends with 1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -89,6 +89,17 @@ def _widest(line: str) -> float:
 def opening(text: str) -> str:
     """The first paragraph below the title."""
     return next(iter(paragraphs(text)), "")
+
+
+def sentences() -> list[str]:
+    """Mean words per sentence of every page; those above the limit are named."""
+    means = {page_name(path): prose(path.read_text("utf-8")).mean for path in pages()}
+    above = [f"{name} {mean:.1f}" for name, mean in means.items() if mean > MEAN_WORDS]
+    listed = ", ".join(f"{name} {mean:.0f}" for name, mean in means.items() if mean)
+    return [
+        f"words per sentence, means of {len(means)} pages: {listed}",
+        f"pages above {MEAN_WORDS:.0f}: {', '.join(above) or 'none'}",
+    ]
 
 
 def misspelt(paths: list[Path]) -> list[str]:

@@ -21,7 +21,9 @@ def save(figure: plt.Figure, name: str) -> None:
 def draw_task() -> None:
     """A task of three classes, two shots and three queries."""
     dataset = longshot.open_dataset("toybox")
-    task = longshot.sample(dataset, tasks=1, way=3, shot=2, query=3, split="test", classes="siblings", seed=4)[0]
+    task = longshot.sample(
+        dataset, tasks=1, way=3, shot=2, query=3, split="test", classes="siblings", seed=4
+    )[0]
     rows = {key: number for number, key in enumerate(dataset.keys.to_pylist())}
     columns = 6  # two support images, a gap, three queries
     figure, axes = plt.subplots(3, columns, figsize=(6.6, 3.7), width_ratios=[1, 1, 0.35, 1, 1, 1])
@@ -57,20 +59,20 @@ def draw_coarsity() -> None:
 
 def draw_difficulty() -> None:
     """The dial from uniform to hardest supports, for a judge and for a network that took no part."""
-    places = [0.0, 0.25, 0.5, 0.75, 1.0]
+    shares = [0.0, 0.25, 0.5, 0.75, 1.0]
     networks = {"judge: efficientnet-lite0": "efficientnet-lite0", "held out: pixels": "pixels"}
     means: dict[str, list[float]] = {name: [] for name in networks}
     halves: dict[str, list[float]] = {name: [] for name in networks}
-    for place in places:
+    for share in shares:
         bed = longshot.sample("toybox", tasks=60, split="test", instances="difficult", judge="efficientnet-lite0",
-                              difficulty=place)  # fmt: skip
+                              difficulty=share)  # fmt: skip
         for name, backbone in networks.items():
             (row,) = longshot.evaluate(bed, backbones=backbone, methods="protonet").summary()
             means[name].append(100 * row["accuracy"])
             halves[name].append(100 * row["ci95"])
     figure, axis = plt.subplots(figsize=(6.6, 2.9))
     for (name, values), colour in zip(means.items(), (ORANGE, BLUE), strict=True):
-        axis.errorbar(places, values, yerr=halves[name], color=colour, marker="o", capsize=3, label=name)
+        axis.errorbar(shares, values, yerr=halves[name], color=colour, marker="o", capsize=3, label=name)
     axis.axhline(20, color=GREY, linewidth=1, linestyle=":")
     axis.text(1.0, 21, "guessing", ha="right", fontsize=8, color=GREY)
     axis.set_xlabel("difficulty: share of the support that is exchanged")
@@ -95,12 +97,12 @@ def draw_identity() -> None:
     axis.set_ylim(0, 10)
     axis.axis("off")
     for number, (name, text) in enumerate(steps):
-        left = 10 * number + 0.4
-        axis.add_patch(plt.Rectangle((left, 1), 8, 8, facecolor="#ebf4ff", edgecolor=BLUE, linewidth=1.2))
-        axis.text(left + 4, 7, name, ha="center", va="center", fontsize=10, weight="bold", color=BLUE)
-        axis.text(left + 4, 3.6, text, ha="center", va="center", fontsize=6.8, color=GREY)
+        edge = 10 * number + 0.4
+        axis.add_patch(plt.Rectangle((edge, 1), 8, 8, facecolor="#ebf4ff", edgecolor=BLUE, linewidth=1.2))
+        axis.text(edge + 4, 7, name, ha="center", va="center", fontsize=10, weight="bold", color=BLUE)
+        axis.text(edge + 4, 3.6, text, ha="center", va="center", fontsize=6.8, color=GREY)
         if number + 1 < len(steps):
-            axis.annotate("", (left + 10, 5), (left + 8, 5), arrowprops={"arrowstyle": "->", "color": GREY})
+            axis.annotate("", (edge + 10, 5), (edge + 8, 5), arrowprops={"arrowstyle": "->", "color": GREY})
     save(figure, "identity")
 
 
@@ -110,24 +112,33 @@ def draw_statistics() -> None:
     methods = ["protonet", "protonet(distance='cosine')"]
     results = longshot.evaluate(bed, backbones="pixels", methods=methods)
     rows = results.to_pandas()
-    series = [rows[rows["method"] == name].sort_values("task")["accuracy"].to_numpy() * 100 for name in rows["method"].unique()]
+    series = [
+        rows[rows["method"] == name].sort_values("task")["accuracy"].to_numpy() * 100
+        for name in rows["method"].unique()
+    ]
     from longshot.statistics import mean_interval
 
     intervals = [mean_interval(values) for values in (*series, series[1] - series[0])]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(6.8, 2.1), width_ratios=[1.4, 1])
+    figure, (each, difference) = plt.subplots(1, 2, figsize=(6.8, 2.1), width_ratios=[1.4, 1])
     for axis, chosen, labels, colours in (
-        (left, intervals[:2], ["A: euclidean", "B: cosine"], (GREY, GREY)),
-        (right, intervals[2:], ["B − A"], (GREEN,)),
+        (each, intervals[:2], ["A: euclidean", "B: cosine"], (GREY, GREY)),
+        (difference, intervals[2:], ["B − A"], (GREEN,)),
     ):
         for height, (interval, colour) in enumerate(zip(chosen, colours, strict=True)):
-            axis.plot([interval.low, interval.high], [height, height], color=colour, linewidth=3, solid_capstyle="butt")
+            axis.plot(
+                [interval.low, interval.high],
+                [height, height],
+                color=colour,
+                linewidth=3,
+                solid_capstyle="butt",
+            )
             axis.plot(interval.mean, height, "o", color=colour)
         axis.set_yticks(range(len(labels)), labels)
         axis.set_ylim(-0.7, len(labels) - 0.3)
         axis.spines[["top", "right"]].set_visible(False)
-    left.set_title("accuracy of each, %", fontsize=10, loc="left")
-    right.set_title("difference on the same tasks, points", fontsize=10, loc="left")
-    right.axvline(0, color=GREY, linewidth=1, linestyle=":")
+    each.set_title("accuracy of each, %", fontsize=10, loc="left")
+    difference.set_title("difference on the same tasks, points", fontsize=10, loc="left")
+    difference.axvline(0, color=GREY, linewidth=1, linestyle=":")
     figure.tight_layout()
     save(figure, "statistics")
     print([(interval.mean, interval.low, interval.high) for interval in intervals])

@@ -74,7 +74,9 @@ def blocks(text: str) -> list[Block]:
             elif mark["name"] in MARKS:
                 marks[mark["name"]] = mark["text"]
             else:
-                raise ValueError(f"line {number}: a comment '{mark['name']}:' means nothing; there are {', '.join(MARKS)}.")
+                raise ValueError(
+                    f"line {number}: a comment '{mark['name']}:' means nothing; there are {', '.join(MARKS)}."
+                )
         elif fence := _FENCE.match(line):
             body = _until(lines, fence["fence"])
             language, name = fence["language"], fence["name"].strip()
@@ -104,5 +106,7 @@ def summary() -> list[str]:
     reasons = Counter(block.marks["not-run"] for block in runnable if "not-run" in block.marks)
     long = sum("long" in block.marks and "not-run" not in block.marks for block in runnable)
     run = len(runnable) - long - reasons.total()
-    lines = [f"blocks of the documentation: {run} run, {long} run by make test-long, {reasons.total()} not run"]
+    lines = [
+        f"blocks of the documentation: {run} run, {long} run by make test-long, {reasons.total()} not run"
+    ]
     return lines + [f"  {count:4d} not run: {reason}" for reason, count in reasons.most_common()]

@@ -1,4 +1,4 @@
-"""Pages of the Python interface, made from the docstrings: one for each verb and noun, one for each room's functions."""
+"""Pages of the Python interface, made from the docstrings: one for each verb and noun, one for each room."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def _index(verbs: dict[str, str], nouns: dict[str, str], rooms: dict[str, str]) 
     )
 
 
-def escape_bars(
-    app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]
-) -> None:
+def escape_bars(app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]) -> None:
     """``|a − b|`` in a docstring is a formula, not a substitution of reStructuredText."""
     for number, line in enumerate(lines):
         if "`" not in line and not line.lstrip().startswith((">>>", "...")):

@@ -9,7 +9,6 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
-
 logger = logging.getLogger(__name__)
 
 

@@ -20,7 +20,18 @@ def site() -> Path:
     folder = Path(os.environ["LONGSHOT_CACHE"]) / "site"
     with FileLock(f"{folder}.lock"):
         if not (folder / "built").exists():
-            command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", folder]
+            command = [
+                sys.executable,
+                "-m",
+                "sphinx",
+                "-q",
+                "-W",
+                "--keep-going",
+                "-b",
+                "html",
+                "docs",
+                folder,
+            ]
             environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
             assert done.returncode == 0, done.stderr

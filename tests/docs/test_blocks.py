@@ -21,18 +21,27 @@ def chosen(name: str, long: bool) -> list[str]:
         page: [block for block in listed if block.runs and "not-run" not in block.marks]
         for page, listed in PAGES.items()
     }
-    return [page for page, listed in runnable.items() if any((name in block.marks) == long for block in listed)]
+    return [
+        page for page, listed in runnable.items() if any((name in block.marks) == long for block in listed)
+    ]
 
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What pages set in the environment is theirs alone."""
-    for name, text in {"COLUMNS": "140", "LC_ALL": "C.UTF-8", "LONGSHOT_TEST_TOYBOX": "", "LONGSHOT_CACHE": ""}.items():
+    for name, text in {
+        "COLUMNS": "140",
+        "LC_ALL": "C.UTF-8",
+        "LONGSHOT_TEST_TOYBOX": "",
+        "LONGSHOT_CACHE": "",
+    }.items():
         monkeypatch.setenv(name, text)
     yield
 
 
-def follow(listed: list[Block], long: bool, forks: ForkServer, folder: Path, cache: Path, photos: Path) -> int:
+def follow(
+    listed: list[Block], long: bool, forks: ForkServer, folder: Path, cache: Path, photos: Path
+) -> int:
     run = PageRun(forks, folder, cache, photos, long)
     try:
         return run.follow(listed)
@@ -62,7 +71,9 @@ def test_marks_are_before_blocks_that_run() -> None:
             where = f"{page}, line {block.line}"
             assert not block.marks or block.kind in ("console", "python") or block.name, where
             for mark in ("not-run", "long"):
-                assert len(block.marks.get(mark, "a reason").split()) >= 2, f"{where}: {mark} without a reason"
+                assert len(block.marks.get(mark, "a reason").split()) >= 2, (
+                    f"{where}: {mark} without a reason"
+                )
 
 
 def test_no_command_stands_outside_a_block() -> None:

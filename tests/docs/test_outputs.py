@@ -117,7 +117,9 @@ def test_words_per_sentence_by_hand() -> None:
 
 
 def test_wide_lines_are_those_outside_blocks() -> None:
-    text = "x" * 141 + "\n```text\n" + "y" * 200 + "\n```\n" + "z" * 140 + "\n|" + "r" * 239 + "\n|" + "r" * 240
+    text = (
+        "x" * 141 + "\n```text\n" + "y" * 200 + "\n```\n" + "z" * 140 + "\n|" + "r" * 239 + "\n|" + "r" * 240
+    )
     assert wide_lines(text) == [(1, 141), (7, 241)]
 
 

@@ -17,7 +17,9 @@ EXCUSED: dict[str, str] = {}
 @pytest.mark.parametrize("page", SITE, ids=page_name)
 def test_a_page_opens_with_who_needs_it(page: Path) -> None:
     first = opening(page.read_text("utf-8"))
-    assert re.match(r"For (?!example)\w+", first), f"{page_name(page)} does not begin with 'For whoever …': {first[:80]}"
+    assert re.match(r"For (?!example)\w+", first), (
+        f"{page_name(page)} does not begin with 'For whoever …': {first[:80]}"
+    )
 
 
 @pytest.mark.parametrize("page", SITE, ids=page_name)

@@ -46,7 +46,11 @@ def test_every_command_has_a_page_with_all_its_options(site: Path) -> None:
 
 
 def _all(command: Any, context: Any) -> list[Any]:
-    inner = [command.get_command(context, name) for name in command.list_commands(context)] if hasattr(command, "commands") else []
+    inner = (
+        [command.get_command(context, name) for name in command.list_commands(context)]
+        if hasattr(command, "commands")
+        else []
+    )
     return [command, *(below for each in inner for below in _all(each, context))]
 
 
@@ -69,11 +73,30 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
         assert imported.findall(path.read_text("utf-8")) == [], path.name
 
 
-@pytest.mark.parametrize("fault", ["[a](nowhere.md)", "[a](index.md#no-such-heading)", "![a](nowhere.png)", "{ref}`nowhere`"])
+@pytest.mark.parametrize(
+    "fault", ["[a](nowhere.md)", "[a](index.md#no-such-heading)", "![a](nowhere.png)", "{ref}`nowhere`"]
+)
 def test_a_broken_link_fails_the_build(fault: str, tmp_path: Path) -> None:
     (tmp_path / "index.md").write_text(f"# A page\n\n{fault}\n")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", str(DOCS), "-D", "extensions=myst_parser,mathml"]
-    command += ["-D", "html_theme=basic", "-D", "html_theme_options.navbar_align=", str(tmp_path), str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "-c",
+        str(DOCS),
+        "-D",
+        "extensions=myst_parser,mathml",
+    ]
+    command += [
+        "-D",
+        "html_theme=basic",
+        "-D",
+        "html_theme_options.navbar_align=",
+        str(tmp_path),
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0 and "index.md:3" in done.stderr, done.stderr
 
@@ -88,7 +111,9 @@ def test_the_site_in_a_browser(site: Path, browser: Any, width: int) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_page_in_a_browser(site: Path, browser: Any, width: int) -> None:
-    look_at(site, browser, width, [path.relative_to(site).as_posix() for path in sorted(site.rglob("*.html"))])
+    look_at(
+        site, browser, width, [path.relative_to(site).as_posix() for path in sorted(site.rglob("*.html"))]
+    )
 
 
 def look_at(site: Path, browser: Any, width: int, names: Any) -> None:
@@ -96,7 +121,10 @@ def look_at(site: Path, browser: Any, width: int, names: Any) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})
     foreign: list[str] = []
     complaints: list[str] = []
-    page.on("request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or foreign.append(request.url))
+    page.on(
+        "request",
+        lambda request: request.url.startswith(("file:", "data:", "blob:")) or foreign.append(request.url),
+    )
     page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     for name in names:
