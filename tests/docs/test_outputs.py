@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tools.check_docs import misspelt, paragraphs, prose, wide_lines
 from tools.doc_blocks import Block, blocks
+from tools.wrap_docs import wrapped
 
 from page_outputs import differences
 from page_runs import _smaller
@@ -121,6 +122,25 @@ def test_wide_lines_are_those_outside_blocks() -> None:
         "x" * 141 + "\n```text\n" + "y" * 200 + "\n```\n" + "z" * 140 + "\n|" + "r" * 239 + "\n|" + "r" * 240
     )
     assert wide_lines(text) == [(1, 141), (7, 241)]
+
+
+def test_wrapping_leaves_everything_but_long_prose() -> None:
+    long = " ".join(["word"] * 40)
+    page = (
+        f"# {long}\n\n{long}\nmore\n\n- {long}\n  end\n\n```text\n{long}\n```\n\n| {long} |\n\nshort\nlines"
+    )
+    wrapped_page = wrapped(page)
+    assert wide_lines(wrapped_page.replace(f"# {long}", "")) == []
+    assert wrapped_page.split() == page.split()
+    for unchanged in (
+        f"# {long}\n",
+        f"```text\n{long}\n```",
+        f"| {long} |",
+        "short\nlines",
+        "\n- word",
+        "\n  word",
+    ):
+        assert unchanged in wrapped_page
 
 
 def test_a_row_of_results_is_as_wide_as_it_must_be() -> None:
