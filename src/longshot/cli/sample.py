@@ -97,8 +97,8 @@ def command(
     )
     click.echo(
         f"{count(len(testbed), 'task')} from {', '.join(testbed.datasets)} "
-        f"({count(facts['classes'], 'class', 'classes')}, {count(facts['distinct_images'], 'image')}): {way}-way {shot}-shot, "
-        f"{query} queries a task, in {time.monotonic() - start:.1f} s"
+        f"({count(facts['classes'], 'class', 'classes')}, {count(facts['distinct_images'], 'image')}): "
+        f"{way}-way {shot}-shot, {query} queries a task, in {time.monotonic() - start:.1f} s"
     )
     for name, values in facts.get("measured", {}).items():
         if values["min"] != values["max"] and not is_network_column(name):
