@@ -3,6 +3,7 @@
 # make test-long       the tests that take longer than the suite may: whole studies, load
 # make test-elsewhere  the suite as on other processors, in the background, under load, with four threads
 # make bench           set up, run the speed comparisons (at most half an hour)
+# make docs            set up, build the documentation site in build/site; warnings are errors
 # make lint            ruff, mypy, spelling, the check of names and of changelog fragments
 # make release-check   what users will get: version, changelog, wheel, a clean environment, the demo, the docs (CUT=1: for good)
 # make bump VERSION=…  write a version and its day into every file that names it, fold the changelog fragments in
@@ -12,7 +13,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-elsewhere bench lint release-check bump clean setup-dev
+.PHONY: help demo test test-long test-elsewhere bench docs lint release-check bump clean setup-dev
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -39,6 +40,10 @@ test-long: $(VENV)/.dev
 
 test-elsewhere: $(VENV)/.dev
 	@tools/timed.sh "tests elsewhere" tools/test-elsewhere.sh $(BIN)/python
+
+docs: $(VENV)/.dev
+	@tools/timed.sh docs $(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+	@echo "==> docs: open build/site/index.html"
 
 bench: $(VENV)/.dev
 	@tools/timed.sh benchmarks $(BIN)/python -m benchmarks

@@ -44,6 +44,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.longshot_cache, ignore_errors=True)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many blocks of the documentation were run, and why the others were not; and pages with long sentences."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    if any(getattr(report, "nodeid", "").startswith("tests/docs/") for report in reports):
+        from tools.check_docs import sentences
+        from tools.doc_blocks import summary
+
+        terminalreporter.section("documentation")
+        terminalreporter.write_line("\n".join([*summary(), *sentences()]))
+
+
 @pytest.fixture
 def cache() -> Path:
     """The session's cache, shared by all tests: good for what is expensive and content-addressed."""

@@ -1,4 +1,4 @@
-"""What docs/interchange.md shows works as it is written there, in its order."""
+"""What docs/howto/interchange.md shows works as it is written there, in its order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import ROOT, RunCli
 from few_toys import FewToys
 from forked import ForkServer
 
-PAGE = ROOT / "docs" / "interchange.md"
+PAGE = ROOT / "docs" / "howto" / "interchange.md"
 QUIET = "import datasets\ndatasets.disable_progress_bars()\n"
 
 

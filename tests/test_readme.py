@@ -1,65 +1,27 @@
-"""What the README says works, as it is written there."""
+"""The README: short, its links lead somewhere; its commands are run with those of the other pages (tests/docs)."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable
-from pathlib import Path
 
-import pytest
+from tools.doc_blocks import ROOT, blocks
 
-from conftest import RunCli
-from few_toys import FewToys
-from forked import ForkServer
-
-README = Path(__file__).resolve().parents[1] / "README.md"
+README = ROOT / "README.md"
 
 
-@pytest.fixture
-def desk(tmp_path: Path, photos: Path) -> Path:
-    """A folder in which ``./my_photos`` lies."""
-    (tmp_path / "my_photos").symlink_to(photos)
-    return tmp_path
+def test_its_commands_are_in_blocks_that_are_run() -> None:
+    listed = [
+        block for block in blocks(README.read_text("utf-8")) if block.runs and "not-run" not in block.marks
+    ]
+    commands = [command.split() for block in listed for command, _ in block.commands()]
+    verbs = [words[1] for words in commands if words[0] == "longshot"]
+    assert {"embed", "sample", "evaluate", "report"} <= set(verbs), verbs
+    assert any(block.kind == "python" for block in listed)
 
 
-def commands() -> list[str]:
-    """What the README calls, without ``longshot`` and comments."""
-    return re.findall(r"^    longshot (.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE)
-
-
-def test_the_commands(desk: Path, run_cli: RunCli) -> None:
-    own, toybox = commands()[:4], commands()[4:10]
-    assert [line.split()[0] for line in own] == ["embed", "sample", "evaluate", "report"]
-    assert [line.split()[0] for line in toybox] == ["sample"] * 4 + ["inspect", "explain"]
-    for line in (*own, *toybox):
-        run_cli(*shlex.split(line), cwd=desk)
-    assert (desk / "report.html").stat().st_size > 10_000
-    assert (desk / "hard.html").stat().st_size > 10_000
-
-
-def test_the_commands_that_learn_and_publish(
-    desk: Path, run_cli: RunCli, own_toys: Callable[[FewToys], None]
-) -> None:
-    """On fewer pictures: a network that was trained sees all of them."""
-    learning, published = commands()[10:14], commands()[14:]
-    assert [line.split()[0] for line in learning] == ["train", "sample", "evaluate", "split"]
-    assert [line.split()[0] for line in published] == ["release", "verify"]
-    own_toys(FewToys(20))
-    # Training as it is written takes a minute or two: here in fewer steps and on fewer tasks.
-    short = [re.sub(r"--(steps|tasks) \d+", r"--\1 4", line) for line in learning]
-    for line in (*short, *published):
-        run_cli(*shlex.split(line), cwd=desk)
-    assert (desk / "runs" / "proto" / "network.safetensors").is_file() and (desk / "far.json").is_file()
-    assert (desk / "my-toys" / "README.md").is_file()
-
-
-def test_the_python(desk: Path, forks: ForkServer) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+def test_the_python_is_short() -> None:
+    (code,) = [block.text for block in blocks(README.read_text("utf-8")) if block.kind == "python"]
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    done = forks.run(program=code, cwd=desk)
-    assert re.match(r"efficientnet-lite0 protonet 0\.\d+ ± 0\.\d+", done.stdout)
-    assert (desk / "report.html").stat().st_size > 10_000
 
 
 def test_every_linked_page_exists() -> None:

@@ -13,7 +13,7 @@ import pytest
 import longshot
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 _FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 _IMPORT = re.compile(
     r"^[ >]*((?:from longshot[\w.]* import [\w, ]+)|(?:import longshot[\w.]*))$", re.MULTILINE

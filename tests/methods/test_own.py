@@ -18,7 +18,7 @@ from longshot.methods.base import Method, mask_absent
 from longshot.methods.checks import CHECKS, World, _mixed, _some, run, run_checks
 from longshot.methods.registry import get_method
 
-DOCS = Path(__file__).parents[2] / "docs" / "methods.md"
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "own-method.md"
 FUNCTION = """
 import torch
 
@@ -307,7 +307,7 @@ def test_evaluate_runs_a_scikit_learn_classifier(run_cli: Any, testbed: Path, tm
 
 
 class Unnamed(Method):
-    """A class as docs/methods.md shows it: nothing but a setting and scores."""
+    """A class as docs/howto/own-method.md shows it: nothing but a setting and scores."""
 
     setting = "inductive"
 

@@ -99,7 +99,7 @@ def test_a_seed_that_the_reference_cannot_take(shared: Path) -> None:
 def test_the_hashes_in_the_docs_are_those_the_command_prints(shared: Path, golden, capsys) -> None:
     replay.main([str(path) for path in sorted((shared / "data/meta-dataset-specs").glob("*_spec.json"))])
     printed = capsys.readouterr().out
-    assert printed in (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    assert printed in (ROOT / "docs" / "howto" / "replay.md").read_text(encoding="utf-8")
     for name, rows in golden.items():
         assert (
             f"| {name} | test | {len(read_source(spec(shared, name)).sizes)} | `{hash_json(rows)}` |"

@@ -135,7 +135,7 @@ def test_a_published_list_becomes_a_testbed(toys: Path, run_cli, tmp_path: Path)
     ]
     (tmp_path / "list.csv").write_text("\n".join(lines))
     done = run_cli("sample", toys, "--import", tmp_path / "list.csv", "-o", tmp_path / "a.parquet")
-    assert "1 tasks from toys" in done.stdout and Testbed.load(tmp_path / "a.parquet")[0].way == 2
+    assert "1 task from toys" in done.stdout and Testbed.load(tmp_path / "a.parquet")[0].way == 2
 
 
 def test_the_help_is_grouped_and_opens_with_an_example(run_cli) -> None:

@@ -31,7 +31,7 @@ from longshot.cli.sample_options import (
     shape_options,
 )
 from longshot.core.errors import UserError
-from longshot.core.wording import span
+from longshot.core.wording import count, span
 
 
 @click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
@@ -99,9 +99,9 @@ def command(
         span([facts[name]["min"], facts[name]["max"]]) for name in ("way", "shot", "query_per_task")
     )
     click.echo(
-        f"{len(testbed):,} tasks from {', '.join(testbed.datasets)} ({facts['classes']:,} classes, "
-        f"{facts['distinct_images']:,} images): {way}-way {shot}-shot, "
-        f"{query} queries a task, in {time.monotonic() - start:.1f} s"
+        f"{count(len(testbed), 'task')} from {', '.join(testbed.datasets)} "
+        f"({count(facts['classes'], 'class', 'classes')}, {count(facts['distinct_images'], 'image')}): "
+        f"{way}-way {shot}-shot, {query} queries a task, in {time.monotonic() - start:.1f} s"
     )
     for name, values in facts.get("measured", {}).items():
         if values["min"] != values["max"] and not is_network_column(name):

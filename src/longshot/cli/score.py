@@ -30,7 +30,7 @@ def command(predictions: Path, testbed: Path, against: Path | None, out: Path | 
       longshot score predictions.parquet difficult.parquet --against runs/first
 
     Nothing but the predictions is needed: every task and every query is checked first, then means come with their
-    95 % intervals, overall and per dataset. docs/releases.md says how to write FILE in three lines.
+    95 % intervals, overall and per dataset. docs/howto/releases.md says how to write FILE in three lines.
     """
     import longshot
 

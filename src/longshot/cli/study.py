@@ -155,7 +155,7 @@ def run(
     """Run the study NAME on DATASET into a folder; again, it does only what is missing.
 
     NAME is a study of 'longshot study ls', or a file of your own: YAML that extends one, or Python that defines a
-    recipe (a program that runs with your rights; see docs/new-study.md).
+    recipe (a program that runs with your rights; see docs/howto/new-study.md).
 
     \b
     Example:

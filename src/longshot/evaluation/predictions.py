@@ -218,7 +218,9 @@ def score_predictions(predictions: Predictions, testbed: Testbed) -> pa.Table:
 
 def _read(file: Path) -> pa.Table:
     if not file.is_file():
-        raise UserError(f"There is no file of predictions at {file}", "write one as docs/releases.md shows")
+        raise UserError(
+            f"There is no file of predictions at {file}", "write one as docs/howto/releases.md shows"
+        )
     try:
         if file.suffix.lower() in (".csv", ".tsv"):
             parse = pacsv.ParseOptions(delimiter="\t" if file.suffix.lower() == ".tsv" else ",")

@@ -30,7 +30,9 @@ class PTMAP(Method):
     setting = "transductive"
     family = "optimal transport"
     paper = "Hu et al. 2021"
-    version = 3  # 20 steps and unit vectors after centring: see docs/methods.md for the measurements
+    version = (
+        3  # 20 steps and unit vectors after centring: see docs/reference/methods.md for the measurements
+    )
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Statistics over tasks: pure functions of arrays, each with its formula; docs/statistics.md says when to use which."""
+"""Statistics over tasks: pure functions of arrays; docs/reference/statistics.md says when to use which."""
 
 from longshot.statistics.association import (
     Correlation,

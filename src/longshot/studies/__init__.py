@@ -5,7 +5,7 @@ estimate_study   what that would take
 list_studies     every preset; get_study: one of them; read_study: a study file of one's own
 study_tables     all tables of a study that was run, as Markdown, LaTeX or CSV
 
-For a study of one's own (docs/new-study.md): Recipe, OneDataset, StudySettings, Plan, StudyTraining, Evaluation,
+For a study of one's own (docs/howto/new-study.md): Recipe, OneDataset, StudySettings, Plan, StudyTraining, Evaluation,
 Draw, Side, Comparison, Claim and its numbers, TableRow, TableColumn, score_table, Picture.
 """
 

@@ -184,7 +184,8 @@ def serve(
     if not local and token is None:
         raise UserError(
             f"{{host:{host}}} lets other machines in, and what they see is your data",
-            "give {token:TEXT} as well, 12 characters at least, and put a proxy with TLS before it (docs/explorer.md)",
+            "give {token:TEXT} as well, 12 characters at least, and put a proxy with TLS before it "
+            "(docs/howto/explorer.md)",
         )
     if token is not None and len(token) < _SHORTEST_TOKEN:
         raise UserError(

@@ -12,7 +12,7 @@ import pytest
 
 from forked import ForkServer
 
-DOCS = Path(__file__).parents[3] / "docs/new-study.md"
+DOCS = Path(__file__).parents[3] / "docs/howto/new-study.md"
 SMALL = ("--set", "tasks=6", "--json")
 
 

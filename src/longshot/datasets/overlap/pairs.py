@@ -31,7 +31,7 @@ KINDS = ("exact", "near", "similar")
 NEIGHBOURS = 10  # pairs of each image whose pixels are compared
 SIMILARITY = 0.95  # cosine in the embedding from which a pair is listed as similar
 _ALIGNED = 0.12  # distance on thumbnails below which the images themselves are read
-# Distances on 64 × 64 pixels up to which two images are copies; docs/overlap.md tells how they were chosen.
+# Distances on 64 × 64 pixels up to which two images are copies; docs/howto/overlap.md tells how they were chosen.
 _GREY, _DETAIL, _COLOUR = 0.055, 0.12, 0.05
 _MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
 
