@@ -197,7 +197,8 @@ def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submi
     assert worker.work(competition, store) == 1
     assert store.submission(good)["state"] == "scored"
     failed = store.submission(bad)
-    assert (failed["state"], failed["reason"]) == ("failed", "the runner failed (RuntimeError)")
+    assert failed["state"] == "platform error"
+    assert failed["reason"] == "platform error: the runner failed (RuntimeError); it costs no quota"
     assert "a bug" in capsys.readouterr().err
 
 

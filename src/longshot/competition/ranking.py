@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.competition import queue, rules
+from longshot.competition import queue, rules, timetable
+from longshot.competition.draws import read_secret
 from longshot.competition.fact_sheet import PRIVATE, FactSheet, dump, stored
 from longshot.competition.settings import Competition, parse_time
 from longshot.competition.store import Store, events, note, submissions, teams
@@ -113,8 +114,15 @@ def _final_submission(competition: Competition, store: Store, row: dict[str, Any
         ).first()
         if earlier is not None:
             return int(earlier[0])
-        number = queue.insert(connection, row["team"], final, row["league"], row["fact_sheet"], row["id"])
-        source, target = (queue.archive_path(competition, n) for n in (row["id"], number))
+        goal = timetable.target(competition, final, read_secret(competition))
+        # The name holds what it is run on: asked again, the same job; with other tasks, another one.
+        job = f"carry/{final.name}/{row['league']}/team-{row['team']}/{goal[:16]}"
+        entry = queue.Entry(final, row["league"], row["fact_sheet"], job=job)
+        source = queue.archive_path(competition, row["id"])
+        number = queue.insert(
+            competition, connection, row["team"], entry, row["id"], source / "submission.zip"
+        )
+        target = queue.archive_path(competition, number)
         shutil.rmtree(target, ignore_errors=True)  # left by an entry that was not committed
         shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("seed-*"))
         note(connection, row["id"], f"entered the final as submission {number}")

@@ -104,7 +104,8 @@ def _run(
     try:
         with _signs_of_life(store, claimed, worker, lease) as taken_over:
             outcome = _outcome(competition, data, claimed, folder, taken_over, equipment)
-            score = None if outcome.scores is None else outcome.scores["overall"]["normalized_accuracy"]
+            overall = {} if outcome.scores is None else outcome.scores["overall"]
+            score, half = overall.get("normalized_accuracy"), overall.get("normalized_accuracy_ci95")
             recorded = _insist(
                 lambda: queue.finish(
                     store,
@@ -113,6 +114,7 @@ def _run(
                     score=score,
                     duration=time.monotonic() - begun,
                     reason=outcome.reason,
+                    half=half,
                     publish=lambda: _publish(folder, final),
                 )
             )
