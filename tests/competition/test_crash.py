@@ -55,7 +55,7 @@ POINTS = {
     "the submission runs": ("after", "drive.begin", "queued"),
     "answers written, not scored": ("before", "ingestion.summarize", "queued"),
     "scores written, not recorded": ("before", "queue.finish", "queued"),
-    "in the middle of recording": ("before", "queue._settle", "queued"),
+    "in the middle of recording": ("before", "queue.settle", "queued"),
     "recorded, not told": ("before", "tell", "scored"),
 }
 Process = tuple[int, str]  # number and time of start: numbers are used again

@@ -19,7 +19,17 @@ from longshot.competition.archive import unpack_any
 from longshot.competition.draws import read_secret
 from longshot.competition.settings import Competition, Phase
 from longshot.competition.store import Store, note
-from longshot.competition.tables import ENDED, PLATFORM, facts, now, runs, scores, scorings, submissions
+from longshot.competition.tables import (
+    ENDED,
+    PLATFORM,
+    facts,
+    now,
+    runs,
+    scores,
+    scorings,
+    submissions,
+    workers,
+)
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file
 
@@ -152,6 +162,7 @@ def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
     """The oldest waiting run, now this worker's; None when nothing waits. Runs of dead workers are waiting again."""
     with alone(store) as connection:
         revive(connection, lease)
+        sign(connection, worker, "idle")
         if connection.execute(sa.select(facts.c.value).where(facts.c.name == PAUSED)).first() is not None:
             return None
         waiting = (
@@ -169,6 +180,7 @@ def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
             .where(runs.c.id == row["id"])
             .values(state="running", worker=worker, seen=time.time(), attempt=row["attempt"] + 1)
         )
+        sign(connection, worker, "running")
         own = submissions.update().where(submissions.c.id == row["submission"])
         connection.execute(own.values(state="running"))
         # Charged once, when the first of its runs begins.
@@ -188,7 +200,16 @@ def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
 def alive(store: Store, claimed: Claim, worker: str) -> bool:
     """A sign of life; False when the run is no longer this worker's."""
     with store.change() as connection:
+        sign(connection, worker, "running")
         return connection.execute(_own(claimed, worker).values(seen=time.time())).rowcount == 1
+
+
+def sign(connection: Connection, worker: str, state: str, why: str | None = None) -> None:
+    """Note that a worker lives, and what it does; everybody sees it."""
+    values: dict[str, Any] = {"seen": time.time(), "state": state, "why": why}
+    known_name = workers.c.name == worker
+    if connection.execute(workers.update().where(known_name).values(**values)).rowcount == 0:
+        connection.execute(workers.insert().values(name=worker, **values))
 
 
 def finish(
@@ -220,7 +241,7 @@ def finish(
         note(connection, claimed.submission, f"seed {claimed.seed}: {ending}")
         if score is not None:
             _record_score(connection, claimed, score, half)
-        _settle(connection, claimed.submission, reason)
+        settle(connection, claimed.submission, reason)
     return True
 
 
@@ -246,7 +267,7 @@ def release(store: Store, claimed: Claim, worker: str, why: str, *, counted: boo
         waits = "; it waits again" if again else ""
         note(connection, claimed.submission, f"seed {claimed.seed}: {why}{waits}")
         if not again:
-            _settle(connection, claimed.submission, why)
+            settle(connection, claimed.submission, why)
 
 
 def _own(claimed: Claim, worker: str) -> sa.Update:
@@ -296,7 +317,7 @@ def cancel(store: Store, number: int, who: str) -> str:
         return str(row[0])
 
 
-def _settle(connection: Connection, number: int, reason: str | None) -> None:
+def settle(connection: Connection, number: int, reason: str | None) -> None:
     """Give a submission its state: failed with the first failed run, scored (by the worst seed) with the last.
 
     The platform's error is refunded, once: the charge is taken back with the state that says so.
@@ -371,4 +392,4 @@ def revive(connection: Connection, lease: float) -> None:
         fate = "its worker died" + ("; it waits again" if again else f" {ATTEMPTS} times")
         note(connection, row["submission"], f"seed {row['seed']}: {fate}")
         if not again:
-            _settle(connection, row["submission"], f"the process that ran it died {ATTEMPTS} times")
+            settle(connection, row["submission"], f"the process that ran it died {ATTEMPTS} times")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import shutil
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
@@ -12,8 +15,10 @@ from longshot.competition import queue, rules, timetable
 from longshot.competition.draws import read_secret
 from longshot.competition.fact_sheet import PRIVATE, FactSheet, dump, stored
 from longshot.competition.settings import Competition, parse_time
-from longshot.competition.store import Store, events, note, submissions, teams
+from longshot.competition.store import Store, events, note, runs, submissions, teams
 from longshot.core.errors import UserError
+
+RankBy = Literal["last", "best", "selected"]
 
 
 class BoardEntry(NamedTuple):
@@ -25,16 +30,32 @@ class BoardEntry(NamedTuple):
     submission: int
     created: str  # when it was made: of a final entry, the feedback submission it comes from
     sheet: tuple[tuple[str, str], ...] = ()  # fields of the fact sheet that everybody may read
+    half: float | None = None  # half of the 95 % interval of the run that counts
+    team_id: int = 0
+    entries: int = 1  # valid submissions of the team
+    pending: bool = False  # it is being scored anew: this is the score before
 
 
-def leaderboard(competition: Competition, store: Store, phase: str, league: str) -> list[BoardEntry]:
-    """The last valid submission of every team, best score first, ties to the earlier one.
+def leaderboard(
+    competition: Competition, store: Store, phase: str, league: str, by: RankBy | None = None
+) -> list[BoardEntry]:
+    """One valid submission of every team, best score first, ties to the earlier one.
 
-    A final entry is as early as the feedback submission it was made from: when the final was entered is no merit.
+    ``by`` says which: the last, the best, or the one that the team selected (the last where it selected none); as the
+    competition has it unless given. A query over scores, never a flag that could be out of date: what has no finite
+    score or lies in the trash has no line. A final entry is as early as the feedback submission it was made from.
     """
     competition.phase(phase)
     original = submissions.alias("original")
-    rows = store.rows(
+    worst = sa.select(runs.c.submission, sa.func.min(runs.c.score).label("score")).group_by(runs.c.submission)
+    lowest = worst.subquery()
+    half = (
+        sa.select(sa.func.max(runs.c.half))
+        .where(runs.c.submission == submissions.c.id, runs.c.score == lowest.c.score)
+        .scalar_subquery()
+    )
+    scored_anew = sa.and_(submissions.c.state.in_(("queued", "running")), submissions.c.version > 1)
+    query = (
         sa.select(
             submissions,
             teams.c.name,
@@ -42,14 +63,27 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
             teams.c.ranked,
             sa.func.coalesce(original.c.created, submissions.c.created).label("made"),
             sa.func.coalesce(original.c.id, submissions.c.id).label("first"),
+            half.label("half"),
         )
         .join(teams, teams.c.id == submissions.c.team)
         .outerjoin(original, original.c.id == submissions.c.origin)
-        .where(submissions.c.phase == phase, submissions.c.league == league, submissions.c.state == "scored")
+        .outerjoin(lowest, lowest.c.submission == submissions.c.id)
+        .where(
+            submissions.c.phase == phase,
+            submissions.c.league == league,
+            sa.or_(submissions.c.state == "scored", scored_anew),
+            submissions.c.score.is_not(None),
+            submissions.c.deleted.is_(None),
+            teams.c.deleted.is_(None),
+        )
         .order_by(submissions.c.id)
     )
-    last = {row["team"]: row for row in rows}  # later ones replace earlier ones
-    ordered = sorted(last.values(), key=lambda row: (-row["score"], row["made"], row["first"]))
+    valid = [row for row in store.rows(query) if math.isfinite(row["score"])]
+    ordered = sorted(
+        counting(valid, by or competition.ranks_by),
+        key=lambda row: (-row["score"], row["made"], row["first"]),
+    )
+    made = Counter(row["team"] for row in valid)
     entries, rank = [], 0
     for row in ordered:
         rank += bool(row["ranked"])
@@ -64,9 +98,32 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
                 row["id"],
                 row["made"],
                 tuple((name, text) for name, text in sheet.items() if name.lower() not in hidden),
+                row["half"],
+                row["team"],
+                made[row["team"]],
+                row["state"] != "scored",
             )
         )
     return entries
+
+
+def counting(rows: Iterable[Mapping[str, Any]], by: RankBy) -> list[Mapping[str, Any]]:
+    """The row of every team that counts, of all its valid submissions in the order they were made."""
+    chosen: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        before = chosen.get(row["team"])
+        if before is None or _replaces(row, before, by):
+            chosen[row["team"]] = row
+    return list(chosen.values())
+
+
+def _replaces(row: Mapping[str, Any], before: Mapping[str, Any], by: RankBy) -> bool:
+    """Whether a later submission counts in place of an earlier one."""
+    if by == "best":
+        return bool(row["score"] > before["score"])
+    if by == "selected":
+        return bool(row["selected"]) or not before["selected"]
+    return True
 
 
 def qualified(competition: Competition, store: Store, phase: str) -> list[dict[str, Any]]:

@@ -24,6 +24,4 @@ class ServerSettings(Record):
     free_disk: PositiveInt = 1 << 30  # bytes below which uploads and runs pause
     terms: str = ""  # a Markdown file beside competition.yaml that participants accept
     rules: str = ""  # one with the rules
-    carry_over: bool = (
-        False  # True: when the final begins, those who qualified enter it without an organiser
-    )
+    carry_over: bool = False  # True: when the final begins, those who qualified enter it without an organiser

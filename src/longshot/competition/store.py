@@ -25,6 +25,7 @@ from longshot.competition.tables import submissions as submissions
 from longshot.competition.tables import teams as teams
 from longshot.core.errors import UserError
 from longshot.core.locks import file_lock
+
 _CONNECTIONS = 10  # held open, and as many more under load
 
 
