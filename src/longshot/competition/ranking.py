@@ -47,11 +47,12 @@ def leaderboard(
     """
     competition.phase(phase)
     original = submissions.alias("original")
-    worst = sa.select(runs.c.submission, sa.func.min(runs.c.score).label("score")).group_by(runs.c.submission)
-    lowest = worst.subquery()
+    worst = runs.alias("worst")
     half = (
-        sa.select(sa.func.max(runs.c.half))
-        .where(runs.c.submission == submissions.c.id, runs.c.score == lowest.c.score)
+        sa.select(worst.c.half)
+        .where(worst.c.submission == submissions.c.id)
+        .order_by(worst.c.score, worst.c.id)
+        .limit(1)
         .scalar_subquery()
     )
     scored_anew = sa.and_(submissions.c.state.in_(("queued", "running")), submissions.c.version > 1)
@@ -67,7 +68,6 @@ def leaderboard(
         )
         .join(teams, teams.c.id == submissions.c.team)
         .outerjoin(original, original.c.id == submissions.c.origin)
-        .outerjoin(lowest, lowest.c.submission == submissions.c.id)
         .where(
             submissions.c.phase == phase,
             submissions.c.league == league,

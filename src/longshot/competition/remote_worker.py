@@ -94,11 +94,12 @@ def work(
                 why = f"{free >> 20:,} MB of disk are free on it, and {FREE >> 20:,} are needed"
                 client.ask("POST", "/work/stop", body={"worker": name, "why": why})
                 tell(f"pausing: {why}")
-                job = None
+                job, wait = None, why
             else:
-                job = client.ask("POST", "/work/claim", body={"worker": name})["job"]
+                claiming = client.ask("POST", "/work/claim", body={"worker": name})
+                job, wait = claiming["job"], claiming["wait"]
             if job is None:
-                if not forever:
+                if wait is None and not forever:
                     return done
                 time.sleep(PAUSE)
                 continue

@@ -17,6 +17,7 @@ import numpy as np
 
 from longshot.competition.data import CompetitionData, HiddenTask
 from longshot.competition.settings import Competition, Phase
+from longshot.core.errors import UserError
 from longshot.core.files import hash_file, write_json, write_text
 
 NAME = re.compile("[0-9a-f]{64}")
@@ -52,18 +53,55 @@ class BlobStore:
         self.folder = folder / "data" / "blobs"
         self._lock = threading.Lock()
         self._data: CompetitionData | None = None
+        self._ready: set[tuple[Any, ...]] = set()
+        self._preparing: threading.Thread | None = None
+        self._failed: Exception | None = None
 
     def path(self, sha256: str) -> Path | None:
         """Where a blob lies; None where there is none of that name."""
         path = self.folder / sha256
         return path if NAME.fullmatch(sha256) and path.is_file() else None
 
+    def ready(self, competition: Competition, phases: list[Phase]) -> bool:
+        """Whether the images of some phases are decoded; where not, that begins, and nobody waits for it.
+
+        UserError where it could not be done: the competition's own data are at fault.
+        """
+        keys = [(name, competition.datasets[name], competition.image_size) for name in _names(phases)]
+        if self._ready.issuperset(keys):
+            return True
+        if self._preparing is None or not self._preparing.is_alive():
+            if self._failed is not None:
+                error, self._failed = self._failed, None
+                raise error
+            self._preparing = threading.Thread(
+                target=self._prepare, args=(competition, phases, keys), name="longshot-data", daemon=True
+            )
+            self._preparing.start()
+        return False
+
+    def _prepare(self, competition: Competition, phases: list[Phase], keys: list[tuple[Any, ...]]) -> None:
+        try:
+            with self._lock:
+                data = self._opened(competition)
+                for phase in phases:
+                    for name, path in data.training_files(phase).items():
+                        self._keep(name, path)
+                    for name in phase.test:
+                        self._keep(name, _file(data.pixels(name)))
+            self._ready.update(keys)
+        except (UserError, OSError) as error:
+            self._failed = error
+
+    def _opened(self, competition: Competition) -> CompetitionData:
+        if self._data is None or self._data.competition != competition:
+            self._data = CompetitionData(competition)
+        return self._data
+
     def files(self, competition: Competition, phase: Phase, seed: int, submission: int) -> RunFiles:
         """The blobs of a run."""
         with self._lock:
-            if self._data is None or self._data.competition != competition:
-                self._data = CompetitionData(competition)
-            data = self._data
+            data = self._opened(competition)
             training = [self._keep(name, path) for name, path in data.training_files(phase).items()]
             images = [self._keep(name, _file(data.pixels(name))) for name in phase.test]
             tasks = data.test_tasks(phase, seed, submission)
@@ -112,6 +150,10 @@ def load_tasks(text: str) -> list[HiddenTask]:
     return [
         HiddenTask(**{**row, **{name: np.asarray(row[name], np.int64) for name in _ARRAYS}}) for row in rows
     ]
+
+
+def _names(phases: list[Phase]) -> list[str]:
+    return sorted({name for phase in phases for name in (*phase.train, *phase.test)})
 
 
 def _file(array: Any) -> Path:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import shutil
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -76,32 +77,51 @@ def work_settings(office: Office, person: Person) -> WorkSettings:
     return WorkSettings(office.id, settings, requirements)
 
 
-def claim_job(office: Office, person: Person, blobs: BlobStore, *, worker: str) -> Job | None:
-    """The oldest waiting run, now this worker's; None where nothing waits or the disk is full."""
+class Claiming(NamedTuple):
+    """The next run; none where nothing waits, or not yet."""
+
+    job: Job | None
+    wait: str | None = None  # why a run that waits is not handed out yet
+
+
+def claim_job(office: Office, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
+    """The oldest waiting run, now this worker's. Nothing is handed out while the disk is full or data are decoded."""
     permit(person, "work.claim")
     name = worker_name(person, worker)
+    competition = office.competition
     try:
         office.room()
+        waiting = sa.select(submissions.c.phase).join(runs, runs.c.submission == submissions.c.id).distinct()
+        names = {row["phase"] for row in office.store.rows(waiting.where(runs.c.state == "queued"))}
+        ready = blobs.ready(competition, [phase for phase in competition.phases if phase.name in names])
+        why = None if ready else "the competition's images are being decoded"
     except Refusal as error:
+        why = error.fact
+    except (UserError, OSError) as error:
+        raise _no_data(error) from error
+    if why is not None:
         with office.store.change() as connection:
-            queue.sign(connection, name, "paused", error.fact)
-        return None
+            queue.sign(connection, name, "paused", why)
+        return Claiming(None, why)
     claimed = queue.claim(office.store, name)
     if claimed is None:
-        return None
+        return Claiming(None)
     try:
-        competition = office.competition
         files = blobs.files(competition, competition.phase(claimed.phase), claimed.seed, claimed.submission)
-        return Job(*claimed, queue.LEASE, archive_blob(office, claimed.submission), files)  # type: ignore[arg-type]
+        archive = archive_blob(office, claimed.submission)
+        return Claiming(Job(*claimed, queue.LEASE, archive, files))  # type: ignore[arg-type]
     except (UserError, OSError) as error:
-        why = f"its data could not be handed out: {error}"
-        queue.release(office.store, claimed, name, one_line(why), counted=False)
-        raise Refusal(
-            503, "The competition's data cannot be handed out", "see the server's log", retry=30.0
-        ) from error
+        line = f"its data could not be handed out: {error}"
+        queue.release(office.store, claimed, name, one_line(line), counted=False)
+        raise _no_data(error) from error
     except BaseException:
         queue.release(office.store, claimed, name, "the server was stopped", counted=False)
         raise
+
+
+def _no_data(error: Exception) -> Refusal:
+    print(f"the competition's data: {error}", file=sys.stderr)
+    return Refusal(503, "The competition's data cannot be handed out", "see the server's log", retry=30.0)
 
 
 def held_claim(office: Office, person: Person, action: str, run: int, attempt: int, worker: str) -> Claim:

@@ -191,13 +191,16 @@ def may_see_score(office: Office, person: Person, row: dict[str, Any]) -> bool:
 
 
 def _rows() -> sa.Select[Any]:
-    worst = (
-        sa.select(sa.func.min(runs.c.score)).where(runs.c.submission == submissions.c.id).scalar_subquery()
+    """Submissions with their team's name and the interval of the run that counts, the worst."""
+    worst = runs.alias("worst")
+    of_worst = (
+        sa.select(worst.c.half)
+        .where(worst.c.submission == submissions.c.id)
+        .order_by(worst.c.score, worst.c.id)
+        .limit(1)
+        .scalar_subquery()
     )
-    half = sa.select(sa.func.max(runs.c.half)).where(
-        runs.c.submission == submissions.c.id, runs.c.score == worst
-    )
-    joined = sa.select(submissions, teams.c.name.label("team_name"), half.scalar_subquery().label("half"))
+    joined = sa.select(submissions, teams.c.name.label("team_name"), of_worst.label("half"))
     return joined.join(teams, teams.c.id == submissions.c.team)
 
 

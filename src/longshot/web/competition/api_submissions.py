@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -91,7 +91,7 @@ def _begin(call: Call) -> uploads.Upload:
     )
 
 
-def read_scores(call: Call) -> dict[str, object]:
+def read_scores(call: Call) -> dict[str, Any]:
     """scores.json of one run, for its team, where scores are shown."""
     number = call.path["number"]
     row = own_row(call.office, call.person, "submission.read", number)
@@ -192,7 +192,7 @@ OPERATIONS = [
         "submission.read",
         "All scores of a run: overall, by dataset, ways and shots.",
         read_scores,
-        dict[str, object],
+        dict[str, Any],
         query=SeedQuery,
     ),
     Operation(

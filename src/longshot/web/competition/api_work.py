@@ -26,12 +26,6 @@ class Stored(NamedTuple):
     bytes: int
 
 
-class Claiming(NamedTuple):
-    """The next run; None where nothing waits."""
-
-    job: desk.Job | None
-
-
 class WorkerRequest(Record):
     worker: str = Field(max_length=60)
 
@@ -131,8 +125,8 @@ OPERATIONS = [
         "/work/claim",
         "work.claim",
         "The next run.",
-        lambda call: Claiming(desk.claim_job(call.office, call.person, call.blobs, worker=call.body.worker)),
-        Claiming,
+        lambda call: desk.claim_job(call.office, call.person, call.blobs, worker=call.body.worker),
+        desk.Claiming,
         WorkerRequest,
     ),
     Operation(

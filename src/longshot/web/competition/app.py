@@ -20,6 +20,7 @@ from longshot.web.competition.buckets import Rates
 from longshot.web.competition.declare import PREFIX, Operation
 from longshot.web.competition.endpoint import Front, api_endpoint
 from longshot.web.competition.openapi import describe
+from longshot.web.competition.pages import page_routes
 from longshot.web.competition.problems import as_refusal, problem
 from longshot.web.guard import App, Guard
 
@@ -51,7 +52,7 @@ def build_server(
     office = Office(folder)
     front = Front(office, rates)
     app = Starlette(exception_handlers={404: _absent, 405: _absent, 500: _broken})
-    app.routes.extend(api_routes(front))
+    app.routes.extend([*api_routes(front), *page_routes(front)])
     reaper = Reaper(office, sweep_every)
     reaper.start()
 

@@ -46,6 +46,7 @@ def as_refusal(error: Exception) -> UserError:
     if isinstance(error, UserError):
         return error
     if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
+        print(f"the database: {error}", file=sys.stderr)
         return Refusal(503, "The competition's database does not answer", "try again in a moment", retry=2.0)
     if isinstance(error, OSError) and error.errno == 28:
         return Refusal(503, "The server's disk is full; nothing is lost", "try again later", retry=60.0)
