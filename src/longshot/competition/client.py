@@ -14,7 +14,7 @@ from longshot.competition.refusals import Refusal
 from longshot.core.errors import UserError
 
 API = "api/v1"
-TRIES = 6  # while a server does not answer, with pauses of 1, 2, 4 … seconds
+TRIES = 4  # while a server does not answer, with pauses of 1, 2, 4 … seconds
 TIMEOUT = (10.0, 120.0)  # seconds to connect, and without a byte
 TOKEN = "LONGSHOT_TOKEN"  # the environment's variable that holds one's token
 

@@ -96,7 +96,7 @@ def work(
                 tell(f"pausing: {why}")
                 job, wait = None, why
             else:
-                claiming = client.ask("POST", "/work/claim", body={"worker": name})
+                claiming = _claim(client, name, forever, tell)
                 job, wait = claiming["job"], claiming["wait"]
             if job is None:
                 if wait is None and not forever:
@@ -109,6 +109,18 @@ def work(
             tell(one_line(line + (ending or "was cancelled, or taken over by another worker")))
     finally:
         _quietly(client, "/work/stop", {"worker": name})
+
+
+def _claim(client: Client, name: str, forever: bool, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The next run; who works for ever waits for a server that is away."""
+    while True:
+        try:
+            return dict(client.ask("POST", "/work/claim", body={"worker": name}))
+        except UserError as error:
+            if not forever or (isinstance(error, Refusal) and error.status in (401, 403, 422)):
+                raise
+            tell(one_line(f"waiting: {error}"))
+            time.sleep(5 * PAUSE)
 
 
 class Bench:

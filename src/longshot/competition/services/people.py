@@ -206,10 +206,10 @@ def first_organiser(office: Office) -> Invitation | None:
     active = (accounts.c.role == "organiser", accounts.c.state == "active")
     if office.store.rows(sa.select(accounts.c.id).where(*active).limit(1)):
         return None
-    return new_invitation(office, _HOST, kind="account", role="organiser", days=2)
+    return new_invitation(office, HOST, kind="account", role="organiser", days=2)
 
 
-_HOST = Person("organiser", name="the server's owner", scopes=frozenset(("admin",)), via="session")
+HOST = Person("organiser", name="the server's owner", scopes=frozenset(("admin",)), via="session")
 
 
 def _accounts(office: Office, which: sa.ColumnElement[bool]) -> list[Account]:
