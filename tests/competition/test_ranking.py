@@ -303,7 +303,9 @@ def test_a_phase_takes_submissions_from_its_start_to_its_end(competition, store,
         queue.enter(moved(submissions=False), store, folder, **options)
 
 
-def test_a_phase_is_open_from_its_first_second_to_the_one_before_its_end(competition, store, submission, monkeypatch):
+def test_a_phase_is_open_from_its_first_second_to_the_one_before_its_end(
+    competition, store, submission, monkeypatch
+):
     start, end = "2027-06-15 12:00:00", "2027-06-16 12:00:00"
     phase = competition.phases[0].model_copy(update={"start": start, "end": end})
     moved = competition.model_copy(update={"phases": (phase,)})

@@ -117,6 +117,8 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
     if operation.costly:
         front.take_password(request, str(getattr(body, "name", person.name)))
     path = dict(request.path_params)
+    if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
+        raise Refusal(404, "There is nothing of that number here.")
     call = Call(front.office, front.blobs, person, path, query, body, data)
     answer = await run_in_threadpool(operation.call, call)
     return _response(front, operation, answer)
