@@ -14,7 +14,8 @@ from longshot.competition.refusals import Refusal
 from longshot.core.errors import UserError
 
 API = "api/v1"
-TRIES = 4  # while a server does not answer, with pauses of 1, 2, 4 … seconds
+TRIES = 4  # while a server does not answer, with pauses of 1, 2, 4, 8 seconds
+LONGEST = 8.0  # seconds of such a pause
 TIMEOUT = (10.0, 120.0)  # seconds to connect, and without a byte
 TOKEN = "LONGSHOT_TOKEN"  # the environment's variable that holds one's token
 
@@ -96,10 +97,12 @@ class Client:
                         f"The server {self.url} does not answer: {_reason(error)}",
                         "look at its address and your network, and try again",
                     ) from error
-                time.sleep(2**attempt)
+                time.sleep(min(2.0**attempt, LONGEST))
                 continue
             if answer.status_code in (429, 502, 503, 504) and not last:
-                time.sleep(min(30.0, _seconds(answer.headers.get("retry-after")) or 2**attempt))
+                time.sleep(
+                    min(30.0, _seconds(answer.headers.get("retry-after")) or min(2.0**attempt, LONGEST))
+                )
                 continue
             return self._read(answer, stream)
         raise AssertionError

@@ -38,6 +38,7 @@ from longshot.core.settings import read_record
 
 BEAT = 10.0  # seconds between two signs of life, which also carry what was printed
 FREE = 1 << 30  # bytes of disk below which no run is taken: the worker pauses, and says so
+TRIES = 40
 PAUSE = 2.0  # seconds between two questions when nothing waits
 
 
@@ -85,6 +86,7 @@ def work(
 ) -> int:
     """Do waiting runs until none is left (or for ever); gives the number of runs done."""
     sandbox.require()
+    client.tries = max(client.tries, TRIES)  # a run of hours is not given up for a restart of the server
     name = f"{socket.gethostname()[:30]}:{os.getpid()}:{time.time_ns() % 10**10}"
     bench = Bench(client, name, beat)
     done = 0
@@ -103,7 +105,14 @@ def work(
                     return done
                 time.sleep(PAUSE)
                 continue
-            ending = bench.do(job)
+            try:
+                ending = bench.do(job)
+            except UserError as error:
+                if not forever:
+                    raise
+                tell(one_line(f"waiting: {error}"))
+                time.sleep(5 * PAUSE)
+                continue
             done += ending is not None
             line = f"submission {job['submission']}, seed {job['seed']}: "
             tell(one_line(line + (ending or "was cancelled, or taken over by another worker")))

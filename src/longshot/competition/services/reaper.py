@@ -26,8 +26,9 @@ class Swept(NamedTuple):
     carried: int
 
 
-def sweep(office: Office, lease: float = queue.LEASE) -> Swept:
+def sweep(office: Office, lease: float | None = None) -> Swept:
     """One round over every state that is no end."""
+    lease = queue.LEASE if lease is None else lease
     swept_uploads = uploads.sweep(office)
     with queue.alone(office.store) as connection:
         silent = (runs.c.state == "running", runs.c.seen < time.time() - lease)
@@ -75,12 +76,19 @@ class Reaper(threading.Thread):
         self.office, self.every, self.end = office, every, threading.Event()
 
     def run(self) -> None:
-        """Sweep until the end."""
+        """Sweep until the end. After a time without the database, or at the start, leases begin anew."""
+        away = True
         while not self.end.wait(self.every):
             try:
+                if away:
+                    with queue.alone(self.office.store) as connection:
+                        queue.grace(connection)
+                    away = False
                 sweep(self.office)
-            except Exception:  # the database restarts: the next round may get through
-                traceback.print_exc()
+            except Exception as error:  # the database restarts: the next round may get through
+                away = True
+                if not isinstance(error, sa.exc.OperationalError):
+                    traceback.print_exc()
 
     def stop(self) -> None:
         """End after the round that is under way."""
