@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.bundle.check import check_bundle as check_bundle
     from longshot.competition.bundle.run import run_bundle as run_bundle
     from longshot.competition.check import check_submission as check_submission
-    from longshot.competition.dry_run import dry_run as dry_run
     from longshot.competition.environments import build_environment as build_environment
     from longshot.competition.new_competition import create as create
     from longshot.competition.organiser import blank_fact_sheet as blank_fact_sheet
@@ -36,6 +35,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.organiser import write_leaderboard as write_leaderboard
     from longshot.competition.participant import submit as submit
     from longshot.competition.participant import try_submission as try_submission
+    from longshot.competition.rehearsal import dry_run as dry_run
     from longshot.competition.remote import RemoteCompetition as RemoteCompetition
     from longshot.competition.remote import connect as connect
     from longshot.competition.settings import Competition as Competition
@@ -54,7 +54,7 @@ _MODULES = {
     "submission": "make_submission",
     "baselines": "BASELINES write_baseline",
     "remote": "connect RemoteCompetition",
-    "dry_run": "dry_run",
+    "rehearsal": "dry_run",
     "bundle.check": "check_bundle",
     "bundle.run": "run_bundle",
 }

@@ -92,6 +92,8 @@ def work(
     done = 0
     try:
         while True:
+            job: dict[str, Any] | None
+            wait: str | None
             if (free := shutil.disk_usage(bench.blobs).free) < FREE:
                 why = f"{free >> 20:,} MB of disk are free on it, and {FREE >> 20:,} are needed"
                 client.ask("POST", "/work/stop", body={"worker": name, "why": why})

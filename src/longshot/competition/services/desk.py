@@ -109,7 +109,7 @@ def claim_job(office: Office, person: Person, blobs: BlobStore, *, worker: str) 
     try:
         files = blobs.files(competition, competition.phase(claimed.phase), claimed.seed, claimed.submission)
         archive = archive_blob(office, claimed.submission)
-        return Claiming(Job(*claimed, queue.LEASE, archive, files))  # type: ignore[arg-type]
+        return Claiming(Job(*claimed, queue.LEASE, archive, files))
     except (UserError, OSError) as error:
         line = f"its data could not be handed out: {error}"
         queue.release(office.store, claimed, name, one_line(line), counted=False)

@@ -72,12 +72,10 @@ def _plain(value: object) -> object:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for name in (
-        "submission.zip",
-        *(path.relative_to(folder) for path in sorted(folder.glob("submission/**/*"))),
-    ):
-        if (folder / name).is_file():
-            yield folder / name
+    """What a submission is and what its runs wrote."""
+    for path in (folder / "submission.zip", *sorted(folder.glob("submission/**/*"))):
+        if path.is_file():
+            yield path
     for run in sorted(folder.glob("seed-*")):
         if run.is_dir() and run.name.removeprefix("seed-").isdecimal():
             yield from (run / name for name in _RESULTS if (run / name).is_file())

@@ -239,7 +239,8 @@ def rescorings(office: Office, person: Person, *, phase: str | None = None) -> l
         )
         going = sum(each["state"] in ("queued", "running") for each in states)
         columns = ("phase", "version", "target", "kind", "reason", "time")
-        listed.append(Rescoring(*(row[name] for name in columns), len(states), going))
+        values = {name: row[name] for name in columns}
+        listed.append(Rescoring(**values, submissions=len(states), remaining=going))
     return listed
 
 

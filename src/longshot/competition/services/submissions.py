@@ -15,6 +15,7 @@ from longshot.competition.refusals import Refusal, not_there
 from longshot.competition.services.office import Office, record
 from longshot.competition.services.teams import require_team
 from longshot.competition.tables import events, runs, submissions, teams
+from longshot.core.errors import UserError
 
 
 class RunView(NamedTuple):
@@ -123,7 +124,7 @@ def cancel_submission(office: Office, person: Person, number: int) -> Submission
     own_row(office, person, "submission.cancel", number)
     try:
         before = queue.cancel(office.store, number, person.name or person.role)
-    except queue.UserError as error:
+    except UserError as error:
         raise Refusal(409, error.fact, error.remedy) from None
     with office.store.change() as connection:
         change = {"state": before}, {"state": "cancelled"}

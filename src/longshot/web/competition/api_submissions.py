@@ -73,8 +73,8 @@ class SheetRequest(Record):
 
 def allowance_info(allowance: Allowance) -> AllowanceInfo:
     """An allowance with what follows from it."""
-    *numbers, resets = allowance
-    return AllowanceInfo(*numbers, allowance.remaining, resets, allowance.resets_in)  # type: ignore[arg-type]
+    values = allowance._asdict()
+    return AllowanceInfo(**values, remaining=allowance.remaining, resets_in=allowance.resets_in)
 
 
 def _begin(call: Call) -> uploads.Upload:

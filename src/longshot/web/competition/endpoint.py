@@ -168,7 +168,8 @@ async def read_body(request: Request, most: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most:
         raise Refusal(413, f"The body has {int(announced):,} bytes, at most {most:,} are allowed.")
-    pieces, size, begun = [], 0, time.monotonic()
+    pieces: list[bytes] = []
+    size, begun = 0, time.monotonic()
     stream = request.stream().__aiter__()
     while True:
         try:

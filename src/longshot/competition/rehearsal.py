@@ -11,7 +11,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 import yaml
 
-from longshot.competition import queue, ranking, timetable, worker
+from longshot.competition import queue, ranking, worker
 from longshot.competition.baselines import write_baseline
 from longshot.competition.draws import read_secret
 from longshot.competition.settings import FILE, load
@@ -84,7 +84,6 @@ def dry_run(
 
 def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str], None]) -> list[DryRunEntry]:
     competition, store = open_competition(folder)
-    timetable.timetable(competition)
     league = competition.leagues[0]
     sheet = "{}" if competition.fact_sheet != "required" else _sheet(competition.fact_fields)
     taking = [phase for phase in competition.phases[:-1] if phase.submissions]
@@ -109,9 +108,17 @@ def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str]
         for entry in ranking.leaderboard(competition, store, phase.name, league)
     }
     store.engine.dispose()
-    columns = ("name", "phase", "league", "state", "score")
     return [
-        DryRunEntry(*(row[key] for key in columns), ranks.get(row["id"]), row["reason"] or "") for row in rows
+        DryRunEntry(
+            row["name"],
+            row["phase"],
+            row["league"],
+            row["state"],
+            row["score"],
+            ranks.get(row["id"]),
+            row["reason"] or "",
+        )
+        for row in rows
     ]
 
 
