@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from longshot.competition import queue, ranking, timetable
 from longshot.competition.policy import Person, permit, sees_all
-from longshot.competition.ranking import RankBy
+from longshot.competition.ranking import BoardEntry, RankBy
 from longshot.competition.refusals import not_there
 from longshot.competition.services.office import Office
 from longshot.competition.settings import Phase
-from longshot.competition.tables import facts, runs, submissions, teams, workers
+from longshot.competition.tables import audit, events, facts, runs, submissions, teams, workers
 from longshot.core.errors import UserError
 
 SILENT = 90.0  # seconds after which a worker counts as gone
@@ -98,7 +98,7 @@ def board(
     group = league or competition.leagues[0]
     ranks_by: RankBy = by or competition.ranks_by  # type: ignore[assignment]
     hidden = not (sees_all(person) or timetable.scores_shown(chosen))
-    entries = [] if hidden else ranking.leaderboard(competition, office.store, chosen.name, group, ranks_by)
+    entries = [] if hidden else _entries(office, chosen.name, group, ranks_by)
     lines = [
         BoardLine(
             entry.rank,
@@ -121,6 +121,26 @@ def board(
     with office.store.reading() as connection:
         version = queue.scoring_version(connection, chosen.name)
     return Board(chosen.name, group, ranks_by, lines, standing, competition.marks, hidden, version)
+
+
+def _entries(office: Office, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
+    """The entries of a board, computed once for every state of the competition: many look at a board that stands still.
+
+    Whatever changes a board writes a line into a submission's history or into the audit log, in the same transaction.
+    """
+    latest = sa.select(
+        sa.select(sa.func.max(events.c.id)).scalar_subquery().label("event"),
+        sa.select(sa.func.max(audit.c.id)).scalar_subquery().label("line"),
+    )
+    (state,) = office.store.rows(latest)
+    competition = office.competition
+    stamp = (state["event"], state["line"], id(competition))
+    held = office.boards.get((phase, league, by))
+    if held is not None and held[0] == stamp:
+        return list(held[1])
+    entries = ranking.leaderboard(competition, office.store, phase, league, by)
+    office.boards[phase, league, by] = (stamp, entries)
+    return entries
 
 
 def progress(

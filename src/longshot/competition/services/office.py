@@ -44,6 +44,7 @@ class Office:
         read_secret(self.competition)  # refuses a secret that others may read
         self.store = Store(self.competition)
         self.id = self._identity()
+        self.boards: dict[tuple[str, str, str], tuple[object, list[Any]]] = {}  # see services.boards
         self.hashing = threading.BoundedSemaphore(2)  # a password takes 32 MB while it is looked at
 
     def close(self) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-WAIT = 20.0  # seconds from the first byte of a connection, or from the last answer, to the end of a request's headers
+WAIT = (
+    20.0  # seconds that the headers of a request may take; how long a connection may idle is uvicorn's to say
+)
 _LOOK = 2.0
 
 
@@ -32,7 +34,10 @@ class PatientProtocol(H11Protocol):
     def _look(self) -> None:
         if self.transport.is_closing():
             return
-        if self.conn.their_state is h11.IDLE:  # headers are awaited, or half of them is there
+        begun = (
+            len(self.conn._receive_buffer) > 0 or self.cycle is None
+        )  # half a request, or nothing since the start
+        if begun and self.conn.their_state is h11.IDLE:
             now = time.monotonic()
             self._waiting_since = self._waiting_since or now
             if now - self._waiting_since > self.wait:

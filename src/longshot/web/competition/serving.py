@@ -154,7 +154,7 @@ def serve_competition(
             access_log=False,
             lifespan="off",
             server_header=False,
-            timeout_keep_alive=15,
+            timeout_keep_alive=75,
             timeout_graceful_shutdown=5,
             proxy_headers=bool(names),
             forwarded_allow_ips="127.0.0.1,::1",
