@@ -63,7 +63,8 @@ class Guard:
         self.headers = [
             (b"content-security-policy", policy.encode()),
             (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
+            # Without a referrer a browser's forms say "Origin: null", which is refused below.
+            (b"referrer-policy", b"same-origin" if writes else b"no-referrer"),
             (b"cross-origin-resource-policy", b"same-origin"),
             (b"cross-origin-opener-policy", b"same-origin"),
             *([] if framed else [(b"x-frame-options", b"DENY")]),
