@@ -1,4 +1,4 @@
-"""How pages of a competition are made: the explorer's look, times in UTC and local, and a form's mistakes at the form."""
+"""How pages of a competition are made: the explorer's look, times in UTC, and a form's mistakes at the form."""
 
 from __future__ import annotations
 

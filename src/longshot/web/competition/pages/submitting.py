@@ -17,14 +17,14 @@ _PAGE = 50
 
 def routes(front: Front) -> list[BaseRoute]:
     """Pages and forms of submissions."""
-    one = "/submissions/{number:int}"
+    address = "/submissions/{number:int}"
     return [
         show(front, "/submit", "upload.begin", submit),
         show(front, "/submissions", "submission.list", listed),
-        show(front, one, "submission.read", submission),
-        take(front, f"{one}/cancel", "submission.cancel", cancel, submission),
-        take(front, f"{one}/select", "submission.select", select, submission),
-        take(front, f"{one}/fact-sheet", "submission.sheet", describe, submission),
+        show(front, address, "submission.read", submission),
+        take(front, f"{address}/cancel", "submission.cancel", cancel, submission),
+        take(front, f"{address}/select", "submission.select", select, submission),
+        take(front, f"{address}/fact-sheet", "submission.sheet", describe, submission),
     ]
 
 
@@ -76,17 +76,17 @@ def submission(request: PageRequest, problem: str = "") -> Html:
     """What became of a submission: runs, log, receipt, fact sheet."""
     office, person = request.office, request.person
     identity = number(request, "number")
-    found_page = submissions.read_submission(office, person, identity)
+    view = submissions.read_submission(office, person, identity)
     info = competition_info(office)
     return page(
         request,
         "submission",
         f"Submission {identity}",
-        counts=[found_page.submission.team, found_page.submission.phase, found_page.submission.league],
+        counts=[view.submission.team, view.submission.phase, view.submission.league],
         problem=problem,
-        view=found_page,
+        view=view,
         log=logs.tail(office, person, identity),
-        receipt=uploads.receipt(office, identity) if found_page.submission.sha256 else None,
+        receipt=uploads.receipt(office, identity) if view.submission.sha256 else None,
         fields=[(name, FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
 

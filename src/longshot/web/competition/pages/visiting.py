@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from starlette.routing import BaseRoute
 
 from longshot.competition.services import boards, organising, submissions
-from longshot.reports import charts
 from longshot.web.competition.api_public import competition_info
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.page_endpoint import Html, PageRequest
 from longshot.web.competition.pages.rendering import page, show
+
+WIDTH, HEIGHT = 560, 180  # of the drawing of scores
+LINES = 8  # teams in it, the best first
 
 
 def routes(front: Front) -> list[BaseRoute]:
@@ -70,19 +72,48 @@ def board(request: PageRequest, problem: str = "") -> Html:
         ],
         info=info,
         board=table,
-        chart=_chart(steps) if not table.hidden else "",
+        chart=None if table.hidden else _chart(steps),
+        width=WIDTH,
+        height=HEIGHT,
     )
 
 
-def _chart(steps: list[boards.Progress]) -> str:
-    """Every team's scores in their order, as a drawing; empty where there is nothing to compare."""
+class Line(NamedTuple):
+    """A team's scores in a drawing of ``WIDTH`` × ``HEIGHT``."""
+
+    team: str
+    points: list[tuple[float, float]]
+    last: float  # its last score
+
+
+class Chart(NamedTuple):
+    """Scores in their order, a line per team."""
+
+    lines: list[Line]
+    low: float  # score at the bottom
+    high: float
+
+
+def _chart(steps: list[boards.Progress]) -> Chart | None:
+    """Every team's scores in their order; None where no team has two."""
     by_team: dict[str, list[float]] = {}
     for step in steps:
         by_team.setdefault(step.team, []).append(step.score)
-    if not any(len(scores) > 1 for scores in by_team.values()):
-        return ""
-    drawn: list[Any] = [
-        charts.Curve(index, team, list(range(1, len(scores) + 1)), scores)
-        for index, (team, scores) in enumerate(sorted(by_team.items()))
+    longest = max(map(len, by_team.values()), default=0)
+    if longest < 2:
+        return None
+    scores = [score for line in by_team.values() for score in line]
+    low, high = min(scores), max(scores)
+    height = (high - low) or 1.0
+    lines = [
+        Line(
+            team,
+            [
+                (round(WIDTH * number / (longest - 1), 1), round(HEIGHT * (high - score) / height, 1))
+                for number, score in enumerate(line)
+            ],
+            line[-1],
+        )
+        for team, line in sorted(by_team.items(), key=lambda item: -item[1][-1])[:LINES]
     ]
-    return charts.lines(drawn, xlabel="submission of the team", ylabel="score")
+    return Chart(lines, low, high)
