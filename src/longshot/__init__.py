@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.training.folders import TrainedNetwork as TrainedNetwork
     from longshot.training.loop import train as train
     from longshot.training.tune import tune as tune
+    from longshot.web.competition.serving import serve_competition as serve_competition
     from longshot.web.serving import serve as serve
 
     __version__: str
@@ -112,6 +113,7 @@ _VERBS: dict[str, str] = {
     "verify": "longshot.releases.verify",
     "score": "longshot.evaluation.scoring",
     "serve": "longshot.web.serving",
+    "serve_competition": "longshot.web.competition.serving",
     "estimate": "longshot.api.estimates",
     "doctor": "longshot.api.doctor",
 }

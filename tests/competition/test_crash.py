@@ -55,7 +55,7 @@ POINTS = {
     "the submission runs": ("after", "drive.begin", "queued"),
     "answers written, not scored": ("before", "ingestion.summarize", "queued"),
     "scores written, not recorded": ("before", "queue.finish", "queued"),
-    "in the middle of recording": ("before", "queue._settle", "queued"),
+    "in the middle of recording": ("before", "queue.settle", "queued"),
     "recorded, not told": ("before", "tell", "scored"),
 }
 Process = tuple[int, str]  # number and time of start: numbers are used again
@@ -197,7 +197,8 @@ def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submi
     assert worker.work(competition, store) == 1
     assert store.submission(good)["state"] == "scored"
     failed = store.submission(bad)
-    assert (failed["state"], failed["reason"]) == ("failed", "the runner failed (RuntimeError)")
+    assert failed["state"] == "platform error"
+    assert failed["reason"] == "platform error: the runner failed (RuntimeError); it costs no quota"
     assert "a bug" in capsys.readouterr().err
 
 

@@ -146,7 +146,7 @@ def test_the_last_seeds_that_end_at_once_settle_the_submission(store, enter, mon
 
     other = threading.Thread(target=end_third)
 
-    settle = queue._settle
+    settle = queue.settle
 
     def settle_and_wait(*arguments: object) -> None:
         settle(*arguments)
@@ -157,7 +157,7 @@ def test_the_last_seeds_that_end_at_once_settle_the_submission(store, enter, mon
             while other.is_alive() and not connection.execute(waiting).scalar_one():
                 time.sleep(0.01)
 
-    monkeypatch.setattr(queue, "_settle", settle_and_wait)
+    monkeypatch.setattr(queue, "settle", settle_and_wait)
     assert queue.finish(store, second, "w", score=0.4, duration=1.0, reason=None)
     other.join()
     submission = store.submission(number)

@@ -111,7 +111,7 @@ def test_a_dead_worker_loses_its_run_and_cannot_count_it(store, enter):
     assert store.submission(dead.submission)["score"] == 0.5
 
 
-def test_what_kills_its_worker_three_times_is_given_up(store, enter):
+def test_what_kills_its_worker_twice_is_the_platforms_error_and_refunded(store, enter):
     number = enter()
     for _ in range(queue.ATTEMPTS):
         assert queue.claim(store, "w").submission == number
@@ -119,7 +119,10 @@ def test_what_kills_its_worker_three_times_is_given_up(store, enter):
             connection.execute(runs.update().values(seen=0.0))
     assert queue.claim(store, "w") is None
     submission = store.submission(number)
-    assert submission["state"] == "failed" and "died 3 times" in submission["reason"]
+    assert submission["state"] == "platform error" and "died 2 times" in submission["reason"]
+    assert "costs no quota" in submission["reason"] and submission["charged"] is None
+    for _ in range(3):  # the whole quota of the day is there
+        enter()
 
 
 def test_the_worst_of_three_seeds_counts(competition, store, enter):
@@ -282,9 +285,38 @@ def test_a_run_given_back_waits_again_and_costs_nothing(store, enter):
     assert store.submission(number)["state"] == "running"
 
 
-def test_a_run_that_its_runner_cannot_do_fails_after_three_times(store, enter):
+def test_a_run_that_its_runner_cannot_do_ends_after_one_retry(store, enter):
     number = enter()
     for _ in range(queue.ATTEMPTS):
         queue.release(store, queue.claim(store, "w"), "w", "the runner failed", counted=True)
     assert queue.claim(store, "w") is None
-    assert store.submission(number)["reason"] == "the runner failed"
+    assert store.submission(number)["reason"] == "platform error: the runner failed; it costs no quota"
+
+
+def test_a_submission_is_charged_when_its_first_run_begins(store, enter):
+    number = enter()
+    assert store.submission(number)["charged"] is None
+    score(store, 0.5)
+    assert store.submission(number)["charged"] is not None
+
+
+def test_what_is_cancelled_before_it_began_costs_nothing(store, enter):
+    numbers = [enter() for _ in range(3)]
+    assert queue.cancel(store, numbers[2], "its team") == "queued"
+    enter()
+    claimed = queue.claim(store, "w")
+    assert queue.cancel(store, numbers[0], "its team") == "running"
+    assert not queue.alive(store, claimed, "w")
+    assert not queue.finish(store, claimed, "w", score=0.9, duration=1.0, reason=None)
+    assert store.submission(numbers[0])["state"] == "cancelled"
+    with pytest.raises(UserError, match="3 are allowed"):  # one that ran is charged
+        enter()
+    with pytest.raises(UserError, match="is cancelled; only one that waits or runs"):
+        queue.cancel(store, numbers[0], "its team")
+
+
+def test_no_finite_score_no_entry(competition, store, enter):
+    number = enter()
+    score(store, float("nan"))
+    assert store.submission(number)["reason"] == "its score is not a finite number"
+    assert ranking.leaderboard(competition, store, "feedback", "free-style") == []

@@ -11,11 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from longshot import competition as api
-from longshot.competition import check, leagues, queue, ranking, rules
+from longshot.competition import check, leagues, queue, ranking, timetable
 from longshot.competition.archive import ArchiveLimits
 from longshot.competition.fact_sheet import LARGEST, MOST, dump, read_sheet
 from longshot.competition.settings import Competition
-from longshot.competition.store import Store, events, note, runs, submissions, teams
+from longshot.competition.store import Store, events, note, now, runs, submissions, teams
 from longshot.core.errors import UserError
 
 
@@ -241,9 +241,9 @@ def test_the_history_of_a_run_in_its_words(store, enter):
     assert (run["state"], run["score"], run["duration"], run["attempt"]) == ("scored", 0.123456, 2.5, 1)
 
 
-def test_two_deaths_wait_again_and_the_third_fails(store, enter):
+def test_one_death_waits_again_and_the_second_is_the_platforms_error(store, enter):
     number = enter("a")
-    for attempt, state in ((1, "running"), (2, "running"), (3, "failed")):
+    for attempt, state in ((1, "running"), (2, "platform error")):
         assert queue.claim(store, "w").attempt == attempt
         queue.release(store, queue.Claim(1, number, 1, "", "", attempt), "w", "it died", counted=True)
         assert store.submission(number)["state"] == state
@@ -264,16 +264,18 @@ def test_the_quota_of_a_day_does_not_count_yesterday(store, enter):
         enter("a")
     yesterday = (dt.datetime.now(dt.UTC) - dt.timedelta(days=1)).strftime("%Y-%m-%d 23:59:59")
     with store.change() as connection:
-        connection.execute(submissions.update().where(submissions.c.id == 1).values(created=yesterday))
+        connection.execute(submissions.update().values(charged=yesterday, state="scored"))
+        connection.execute(submissions.update().where(submissions.c.id > 1).values(charged=now()))
     enter("a")
     with pytest.raises(UserError) as caught:
         enter("a")
-    assert str(caught.value) == (
-        "Team 'a' has made 3 submissions to phase 'feedback' today (UTC), and 3 are allowed; wait, or ask the "
-        "organisers."
+    tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    assert str(caught.value).startswith(
+        "Team 'a' has made 3 submissions to phase 'feedback' today (UTC), and 3 are allowed; the day's count begins "
+        f"anew at {tomorrow:%Y-%m-%d} 00:00 UTC, in "
     )
     with store.change() as connection:
-        connection.execute(submissions.update().values(created=yesterday))
+        connection.execute(submissions.update().values(charged=yesterday, state="scored"))
     with pytest.raises(
         UserError, match="has made 4 submissions to phase 'feedback' in all, and 4 are allowed"
     ):
@@ -301,18 +303,20 @@ def test_a_phase_takes_submissions_from_its_start_to_its_end(competition, store,
         queue.enter(moved(submissions=False), store, folder, **options)
 
 
-def test_a_phase_is_open_in_its_first_and_its_last_second(competition, store, submission, monkeypatch):
+def test_a_phase_is_open_from_its_first_second_to_the_one_before_its_end(
+    competition, store, submission, monkeypatch
+):
     start, end = "2027-06-15 12:00:00", "2027-06-16 12:00:00"
     phase = competition.phases[0].model_copy(update={"start": start, "end": end})
     moved = competition.model_copy(update={"phases": (phase,)})
     folder, options = submission(), {"team": "a", "phase": "feedback", "league": "free-style"}
     first, last = (dt.datetime.fromisoformat(f"{moment}+00:00") for moment in (start, end))
     second = dt.timedelta(seconds=1)
-    monkeypatch.setattr(rules.dt, "datetime", Clock)
-    for moment in (first, last):
+    monkeypatch.setattr(timetable.dt, "datetime", Clock)
+    for moment in (first, last - second):
         Clock.moment = moment
         queue.enter(moved, store, folder, **options)
-    for moment, words in ((first - second, "begins on 2027-06-15"), (last + second, "ended on 2027-06-16")):
+    for moment, words in ((first - second, "begins on 2027-06-15"), (last, "ended on 2027-06-16")):
         Clock.moment = moment
         with pytest.raises(UserError, match=words):
             queue.enter(moved, store, folder, **options)

@@ -1,4 +1,4 @@
-"""``longshot compete``: run a blind competition on one machine."""
+"""``longshot compete``: run a blind competition, on one machine or on a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,24 @@ from longshot.cli.compete_results import (
     leaderboard_command,
     score_text,
 )
+from longshot.cli.compete_server import (
+    at_server,
+    board_command,
+    cancel_command,
+    dry_run_command,
+    folder_or_server,
+    invite_command,
+    log_command,
+    print_left,
+    print_status,
+    quota_command,
+    serve_command,
+    server_option,
+    token_option,
+    whole_number,
+)
 
+_folder_or_none = click.argument("folder", required=False, type=PATH)
 _folder = click.argument("folder", type=PATH)
 
 
@@ -84,9 +101,11 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
 
 
 @command.command("submit")
-@_folder
-@click.argument("submission", type=PATH)
-@click.option("--team", required=True, help="Name of the team.")
+@_folder_or_none
+@click.argument("submission", required=False, type=PATH)
+@server_option
+@token_option
+@click.option("--team", help="Name of the team; a server knows yours by the token.")
 @click.option("--phase", help="Phase to submit to.  [default: the first that takes submissions]")
 @click.option("--league", default="free-style", show_default=True, help="League to compete in.")
 @click.option("--pseudonym", help="Name to show in place of the team's, given with its first submission.")
@@ -97,9 +116,11 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
     help="YAML or JSON that describes the method; see fact-sheet.",
 )
 def submit_command(
-    folder: Path,
-    submission: Path,
-    team: str,
+    folder: Path | None,
+    submission: Path | None,
+    server: str | None,
+    token: str | None,
+    team: str | None,
     phase: str | None,
     league: str,
     pseudonym: str | None,
@@ -108,12 +129,21 @@ def submit_command(
 ) -> None:
     """Put a submission (a folder or a zip with a model.py) into the queue.
 
+    With --server it goes to a server: broken off, the same command goes on where it stopped.
+
     \b
     Example:
       longshot compete submit my-competition proto --team "The Prototypes"
+      longshot compete submit proto --server https://cup.example.org
     """
     from longshot.competition import submit
 
+    folder, submission = folder_or_server(server, [folder, submission], ["FOLDER", "SUBMISSION"], 1)
+    if server is not None:
+        _submit_to(server, token, submission, phase, league, fact_sheet)
+        return
+    if team is None:
+        raise click.UsageError("Missing option '--team'.")
     entered = submit(
         folder,
         submission,
@@ -127,6 +157,19 @@ def submit_command(
     click.echo(
         f"submission {entered.number} is queued in phase {entered.phase}; 'longshot compete work {folder}' runs it"
     )
+
+
+def _submit_to(
+    server: str, token: str | None, submission: Path, phase: str | None, league: str, fact_sheet: Path | None
+) -> None:
+    from longshot.competition.fact_sheet import read_sheet
+
+    cup = at_server(server, token)
+    sheet = None if fact_sheet is None else read_sheet(fact_sheet)
+    receipt = cup.submit(submission, phase=phase, league=league, fact_sheet=sheet)
+    click.echo(f"submission {receipt.submission} of team '{receipt.team}' is queued in phase {receipt.phase}")
+    click.echo(f"receipt: {receipt.bytes:,} bytes, sha256 {receipt.sha256}, seal {receipt.seal}")
+    print_left(cup, receipt.phase, receipt.league)
 
 
 @command.command("environment")
@@ -152,37 +195,58 @@ def environment_command(folder: Path) -> None:
 
 
 @command.command("work")
-@_folder
+@_folder_or_none
+@server_option
+@token_option
 @click.option("--forever", is_flag=True, help="Wait for further submissions when none is left.")
-def work_command(folder: Path, forever: bool) -> None:
+def work_command(folder: Path | None, server: str | None, token: str | None, forever: bool) -> None:
     """Run waiting submissions in the sandbox until none is left. Several workers may run at once.
+
+    With --server runs and hidden data come from a server, with a token for workers.
 
     \b
     Example:
       longshot compete work my-competition
+      longshot compete work --server https://cup.example.org --forever
     """
     from longshot.competition import work
 
-    done = work(folder, forever=forever, tell=click.echo)
+    (folder,) = folder_or_server(server, [folder], ["FOLDER"], 0)
+    if server is not None:
+        done = at_server(server, token).work(forever=forever, tell=click.echo)
+    else:
+        assert folder is not None
+        done = work(folder, forever=forever, tell=click.echo)
     click.echo(f"{done} runs done; no run is waiting")
 
 
 @command.command("status")
-@_folder
-@click.argument("number", required=False, type=int)
+@_folder_or_none
+@click.argument("number", required=False)
+@server_option
+@token_option
 @json_option
-def status_command(folder: Path, number: int | None, as_json: bool) -> None:
-    """List all submissions, or tell the history of one.
+def status_command(
+    folder: Path | None, number: str | None, server: str | None, token: str | None, as_json: bool
+) -> None:
+    """List all submissions, or tell the history of one; on a server those of your team.
 
     \b
     Example:
       longshot compete status my-competition
       longshot compete status my-competition 3
+      longshot compete status --server https://cup.example.org
     """
     from longshot.competition import history, status
 
-    if number is not None:
-        lines = history(folder, number)
+    folder, text = folder_or_server(server, [folder, number], ["FOLDER", "NUMBER"], 0)
+    chosen = whole_number(text)
+    if server is not None:
+        print_status(at_server(server, token), chosen, as_json)
+        return
+    assert folder is not None
+    if chosen is not None:
+        lines = history(folder, chosen)
         print_table([{"time": line.time, "what": line.event} for line in lines], as_json=as_json)
         return
     rows = [
@@ -217,5 +281,12 @@ for _command in (
     bundle_command,
     validate_command,
     run_bundle_command,
+    serve_command,
+    invite_command,
+    log_command,
+    cancel_command,
+    quota_command,
+    board_command,
+    dry_run_command,
 ):
     command.add_command(_command)

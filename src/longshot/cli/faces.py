@@ -11,6 +11,7 @@ from longshot.core.errors import UserError
 
 # functions of ``longshot`` whose command has another name
 COMMAND_OF = {
+    "serve_competition": "compete serve",
     "open_dataset": "datasets show",
     "list_datasets": "datasets",
     "training.list_algorithms": "train --list",

@@ -1,8 +1,9 @@
 """Blind competitions: other people's code on hidden tasks, in a sandbox, scored and ranked.
 
 Organisers: ``create``, ``build_environment``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``,
-``write_leaderboard``, ``enter_final``, ``blank_fact_sheet``, ``export_bundle``. Participants: ``write_baseline``,
-``make_submission``, ``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``, ``hand_in_fact_sheet``.
+``write_leaderboard``, ``enter_final``, ``blank_fact_sheet``, ``export_bundle``, ``dry_run``, ``invite``. Participants:
+``write_baseline``, ``make_submission``, ``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``,
+``hand_in_fact_sheet``; on a server ``connect``, whose answer submits, looks and works.
 Bundles: ``check_bundle``, ``run_bundle``. All but the checks take the competition's folder first. They are the
 commands of ``longshot compete``.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.organiser import fact_sheet_of as fact_sheet_of
     from longshot.competition.organiser import hand_in_fact_sheet as hand_in_fact_sheet
     from longshot.competition.organiser import history as history
+    from longshot.competition.organiser import invite as invite
     from longshot.competition.organiser import leaderboard as leaderboard
     from longshot.competition.organiser import rerun as rerun
     from longshot.competition.organiser import status as status
@@ -33,6 +35,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.organiser import write_leaderboard as write_leaderboard
     from longshot.competition.participant import submit as submit
     from longshot.competition.participant import try_submission as try_submission
+    from longshot.competition.rehearsal import dry_run as dry_run
+    from longshot.competition.remote import RemoteCompetition as RemoteCompetition
+    from longshot.competition.remote import connect as connect
     from longshot.competition.settings import Competition as Competition
     from longshot.competition.settings import load as load
     from longshot.competition.submission import make_submission as make_submission
@@ -42,12 +47,14 @@ _MODULES = {
     "new_competition": "create",
     "settings": "Competition load",
     "organiser": "work status history rerun leaderboard write_leaderboard enter_final export_bundle "
-    "blank_fact_sheet fact_sheet_of hand_in_fact_sheet",
+    "blank_fact_sheet fact_sheet_of hand_in_fact_sheet invite",
     "check": "check_submission",
     "environments": "build_environment",
     "participant": "submit try_submission",
     "submission": "make_submission",
     "baselines": "BASELINES write_baseline",
+    "remote": "connect RemoteCompetition",
+    "rehearsal": "dry_run",
     "bundle.check": "check_bundle",
     "bundle.run": "run_bundle",
 }
@@ -61,10 +68,10 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"longshot.competition.{_PUBLIC[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name != "sqlalchemy":
+        if error.name not in ("sqlalchemy", "alembic"):
             raise
         from longshot.core.errors import UserError
 
         raise UserError(
-            "Competitions need sqlalchemy", 'have it with pip install "longshot[compete]"'
+            f"Competitions need {error.name}", 'have it with pip install "longshot[compete]"'
         ) from error

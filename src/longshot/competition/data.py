@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.competition.draws import read_secret
 from longshot.competition.inside.drive import BlindTask
 from longshot.competition.inside.scoring import Truth
 from longshot.competition.settings import DISJOINT, PER_SUBMISSION, Competition, Phase
@@ -147,11 +145,14 @@ class CompetitionData:
         support set, the numbers of ways and shots, its seeds) says nothing about the others (the order of the queries).
         """
         own = submission is not None and self.competition.draws == PER_SUBMISSION
-        draw = (phase.name, phase.test, phase.tasks, seed, submission if own else None)
+        draw = (phase.name, phase.version, phase.test, phase.tasks, seed, submission if own else None)
         if draw not in self._tasks:
             if own:
                 self._tasks.clear()  # nobody asks for another submission's again
-            key = hash_text(self.secret(), phase.name, str(seed), *([str(submission)] if own else []))
+            version = [f"version {phase.version}"] if phase.version > 1 else []
+            key = hash_text(
+                self.secret(), phase.name, str(seed), *([str(submission)] if own else []), *version
+            )
             shape = AnyShape(**self.competition.shape.model_dump())
             tasks: list[HiddenTask] = []
             for name in phase.test:
@@ -184,19 +185,7 @@ class CompetitionData:
 
     def secret(self) -> str:
         """A random text made once and kept with the organiser; test tasks follow from it."""
-        path = self.competition.folder / "secret"
-        if not path.is_file():
-            handle, name = tempfile.mkstemp(
-                prefix=".secret-", dir=path.parent
-            )  # for the organiser's eyes alone
-            with os.fdopen(handle, "w", encoding="ascii") as out:
-                out.write(secrets.token_hex(32))
-                out.flush()
-                os.fsync(handle)
-            with contextlib.suppress(FileExistsError):  # of several workers that begin at once, one makes it
-                os.link(name, path)
-            Path(name).unlink()
-        return path.read_text(encoding="ascii").strip()
+        return read_secret(self.competition)
 
     def private(self) -> list[Path]:
         """What no submission may see, wherever it lies: the competition, its datasets as they came, the cache."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from longshot.competition.inside.shown import readable
 from longshot.core.errors import UserError
 
 # Fields that a sheet is asked for unless the organiser names others, each with what to write there.
@@ -47,6 +48,17 @@ def read_sheet(path: Path) -> FactSheet:
             f"The fact sheet {path} holds {content}; 1 to {MOST} lines such as 'title: Nearest means' are needed."
         )
     return {str(name)[:100]: _text(value, str(name), path) for name, value in sheet.items()}
+
+
+def parse_sheet(fields: Mapping[str, str]) -> FactSheet:
+    """A sheet that came over the network, held to the rules of one that came as a file."""
+    size = sum(len(f"{name}{text}".encode("utf-8", "surrogatepass")) for name, text in fields.items())
+    if not 1 <= len(fields) <= MOST or size > LARGEST:
+        raise UserError(
+            f"The fact sheet has {len(fields)} fields and {size / 1024:,.0f} KB; 1 to {MOST} fields and at most "
+            f"{LARGEST >> 10} KB are allowed."
+        )
+    return {readable(name)[:100]: readable(text).strip() for name, text in fields.items()}
 
 
 def _text(value: object, name: str, path: Path) -> str:

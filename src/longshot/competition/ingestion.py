@@ -10,25 +10,45 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from longshot.competition import leagues, sandbox
 from longshot.competition.box import Box, BoxError
-from longshot.competition.data import CompetitionData
+from longshot.competition.data import HiddenTask
 from longshot.competition.difficulty import write_record
 from longshot.competition.inside import drive
 from longshot.competition.inside.scoring import score_answers, summarize
 from longshot.competition.outcomes import RunOutcome
 from longshot.competition.pages import details_page, run_title
-from longshot.competition.settings import RUN, TASK, Phase
+from longshot.competition.settings import RUN, TASK, Competition, Phase
 from longshot.core.files import atomic, write_json, write_text
 from longshot.core.progress import progress
 from longshot.statistics.intervals import mean_interval
 
 
+class RunData(Protocol):
+    """What a run reads: of the competition in this folder, or fetched from a server."""
+
+    @property
+    def competition(self) -> Competition: ...
+
+    def training_files(self, phase: Phase) -> dict[str, Path]: ...
+
+    def pixels(self, name: str) -> NDArray[np.uint8]: ...
+
+    def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]: ...
+
+    def private(self) -> list[Path]: ...
+
+
 def run(
-    data: CompetitionData,
+    data: RunData,
     phase: Phase,
     submission: Path,
     folder: Path,
@@ -84,19 +104,50 @@ def run(
         return RunOutcome(None, str(error), drive.NO_PREDICTION)
     with atomic(folder / "answers.jsonl") as temporary:
         temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
+    timing = {"meta_training_seconds": training, "duration": time.monotonic() - start}
+    scores = _score(data, phase, seed, tasks, answers, folder, {"official": not trusted, **timing})
+    return RunOutcome(scores, None)
+
+
+def score_run(data: RunData, phase: Phase, seed: int, submission: int, folder: Path) -> dict[str, Any]:
+    """Score the answers.jsonl in ``folder`` anew and write what ``run`` writes; nothing of the submission runs.
+
+    How long the run took is taken over from the scores.json before, where it is there.
+    """
+    text = (folder / "answers.jsonl").read_text(encoding="utf-8")
+    answers = [json.loads(line) for line in text.splitlines() if line]
+    before: dict[str, Any] = {}
+    if (folder / "scores.json").is_file():
+        before = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    names = {"official": True, "meta_training_seconds": 0.0, "duration": 0.0}
+    facts = {name: before.get(name, value) for name, value in names.items()}
+    return _score(data, phase, seed, data.test_tasks(phase, seed, submission), answers, folder, facts)
+
+
+def _score(
+    data: RunData,
+    phase: Phase,
+    seed: int,
+    tasks: list[HiddenTask],
+    answers: Sequence[Mapping[str, Any]],
+    folder: Path,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Score answers and write scores.json, task_scores.json and the page of the run."""
+    competition = data.competition
     scored = score_answers([task.truth for task in tasks], answers)
     write_record(folder, tasks, scored)
     scores = summarize(scored, lambda values: mean_interval(values).half)
     scores |= {
         "phase": phase.name,
         "seed": seed,
-        "official": not trusted,
+        "official": facts["official"],
         "isolation": competition.isolation,
         "pools": competition.pools,
         "draws": competition.draws,
-        "meta_training_seconds": training,
-        "duration": time.monotonic() - start,
+        "meta_training_seconds": facts["meta_training_seconds"],
+        "duration": facts["duration"],
     }
     write_text(folder / "detailed_results.html", details_page(run_title(folder), scores))
     write_json(folder / "scores.json", scores)
-    return RunOutcome(scores, None)
+    return scores

@@ -202,6 +202,60 @@ def hand_in_fact_sheet(
     return missing(fields, competition.fact_fields)
 
 
+class Invited(NamedTuple):
+    """What somebody needs to come in, shown once."""
+
+    secret: str  # the code of an invitation, or the token of a worker
+    use: str  # what to do with it
+    expires: str  # UTC
+
+
+def invite(
+    folder: str | Path, *, role: str = "participant", name: str = "worker", days: int | None = None
+) -> Invited:
+    """Let somebody into the competition's server, from the machine that has its folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    role : str
+        ``participant`` or ``organiser``: a code for one account; ``worker``: a token for a machine.
+    name : str
+        Name of a worker.
+    days : int, optional
+        How long it lasts: 14 for codes and what the competition allows for tokens, unless given.
+
+    Returns
+    -------
+    Invited
+        The secret, which is kept nowhere, and what to do with it.
+
+    Examples
+    --------
+    >>> import longshot.competition as competition
+    >>> competition.create("cup", tasks=1, image_size=16).title
+    'Toybox'
+    >>> competition.invite("cup", role="worker").secret[:9]
+    'longshot_'
+    """
+    from longshot.competition.services import credentials, people
+    from longshot.competition.services.office import Office
+
+    office = Office(Path(folder))
+    try:
+        if role == "worker":
+            token = credentials.create_worker_token(office, people.HOST, name=name, days=days)
+            use = f"a worker's token until {token.expires} UTC: longshot compete work with it and the server"
+            return Invited(token.token, use, token.expires)
+        lasting = people.INVITED_DAYS if days is None else days
+        invitation = people.invite(office, people.HOST, role=role, days=lasting)
+        use = f"a code for one {role} until {invitation.expires} UTC: open /register?code=CODE on the server"
+        return Invited(invitation.code, use, invitation.expires)
+    finally:
+        office.close()
+
+
 def export_bundle(
     folder: str | Path, out: str | Path, *, docker_image: str = IMAGE, league: str | None = None
 ) -> Path:

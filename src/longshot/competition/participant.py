@@ -65,7 +65,7 @@ def submit(
         The submission's number and its phase.
     """
     competition, store = open_competition(folder)
-    taking = [each.name for each in competition.phases if each.submissions]
+    taking = [each.name for each in competition.phases if each.submissions and not each.practice]
     chosen = phase or (taking or [competition.final.name])[0]  # where none takes any, entering says so
     sheet = read_sheet(Path(fact_sheet)) if isinstance(fact_sheet, str | Path) else fact_sheet
     number = queue.enter(

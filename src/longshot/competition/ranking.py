@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import shutil
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.competition import queue, rules
+from longshot.competition import queue, rules, timetable
+from longshot.competition.draws import read_secret
 from longshot.competition.fact_sheet import PRIVATE, FactSheet, dump, stored
 from longshot.competition.settings import Competition, parse_time
-from longshot.competition.store import Store, events, note, submissions, teams
+from longshot.competition.store import Store, events, note, runs, submissions, teams
 from longshot.core.errors import UserError
+
+RankBy = Literal["last", "best", "selected"]
 
 
 class BoardEntry(NamedTuple):
@@ -24,16 +30,33 @@ class BoardEntry(NamedTuple):
     submission: int
     created: str  # when it was made: of a final entry, the feedback submission it comes from
     sheet: tuple[tuple[str, str], ...] = ()  # fields of the fact sheet that everybody may read
+    half: float | None = None  # half of the 95 % interval of the run that counts
+    team_id: int = 0
+    entries: int = 1  # valid submissions of the team
+    pending: bool = False  # it is being scored anew: this is the score before
 
 
-def leaderboard(competition: Competition, store: Store, phase: str, league: str) -> list[BoardEntry]:
-    """The last valid submission of every team, best score first, ties to the earlier one.
+def leaderboard(
+    competition: Competition, store: Store, phase: str, league: str, by: RankBy | None = None
+) -> list[BoardEntry]:
+    """One valid submission of every team, best score first, ties to the earlier one.
 
-    A final entry is as early as the feedback submission it was made from: when the final was entered is no merit.
+    ``by`` says which: the last, the best, or the one that the team selected (the last where it selected none); as the
+    competition has it unless given. A query over scores, never a flag that could be out of date: what has no finite
+    score or lies in the trash has no line. A final entry is as early as the feedback submission it was made from.
     """
     competition.phase(phase)
     original = submissions.alias("original")
-    rows = store.rows(
+    worst = runs.alias("worst")
+    half = (
+        sa.select(worst.c.half)
+        .where(worst.c.submission == submissions.c.id)
+        .order_by(worst.c.score, worst.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    scored_anew = sa.and_(submissions.c.state.in_(("queued", "running")), submissions.c.version > 1)
+    query = (
         sa.select(
             submissions,
             teams.c.name,
@@ -41,14 +64,26 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
             teams.c.ranked,
             sa.func.coalesce(original.c.created, submissions.c.created).label("made"),
             sa.func.coalesce(original.c.id, submissions.c.id).label("first"),
+            half.label("half"),
         )
         .join(teams, teams.c.id == submissions.c.team)
         .outerjoin(original, original.c.id == submissions.c.origin)
-        .where(submissions.c.phase == phase, submissions.c.league == league, submissions.c.state == "scored")
+        .where(
+            submissions.c.phase == phase,
+            submissions.c.league == league,
+            sa.or_(submissions.c.state == "scored", scored_anew),
+            submissions.c.score.is_not(None),
+            submissions.c.deleted.is_(None),
+            teams.c.deleted.is_(None),
+        )
         .order_by(submissions.c.id)
     )
-    last = {row["team"]: row for row in rows}  # later ones replace earlier ones
-    ordered = sorted(last.values(), key=lambda row: (-row["score"], row["made"], row["first"]))
+    valid = [row for row in store.rows(query) if math.isfinite(row["score"])]
+    ordered = sorted(
+        counting(valid, by or competition.ranks_by),
+        key=lambda row: (-row["score"], row["made"], row["first"]),
+    )
+    made = Counter(row["team"] for row in valid)
     entries, rank = [], 0
     for row in ordered:
         rank += bool(row["ranked"])
@@ -63,9 +98,32 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
                 row["id"],
                 row["made"],
                 tuple((name, text) for name, text in sheet.items() if name.lower() not in hidden),
+                row["half"],
+                row["team"],
+                made[row["team"]],
+                row["state"] != "scored",
             )
         )
     return entries
+
+
+def counting(rows: Iterable[Mapping[str, Any]], by: RankBy) -> list[Mapping[str, Any]]:
+    """The row of every team that counts, of all its valid submissions in the order they were made."""
+    chosen: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        before = chosen.get(row["team"])
+        if before is None or _replaces(row, before, by):
+            chosen[row["team"]] = row
+    return list(chosen.values())
+
+
+def _replaces(row: Mapping[str, Any], before: Mapping[str, Any], by: RankBy) -> bool:
+    """Whether a later submission counts in place of an earlier one."""
+    if by == "best":
+        return bool(row["score"] > before["score"])
+    if by == "selected":
+        return bool(row["selected"]) or not before["selected"]
+    return True
 
 
 def qualified(competition: Competition, store: Store, phase: str) -> list[dict[str, Any]]:
@@ -113,8 +171,15 @@ def _final_submission(competition: Competition, store: Store, row: dict[str, Any
         ).first()
         if earlier is not None:
             return int(earlier[0])
-        number = queue.insert(connection, row["team"], final, row["league"], row["fact_sheet"], row["id"])
-        source, target = (queue.archive_path(competition, n) for n in (row["id"], number))
+        goal = timetable.target(competition, final, read_secret(competition))
+        # The name holds what it is run on: asked again, the same job; with other tasks, another one.
+        job = f"carry/{final.name}/{row['league']}/team-{row['team']}/{goal[:16]}"
+        entry = queue.Entry(final, row["league"], row["fact_sheet"], job=job)
+        source = queue.archive_path(competition, row["id"])
+        number = queue.insert(
+            competition, connection, row["team"], entry, row["id"], source / "submission.zip"
+        )
+        target = queue.archive_path(competition, number)
         shutil.rmtree(target, ignore_errors=True)  # left by an entry that was not committed
         shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("seed-*"))
         note(connection, row["id"], f"entered the final as submission {number}")

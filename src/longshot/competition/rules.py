@@ -1,8 +1,7 @@
-"""The rules of entering: who a team is, when and how often it may submit, and what the final asks of it."""
+"""The rules of entering: who a team is, and what the final asks of it (``timetable``: when; ``quota``: how often)."""
 
 from __future__ import annotations
 
-import datetime as dt
 import unicodedata
 from typing import Any, NamedTuple
 
@@ -10,8 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from longshot.competition.fact_sheet import missing, stored
-from longshot.competition.leagues import META
-from longshot.competition.settings import Competition, Phase, parse_time
+from longshot.competition.settings import Competition
 from longshot.competition.store import now, submissions, teams
 from longshot.core.errors import UserError
 
@@ -76,43 +74,6 @@ def team_number(connection: Connection, name: str, ranked: bool, pseudonym: str 
     if changed:
         connection.execute(teams.update().where(teams.c.id == own["id"]).values(**changed))
     return int(own["id"])
-
-
-def check_open(phase: Phase) -> None:
-    """UserError outside a phase's dates, and where it takes no submissions at all."""
-    if not phase.submissions:
-        raise UserError(f"Phase '{phase.name}' takes no submissions: its data are there to practise on.")
-    moment = dt.datetime.now(dt.UTC)
-    if phase.start is not None and moment < parse_time(phase.start, phase.name):
-        raise UserError(f"Phase '{phase.name}' begins on {phase.start}; submit from then on.")
-    if phase.end is not None and moment > parse_time(phase.end, phase.name):
-        raise UserError(
-            f"Phase '{phase.name}' ended on {phase.end}; nothing can be submitted to it any more."
-        )
-
-
-def check_quota(connection: Connection, team: int, phase: Phase, league: str, name: str) -> None:
-    """UserError where a team has made all its submissions, of a day or of the phase.
-
-    As in the paper, where a team has a second account for it, the meta-learning league has a quota of its own. The
-    leagues that a team declares (new-in-ml, women …) share that of the free-style league.
-    """
-    alike = submissions.c.league == META if league == META else submissions.c.league != META
-    of_team = (submissions.c.team == team, submissions.c.phase == phase.name, alike)
-    where = f"in the league {META} " if league == META else ""
-    for limit, extra, span in (
-        (phase.per_day, (submissions.c.created >= now()[:10],), "today (UTC)"),
-        (phase.total, (), "in all"),
-    ):
-        made = connection.execute(
-            sa.select(sa.func.count()).select_from(submissions).where(*of_team, *extra)
-        ).scalar_one()
-        if limit and made >= limit:
-            raise UserError(
-                f"Team '{name}' has made {made} submissions to phase '{phase.name}' {where}{span}, and {limit} are "
-                f"allowed",
-                "wait, or ask the organisers",
-            )
 
 
 def kept_out(competition: Competition, league: str, score: float, fact_sheet: str | None) -> str:

@@ -15,6 +15,7 @@ from longshot.competition.domains import Domains, check_domains
 from longshot.competition.fact_sheet import FIELDS
 from longshot.competition.leagues import FREE, META, League
 from longshot.competition.limits import RunLimits
+from longshot.competition.server_settings import ServerSettings
 from longshot.core.errors import UserError
 from longshot.core.settings import Record, read_record
 
@@ -76,7 +77,11 @@ class Phase(Record):
     logs: Literal["system", "printed"] = (
         "system"  # what participants get of a run; printed: for data that may be seen
     )
-    submissions: bool = True  # False: public data to practise on
+    submissions: bool = True  # False: public data to practise on at home
+    practice: bool = False  # True: submissions count for nothing and have no quota
+    attempts_per_day: int = 50  # submissions of a team, whatever became of them; 0: no limit
+    scores: Literal["shown", "hidden"] = "shown"  # hidden: for organisers alone until the phase has ended
+    version: PositiveInt = 1  # of its tasks: another number draws others
     start: _Moment | None = None  # open-ended where they are missing
     end: _Moment | None = None
     threshold: Mapping[str, float] = {}  # league → score that a feedback entry must exceed
@@ -100,12 +105,14 @@ class Competition(Record):
     isolation: Literal["task", "run"] = TASK  # a process for every task, or one for the whole run
     pools: Literal["disjoint", "shared"] = DISJOINT  # disjoint: an image is support or query in all tasks
     draws: Literal["fixed", "per-submission"] = FIXED  # whether all submissions answer the same tasks
+    ranks_by: Literal["last", "best", "selected"] = "last"  # which valid submission of a team counts
     pseudonyms: bool = True
     fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
     fact_fields: _Listed[str] = tuple(FIELDS)  # what a fact sheet must say
     requirements: str = ""  # file in the folder that names packages for submissions, as pip reads it
     devices: bool = False  # pass graphics processors on to the boxes
     database: str = ""  # SQLAlchemy URL; empty: a SQLite file in the folder
+    server: ServerSettings = ServerSettings()
 
     def phase(self, name: str) -> Phase:
         """A phase by name; UserError with those there are."""
@@ -129,7 +136,8 @@ class Competition(Record):
     @property
     def qualifying(self) -> Phase | None:
         """The phase whose submissions may enter the final: the last before it that takes any."""
-        return next((phase for phase in reversed(self.phases[:-1]) if phase.submissions), None)
+        earlier = reversed(self.phases[:-1])
+        return next((phase for phase in earlier if phase.submissions and not phase.practice), None)
 
 
 def marks(settings: Mapping[str, Any]) -> list[str]:

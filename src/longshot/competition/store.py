@@ -6,7 +6,6 @@ transaction that says which state it expects, so that neither two workers nor a 
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,84 +15,57 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
+from longshot.competition import migrations
 from longshot.competition.inside.shown import one_line
 from longshot.competition.settings import Competition, load
+from longshot.competition.tables import events as events
+from longshot.competition.tables import now as now
+from longshot.competition.tables import runs as runs
+from longshot.competition.tables import submissions as submissions
+from longshot.competition.tables import teams as teams
 from longshot.core.errors import UserError
 from longshot.core.locks import file_lock
 
-metadata = sa.MetaData()
-teams = sa.Table(
-    "teams",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(100), nullable=False, unique=True),
-    sa.Column("pseudonym", sa.String(100)),  # shown in place of the name
-    sa.Column("ranked", sa.Boolean, nullable=False),  # False: shown, not ranked (organisers, baselines)
-    sa.Column("created", sa.String(32), nullable=False),
-)
-submissions = sa.Table(
-    "submissions",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("team", sa.ForeignKey("teams.id"), nullable=False, index=True),
-    sa.Column("phase", sa.String(40), nullable=False),
-    sa.Column("league", sa.String(40), nullable=False),
-    sa.Column("created", sa.String(32), nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),  # queued, running, scored, failed
-    sa.Column("reason", sa.Text),  # why it failed
-    sa.Column("score", sa.Float),  # worst normalised accuracy over the seeds
-    sa.Column("fact_sheet", sa.Text),
-    sa.Column("origin", sa.Integer),  # the feedback submission that a final one was made from
-)
-runs = sa.Table(
-    "runs",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("submission", sa.ForeignKey("submissions.id"), nullable=False, index=True),
-    sa.Column("seed", sa.Integer, nullable=False),
-    sa.Column("attempt", sa.Integer, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),  # queued, running, scored, failed
-    sa.Column("worker", sa.String(80)),
-    sa.Column("seen", sa.Float),  # last sign of life of the worker, seconds since 1970
-    sa.Column("score", sa.Float),
-    sa.Column("duration", sa.Float),
-    sa.UniqueConstraint("submission", "seed"),
-)
-events = sa.Table(
-    "events",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("submission", sa.ForeignKey("submissions.id"), nullable=False, index=True),
-    sa.Column("time", sa.String(32), nullable=False),
-    sa.Column("what", sa.Text, nullable=False),
-)
-
-
-def now() -> str:
-    """UTC, to the second, as text that sorts."""
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+_CONNECTIONS = 10  # held open, and as many more under load
 
 
 class Store:
-    """A connection to the competition's database; its tables are made on first use."""
+    """A connection to the competition's database; its tables are made, or brought up to date, on first use."""
 
     def __init__(self, competition: Competition) -> None:
         self.folder = competition.folder
         url = competition.database or f"sqlite:///{competition.folder / 'competition.db'}"
         try:
             self.engine: Engine = sa.create_engine(
-                url, connect_args={"timeout": 60} if "sqlite" in url else {}
+                url,
+                connect_args={"timeout": 60} if "sqlite" in url else {},
+                pool_size=_CONNECTIONS,
+                max_overflow=_CONNECTIONS,
+                pool_pre_ping="sqlite" not in url,  # a server that was restarted leaves dead connections
             )
             if self.engine.dialect.name == "sqlite":
                 event.listen(self.engine, "connect", _sqlite_settings)
                 event.listen(self.engine, "begin", _sqlite_begin)
             with self._alone():
-                metadata.create_all(self.engine)
+                self._bring_up_to_date()
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise UserError(
                 f"The competition's database cannot be opened: {reason}", "see 'database' in its YAML"
             ) from error
+
+    def _bring_up_to_date(self) -> None:
+        with self.reading() as connection:
+            version = migrations.version(connection)
+        if version == migrations.HEAD:
+            return
+        if version is not None and version > migrations.HEAD:
+            raise UserError(
+                f"The competition's database is at version {version} and this Longshot knows {migrations.HEAD}",
+                "use the Longshot that last opened it, or a later one",
+            )
+        with self.change() as connection:
+            migrations.upgrade(connection)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -120,9 +92,15 @@ class Store:
         with self.engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that only reads and waits for no writer."""
+        with self.engine.connect() as connection:
+            yield connection.execution_options(reading=True)
+
     def rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         """The rows of a query as plain dictionaries."""
-        with self.engine.connect() as connection:
+        with self.reading() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def submission(self, number: int) -> dict[str, Any]:
@@ -163,4 +141,6 @@ def _sqlite_settings(connection: Any, _record: Any) -> None:
 
 
 def _sqlite_begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")  # writers queue up here instead of failing half way
+    reading = connection.get_execution_options().get("reading")
+    # Writers queue up here instead of failing half way; readers see the last committed state at once.
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

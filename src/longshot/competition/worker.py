@@ -103,8 +103,9 @@ def _run(
     folder = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
     try:
         with _signs_of_life(store, claimed, worker, lease) as taken_over:
-            outcome = _outcome(competition, data, claimed, folder, taken_over, equipment)
-            score = None if outcome.scores is None else outcome.scores["overall"]["normalized_accuracy"]
+            ended = _outcome(competition, data, claimed, folder, taken_over, equipment)
+            overall = {} if ended.scores is None else ended.scores["overall"]
+            score, half = overall.get("normalized_accuracy"), overall.get("normalized_accuracy_ci95")
             recorded = _insist(
                 lambda: queue.finish(
                     store,
@@ -112,15 +113,16 @@ def _run(
                     worker,
                     score=score,
                     duration=time.monotonic() - begun,
-                    reason=outcome.reason,
-                    publish=lambda: _publish(folder, final),
+                    reason=ended.reason,
+                    half=half,
+                    publish=lambda: publish_run(folder, final),
                 )
             )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not recorded:
         return None
-    return f"failed: {outcome.reason}" if score is None else f"scored {score:.4f}"
+    return f"failed: {ended.reason}" if score is None else f"scored {score:.4f}"
 
 
 def _outcome(
@@ -131,16 +133,37 @@ def _outcome(
     stop: threading.Event,
     equipment: sandbox.Equipment,
 ) -> RunOutcome:
-    """Unpack, check, run; every failure of the submission is a RunOutcome, with its reason at the end of the log."""
+    """How a run of the competition in this folder ends."""
+    final = run_folder(competition, claimed.submission, claimed.seed)
+    if claimed.kind == "score":
+        for name in ("answers.jsonl", "log.txt", "printed.txt", "scores.json"):
+            if (final / name).is_file():
+                shutil.copy2(final / name, folder / name)
+        phase = competition.phase(claimed.phase)
+        return RunOutcome(ingestion.score_run(data, phase, claimed.seed, claimed.submission, folder), None)
     source = archive_path(competition, claimed.submission) / "submission.zip"
+    archive = source if source.is_file() else source.with_suffix("")
+    return outcome(competition, data, claimed, archive, folder, stop, equipment)
+
+
+def outcome(
+    competition: Competition,
+    data: ingestion.RunData,
+    claimed: Claim,
+    source: Path,
+    folder: Path,
+    stop: threading.Event,
+    equipment: sandbox.Equipment,
+) -> RunOutcome:
+    """Unpack, check, run; every failure of the submission is a RunOutcome, with its reason at the end of the log."""
     try:
-        code = unpack(source if source.is_file() else source.with_suffix(""), folder / "code")
+        code = unpack(source, folder / "code")
         check.check_code(code, claimed.league, f"{claimed.submission}")
     except UserError as error:
-        outcome = RunOutcome(None, str(error))
+        ended = RunOutcome(None, str(error))
     else:
         phase = competition.phase(claimed.phase)
-        outcome = ingestion.run(
+        ended = ingestion.run(
             data,
             phase,
             code,
@@ -152,10 +175,10 @@ def _outcome(
             equipment=equipment,
         )
     shutil.rmtree(folder / "code", ignore_errors=True)
-    return _logged(outcome, folder, hidden=competition.phase(claimed.phase).logs == "system")
+    return _logged(ended, folder, hidden=competition.phase(claimed.phase).logs == "system")
 
 
-def _logged(outcome: RunOutcome, folder: Path, *, hidden: bool) -> RunOutcome:
+def _logged(ended: RunOutcome, folder: Path, *, hidden: bool) -> RunOutcome:
     """Write the participant's log.txt, and give the outcome as it may be told.
 
     ``hidden``: what it printed, and its own words on why it failed, go into printed.txt for the organiser alone.
@@ -164,18 +187,18 @@ def _logged(outcome: RunOutcome, folder: Path, *, hidden: bool) -> RunOutcome:
     log, printed = folder / "log.txt", folder / "printed.txt"
     text = log.read_text(encoding="utf-8") if log.is_file() else ""
     if hidden:
-        if text or (outcome.system is not None and outcome.reason != outcome.system):
+        if text or (ended.system is not None and ended.reason != ended.system):
             with os.fdopen(os.open(printed, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as out:
-                out.write(text if outcome.reason is None else f"{text}\nfailed: {outcome.reason}\n")
-        outcome = RunOutcome(outcome.scores, outcome.system or outcome.reason)
+                out.write(text if ended.reason is None else f"{text}\nfailed: {ended.reason}\n")
+        ended = RunOutcome(ended.scores, ended.system or ended.reason)
         text = ""
-    ending = "scored" if outcome.reason is None else f"failed: {outcome.reason}"
+    ending = "scored" if ended.reason is None else f"failed: {ended.reason}"
     lines = [f"| {line}\n" for line in text.splitlines()]
     write_text(log, "".join([*lines, f"{one_line(ending, MOST)}\n"]))
-    return outcome
+    return ended
 
 
-def _publish(folder: Path, final: Path) -> None:
+def publish_run(folder: Path, final: Path) -> None:
     """Put an attempt's folder in its place; what other attempts left behind goes."""
     if not folder.exists():  # the end was recorded already when the database last failed to answer
         return

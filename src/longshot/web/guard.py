@@ -20,6 +20,8 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors {frames}"
 )
+_READING = frozenset(("GET", "HEAD"))
+_WRITING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 _LOCAL_FRAMES = "http://localhost:* http://127.0.0.1:*"
 
 
@@ -37,6 +39,9 @@ class Guard:
         Without it nothing is shown: ``?token=…`` once, then a cookie; or ``Authorization: Bearer …``.
     framed : bool
         Whether pages of this machine (a notebook) may show it in a frame.
+    writes : bool
+        Whether requests may change something: then POST, PUT, PATCH and DELETE are taken too, and refused where a
+        browser says that another site sends them.
     """
 
     def __init__(
@@ -47,8 +52,10 @@ class Guard:
         token: str | None = None,
         framed: bool = False,
         any_address: bool = False,
+        writes: bool = False,
     ) -> None:
         self.app, self.hosts, self.any_address = app, {host.lower() for host in hosts}, any_address
+        self.methods = _READING | _WRITING if writes else _READING
         self.token = token
         # The cookie holds a hash, so that the token itself is in no file of the browser.
         self.cookie = None if token is None else hashlib.sha256(f"longshot {token}".encode()).hexdigest()
@@ -56,7 +63,8 @@ class Guard:
         self.headers = [
             (b"content-security-policy", policy.encode()),
             (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
+            # Without a referrer a browser's forms say "Origin: null", which is refused below.
+            (b"referrer-policy", b"same-origin" if writes else b"no-referrer"),
             (b"cross-origin-resource-policy", b"same-origin"),
             (b"cross-origin-opener-policy", b"same-origin"),
             *([] if framed else [(b"x-frame-options", b"DENY")]),
@@ -84,14 +92,18 @@ class Guard:
         hosts = [host.lower() for host in headers.get("host", [])]
         if len(hosts) != 1 or not self._is_own(hosts[0], scope):
             return 421, "This server does not answer under that name. Open the address that it printed."
-        if scope["method"] not in ("GET", "HEAD"):
-            return 405, "This server only shows: it takes GET and HEAD."
+        if scope["method"] not in self.methods:
+            if self.methods == _READING:
+                return 405, "This server only shows: it takes GET and HEAD."
+            return 405, f"This server takes {', '.join(sorted(self.methods))}."
         origins = headers.get("origin", [])
         if any(origin.split("://", 1)[-1].lower() != hosts[0] for origin in origins):
             return 403, "A page of another site may not read this server."
         site, mode = headers.get("sec-fetch-site", [""])[0], headers.get("sec-fetch-mode", [""])[0]
         if site in ("cross-site", "same-site") and mode != "navigate":
             return 403, "A page of another site may not read this server."
+        if scope["method"] in _WRITING and site not in ("", "same-origin"):
+            return 403, "A page of another site may not change anything here."
         return None
 
     def _is_own(self, host: str, scope: Scope) -> bool:

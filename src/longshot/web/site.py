@@ -185,10 +185,15 @@ class Site:
             unfinished=[],
             by_name=[],
         )
-        # Control characters and marks that turn the direction of writing could make a name look like another.
-        return _UNSEEN.sub(
-            "\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "backslashreplace").decode("utf-8")
-        )
+        return without_unseen(text)
+
+
+def without_unseen(text: str) -> str:
+    """HTML without control characters and marks that turn the direction of writing.
+
+    They could make a name look like another.
+    """
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def ago(seconds: float) -> str:

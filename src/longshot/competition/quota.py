@@ -1,0 +1,102 @@
+"""How often a team may submit: one query for the gate and for what people are shown.
+
+A submission is charged when its first run begins, and what waits is reserved; a run that fails by the platform's fault
+is refunded. A second limit counts every attempt, whatever became of it. Days begin at 00:00 UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from longshot.competition.leagues import META
+from longshot.competition.settings import Phase
+from longshot.competition.tables import stamp, submissions, uploads
+from longshot.competition.timetable import until
+from longshot.core.errors import UserError
+
+
+class Allowance(NamedTuple):
+    """What a team has used in a phase and league, and what remains; a limit of 0 is none."""
+
+    phase: str
+    league: str
+    per_day: int
+    today: int  # charged today or waiting
+    total: int
+    used: int  # charged in all or waiting
+    attempts_per_day: int
+    attempts: int  # made today, whatever became of them
+    resets: dt.datetime  # the next 00:00 UTC
+
+    @property
+    def remaining(self) -> int | None:
+        """Submissions that may be made now; None: as many as one likes."""
+        limits = (
+            (self.per_day, self.today),
+            (self.total, self.used),
+            (self.attempts_per_day, self.attempts),
+        )
+        remain = [max(0, limit - count) for limit, count in limits if limit]
+        return min(remain) if remain else None
+
+    @property
+    def resets_in(self) -> str:
+        """How long it is until the day's count begins anew."""
+        return until(self.resets)
+
+
+def allowance(
+    connection: Connection, team: int, phase: Phase, league: str, moment: dt.datetime | None = None
+) -> Allowance:
+    """What a team has used and what remains.
+
+    As in the paper, where a team has a second account for it, the meta-learning league has a quota of its own. The
+    leagues that a team declares (new-in-ml, women …) share that of the free-style league.
+    """
+    moment = moment or dt.datetime.now(dt.UTC)
+    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = stamp(midnight)
+    waiting = sa.and_(submissions.c.charged.is_(None), submissions.c.state.in_(("queued", "running")))
+
+    def count(table: sa.Table, *conditions: sa.ColumnElement[bool]) -> int:
+        alike = table.c.league == META if league == META else table.c.league != META
+        own = (table.c.team == team, table.c.phase == phase.name, alike)
+        query = sa.select(sa.func.count()).select_from(table).where(*own, *conditions)
+        return int(connection.execute(query).scalar_one())
+
+    made = count(submissions, submissions.c.created >= today)
+    refused = count(uploads, uploads.c.created >= today, uploads.c.state == "refused")
+    free = phase.practice
+    return Allowance(
+        phase.name,
+        league,
+        0 if free else phase.per_day,
+        count(submissions, sa.or_(submissions.c.charged >= today, waiting)),
+        0 if free else phase.total,
+        count(submissions, sa.or_(submissions.c.charged.is_not(None), waiting)),
+        phase.attempts_per_day,
+        made + refused,
+        midnight + dt.timedelta(days=1),
+    )
+
+
+def check_quota(connection: Connection, team: int, phase: Phase, league: str, name: str) -> None:
+    """UserError where a team has made all its submissions, of a day or of the phase."""
+    used = allowance(connection, team, phase, league)
+    where = f"in the league {META} " if league == META else ""
+    reset = f"the day's count begins anew at {used.resets:%Y-%m-%d %H:%M} UTC, in {used.resets_in}"
+    for limit, made, span, remedy in (
+        (used.per_day, used.today, "today (UTC)", reset),
+        (used.total, used.used, "in all", "wait for another phase, or ask the organisers"),
+        (used.attempts_per_day, used.attempts, "today (UTC), whatever became of them", reset),
+    ):
+        if limit and made >= limit:
+            raise UserError(
+                f"Team '{name}' has made {made} submissions to phase '{phase.name}' {where}{span}, and {limit} are "
+                f"allowed",
+                remedy,
+            )

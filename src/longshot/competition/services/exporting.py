@@ -1,0 +1,81 @@
+"""Everything of a competition as files: tables as CSV, the settings, archives, results. No secret is in it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from longshot.competition import tables
+from longshot.competition.policy import Person, permit
+from longshot.competition.services.office import Office
+from longshot.competition.settings import FILE
+
+_TABLES = {  # name → columns that stay here
+    "teams": (),
+    "submissions": (),
+    "runs": (),
+    "events": (),
+    "scores": (),
+    "scorings": (),
+    "accounts": ("password",),
+    "members": (),
+    "announcements": (),
+    "audit": (),
+    "uploads": (),
+}
+_ROWS = 1000  # read at a time
+_RESULTS = (
+    "log.txt",
+    "printed.txt",
+    "answers.jsonl",
+    "scores.json",
+    "task_scores.json",
+    "detailed_results.html",
+)
+
+
+def export(office: Office, person: Person, out: Path) -> Path:
+    """Write everything as the zip ``out``: what an organiser needs to keep, to publish, or to move elsewhere."""
+    permit(person, "export.read")
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        settings = (office.folder / FILE).read_text(encoding="utf-8")
+        lines = [line for line in settings.splitlines(True) if not line.startswith("database:")]
+        archive.writestr(FILE, "".join(lines))
+        for name, secret in _TABLES.items():
+            archive.writestr(f"tables/{name}.csv", "".join(_csv(office, getattr(tables, name), secret)))
+        for path in sorted((office.folder / "submissions").glob("[0-9]*")):
+            for file in _files(path):
+                archive.write(file, file.relative_to(office.folder).as_posix())
+    return out
+
+
+def _csv(office: Office, table: sa.Table, secret: tuple[str, ...]) -> Iterator[str]:
+    columns = [column for column in table.columns if column.name not in secret]
+    with office.store.reading() as connection:
+        result = connection.execution_options(yield_per=_ROWS).execute(sa.select(*columns))
+        buffer = io.StringIO()
+        writer = csv.writer(buffer)
+        writer.writerow([column.name for column in columns])
+        for row in result:
+            writer.writerow([_plain(value) for value in row])
+        yield buffer.getvalue()
+
+
+def _plain(value: object) -> object:
+    """A value that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """What a submission is and what its runs wrote."""
+    for path in (folder / "submission.zip", *sorted(folder.glob("submission/**/*"))):
+        if path.is_file():
+            yield path
+    for run in sorted(folder.glob("seed-*")):
+        if run.is_dir() and run.name.removeprefix("seed-").isdecimal():
+            yield from (run / name for name in _RESULTS if (run / name).is_file())

@@ -1,0 +1,258 @@
+"""What a team sees of its submissions, and what it may do with them; organisers see all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from longshot.competition import queue, quota, timetable
+from longshot.competition.fact_sheet import parse_sheet, stored
+from longshot.competition.policy import Person, permit, permit_own, sees_all
+from longshot.competition.ranking import hand_in_sheet
+from longshot.competition.refusals import Refusal, not_there
+from longshot.competition.services.office import Office, record
+from longshot.competition.services.teams import require_team
+from longshot.competition.tables import events, runs, submissions, teams
+from longshot.core.errors import UserError
+
+
+class RunView(NamedTuple):
+    """One run of a submission."""
+
+    seed: int
+    state: str
+    attempt: int
+    score: float | None
+    half: float | None
+    duration: float | None
+
+
+class SubmissionView(NamedTuple):
+    """A submission as one person may see it: hidden scores are None."""
+
+    id: int
+    team: str
+    phase: str
+    league: str
+    state: str
+    score: float | None
+    half: float | None
+    hidden: bool  # whether there is a score that this person may not see yet
+    reason: str | None
+    created: str  # UTC
+    charged: str | None  # UTC; None: it costs no quota (yet)
+    sha256: str | None
+    bytes: int | None
+    selected: bool
+    deleted: str | None
+    origin: int | None
+    target: str | None
+    version: int
+    position: int | None  # in the queue: 1 is next; None where it does not wait
+    lacking: list[str]  # fields of the fact sheet that are empty
+
+
+class SubmissionPage(NamedTuple):
+    """One submission with its runs and its history."""
+
+    submission: SubmissionView
+    runs: list[RunView]
+    history: list[tuple[str, str]]  # (UTC, line)
+    fact_sheet: dict[str, str]
+
+
+class SubmissionList(NamedTuple):
+    """Some submissions, newest first, and how many there are."""
+
+    total: int
+    items: list[SubmissionView]
+
+
+def list_submissions(
+    office: Office,
+    person: Person,
+    *,
+    every: bool = False,
+    phase: str | None = None,
+    state: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> SubmissionList:
+    """A team's submissions, newest first; ``every`` team's for organisers. ``before`` is the number a page ends at."""
+    if every:
+        permit(person, "submission.every")
+    else:
+        permit(person, "submission.list")
+    which: list[Any] = [sa.true()]
+    if not every:
+        which += [submissions.c.team == person.team, submissions.c.deleted.is_(None)]
+    if phase:
+        which.append(submissions.c.phase == phase)
+    if state:
+        which.append(submissions.c.state == state)
+    count = sa.select(sa.func.count().label("total")).select_from(submissions).where(*which)
+    total = office.store.rows(count)[0]["total"]
+    if before is not None:
+        which.append(submissions.c.id < before)
+    query = _rows().where(*which).order_by(submissions.c.id.desc()).limit(max(1, min(limit, 100)))
+    rows = office.store.rows(query)
+    return SubmissionList(total, _views(office, person, rows))
+
+
+def read_submission(office: Office, person: Person, number: int) -> SubmissionPage:
+    """One submission with its runs and history."""
+    row = own_row(office, person, "submission.read", number)
+    (view,) = _views(office, person, [row])
+    query = sa.select(runs).where(runs.c.submission == number).order_by(runs.c.seed)
+    shown = may_see_score(office, person, row)
+    columns = ("seed", "state", "attempt", "score", "half", "duration")
+    seen = [{**each, **({} if shown else {"score": None, "half": None})} for each in office.store.rows(query)]
+    lines = [
+        (line["time"], _without_score(line["what"], shown))
+        for line in office.store.rows(
+            sa.select(events).where(events.c.submission == number).order_by(events.c.id)
+        )
+    ]
+    listed = [RunView(**{key: each[key] for key in columns}) for each in seen]
+    return SubmissionPage(view, listed, lines, stored(row["fact_sheet"]))
+
+
+def cancel_submission(office: Office, person: Person, number: int) -> SubmissionView:
+    """End a submission that waits or runs."""
+    own_row(office, person, "submission.cancel", number)
+    try:
+        before = queue.cancel(office.store, number, person.name or person.role)
+    except UserError as error:
+        raise Refusal(409, error.fact, error.remedy) from None
+    with office.store.change() as connection:
+        change = {"state": before}, {"state": "cancelled"}
+        record(connection, person, "submission.cancel", f"submission {number}", *change)
+    return read_submission(office, person, number).submission
+
+
+def select_submission(
+    office: Office, person: Person, number: int, *, selected: bool = True
+) -> SubmissionView:
+    """Choose the submission that counts on boards that rank by selection; one per phase and league."""
+    row = own_row(office, person, "submission.select", number)
+    with queue.alone(office.store) as connection:
+        alike = [submissions.c[name] == row[name] for name in ("team", "phase", "league")]
+        connection.execute(submissions.update().where(*alike).values(selected=sa.false()))
+        if selected:
+            connection.execute(submissions.update().where(submissions.c.id == number).values(selected=True))
+        record(connection, person, "submission.select", f"submission {number}", after={"selected": selected})
+    return read_submission(office, person, number).submission
+
+
+def set_sheet(office: Office, person: Person, number: int, fields: dict[str, str]) -> SubmissionPage:
+    """Give a submission its fact sheet, or another one."""
+    row = own_row(office, person, "submission.sheet", number)
+    sheet = parse_sheet(fields)
+    hand_in_sheet(office.store, number, sheet)
+    with office.store.change() as connection:
+        record(
+            connection, person, "submission.sheet", f"submission {number}", stored(row["fact_sheet"]), sheet
+        )
+    return read_submission(office, person, number)
+
+
+def allowances(office: Office, person: Person) -> list[quota.Allowance]:
+    """What a team has used and what remains, for every phase that takes submissions and every kind of league."""
+    permit(person, "quota.read")
+    team = require_team(person)
+    competition = office.competition
+    with office.store.reading() as connection:
+        return [
+            quota.allowance(connection, team, phase, league)
+            for phase in competition.phases
+            if phase.submissions
+            for league in competition.leagues
+        ]
+
+
+def own_row(office: Office, person: Person, action: str, number: int) -> dict[str, Any]:
+    """The row of a submission that a person may take an action on; elsewhere it is not there."""
+    permit(person, action)
+    rows = office.store.rows(_rows().where(submissions.c.id == number)) if 0 < number < 2**31 else []
+    if not rows or (rows[0]["deleted"] is not None and not sees_all(person)):
+        raise not_there("submission", number)
+    permit_own(person, action, rows[0]["team"], "submission", number)
+    return rows[0]
+
+
+def may_see_score(office: Office, person: Person, row: dict[str, Any]) -> bool:
+    """Whether a person may see the score in a row: organisers any, others once the phase shows them."""
+    if sees_all(person):
+        return True
+    phases = {phase.name: phase for phase in office.competition.phases}
+    phase = phases.get(row["phase"])
+    return phase is not None and timetable.scores_shown(phase)
+
+
+def _rows() -> sa.Select[Any]:
+    """Submissions with their team's name and the interval of the run that counts, the worst."""
+    worst = runs.alias("worst")
+    of_worst = (
+        sa.select(worst.c.half)
+        .where(worst.c.submission == submissions.c.id)
+        .order_by(worst.c.score, worst.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    joined = sa.select(submissions, teams.c.name.label("team_name"), of_worst.label("half"))
+    return joined.join(teams, teams.c.id == submissions.c.team)
+
+
+def _views(office: Office, person: Person, rows: list[dict[str, Any]]) -> list[SubmissionView]:
+    places = positions(office) if any(row["state"] == "queued" for row in rows) else {}
+    fields = office.competition.fact_fields
+    views = []
+    for row in rows:
+        score = row["score"] if row["score"] is not None and math.isfinite(row["score"]) else None
+        shown = may_see_score(office, person, row)
+        sheet = stored(row["fact_sheet"])
+        views.append(
+            SubmissionView(
+                row["id"],
+                row["team_name"],
+                row["phase"],
+                row["league"],
+                row["state"],
+                score if shown else None,
+                row["half"] if shown and score is not None else None,
+                score is not None and not shown,
+                row["reason"],
+                row["created"],
+                row["charged"],
+                row["sha256"],
+                row["bytes"],
+                bool(row["selected"]),
+                row["deleted"],
+                row["origin"],
+                row["target"],
+                row["version"],
+                places.get(row["id"]),
+                [name for name in fields if not sheet.get(name, "").strip()],
+            )
+        )
+    return views
+
+
+def positions(office: Office) -> dict[int, int]:
+    """Submission → its position in the queue; 1 is next."""
+    first = sa.func.min(runs.c.id).label("first")
+    query = (
+        sa.select(runs.c.submission, first)
+        .where(runs.c.state == "queued")
+        .group_by(runs.c.submission)
+        .order_by(first)
+    )
+    return {row["submission"]: number for number, row in enumerate(office.store.rows(query), start=1)}
+
+
+def _without_score(line: str, shown: bool) -> str:
+    """A line of the history; ``seed 1: scored 0.2110 in 3.2 s`` loses its number where scores are hidden."""
+    head, word, _ = line.partition(": scored ")
+    return line if shown or not word else f"{head}: scored"

@@ -1,0 +1,395 @@
+"""What everybody may ask, and what a person does with their account and their team."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from longshot.competition import timetable
+from longshot.competition.policy import permit
+from longshot.competition.refusals import Refusal
+from longshot.competition.services import boards, credentials, organising, people, teams, uploads
+from longshot.competition.services.office import Office
+from longshot.core.settings import Record
+from longshot.web.competition.declare import Begun, Call, Operation, Query
+
+
+class PhaseInfo(NamedTuple):
+    """A phase as everybody sees it; its end is not part of it."""
+
+    name: str
+    state: str  # coming, open, over
+    start: dt.datetime | None
+    end: dt.datetime | None
+    submissions: bool
+    practice: bool
+    per_day: int  # 0: no limit
+    total: int
+    attempts_per_day: int
+    scores_hidden: bool
+    logs: str
+
+
+class CompetitionInfo(NamedTuple):
+    """What the competition is about and what may be sent to it."""
+
+    title: str
+    leagues: list[str]
+    phases: list[PhaseInfo]
+    default_phase: str
+    ranks_by: str
+    fact_sheet: str
+    fact_fields: list[str]
+    registration: str
+    upload_bytes: int
+    chunk_bytes: int
+    terms: str  # Markdown, as text
+    rules: str
+    marks: list[str]
+    now: dt.datetime  # the server's clock
+
+
+class Me(NamedTuple):
+    """Who asks."""
+
+    role: str
+    name: str
+    scopes: list[str]
+    team: teams.Team | None
+    csrf: str | None
+
+
+class Registered(NamedTuple):
+    """An account that was made."""
+
+    account: people.Account
+    waits: bool  # for an organiser's approval
+
+
+def competition_info(office: Office) -> CompetitionInfo:
+    """What everybody may know of a competition."""
+    competition = office.competition
+    moment = boards.utc_now()
+    listed = zip(timetable.timetable(competition, moment), competition.phases, strict=True)
+    phases = [
+        PhaseInfo(
+            when.name,
+            when.state,
+            when.start,
+            when.end,
+            when.submissions,
+            when.practice,
+            0 if phase.practice else phase.per_day,
+            0 if phase.practice else phase.total,
+            phase.attempts_per_day,
+            not timetable.scores_shown(phase, moment),
+            phase.logs,
+        )
+        for when, phase in listed
+    ]
+    server = competition.server
+    return CompetitionInfo(
+        competition.title,
+        list(competition.leagues),
+        phases,
+        timetable.default_phase(competition, moment).name,
+        competition.ranks_by,
+        competition.fact_sheet,
+        list(competition.fact_fields),
+        server.registration,
+        uploads.upload_limit(office),
+        uploads.CHUNK,
+        _page(office, server.terms),
+        _page(office, server.rules),
+        competition.marks,
+        moment,
+    )
+
+
+def _page(office: Office, name: str) -> str:
+    """A text beside competition.yaml; empty where there is none."""
+    path = (office.folder / name).resolve()
+    if not name or not path.is_relative_to(office.folder.resolve()) or not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")[:200_000]
+
+
+def me(office: Office, call: Call, csrf: str | None = None) -> Me:
+    """Who asks, with their team."""
+    person = call.person
+    team = None if person.team is None else teams.team(office, person.team)
+    return Me(person.role, person.name, sorted(person.scopes), team, csrf)
+
+
+class BoardQuery(Query):
+    phase: str | None = None
+    league: str | None = None
+    by: str | None = None
+
+
+class ProgressQuery(Query):
+    phase: str | None = None
+    league: str | None = None
+
+
+class NewAccount(Record):
+    name: str = Field(max_length=200)
+    password: str = Field(max_length=400)
+    code: str | None = None
+    terms: bool = False
+
+
+class Login(Record):
+    name: str = Field(max_length=200)
+    password: str = Field(max_length=400)
+
+
+class PasswordChange(Record):
+    old: str = Field(max_length=400)
+    new: str = Field(max_length=400)
+
+
+class TokenRequest(Record):
+    name: str = Field(max_length=200)
+    scopes: tuple[str, ...] = Field(max_length=10)
+    days: int | None = None
+
+
+class TeamRequest(Record):
+    name: str = Field(max_length=400)
+    pseudonym: str | None = Field(None, max_length=200)
+
+
+class TeamChange(Record):
+    pseudonym: str | None = Field(max_length=200)
+
+
+class InviteRequest(Record):
+    days: int = 7
+
+
+class JoinRequest(Record):
+    code: str = Field(max_length=200)
+
+
+class TransferRequest(Record):
+    account: int
+
+
+def _register(call: Call) -> Registered:
+    wish: Any = call.body
+    account = people.register(
+        call.office,
+        name=wish.name,
+        password=wish.password,
+        code=wish.code,
+        terms=wish.terms,
+    )
+    return Registered(account, account.state == "pending")
+
+
+def _log_in(call: Call) -> Begun:
+    if call.person.session is not None:  # another session begins: the old one ends
+        credentials.end_session(call.office, call.person)
+    secret = people.log_in(call.office, name=call.body.name, password=call.body.password)
+    person = credentials.by_session(call.office, secret)
+    fresh = Call(call.office, call.blobs, person)
+    return Begun(secret, me(call.office, fresh, call.office.csrf(secret)))
+
+
+def _log_out(call: Call) -> Begun:
+    permit(call.person, "session.end")
+    credentials.end_session(call.office, call.person)
+    return Begun(None, None)
+
+
+def _password(call: Call) -> Begun:
+    if call.person.via != "session":
+        raise Refusal(403, "This is done in the browser: no token may do it.")
+    secret = people.change_password(call.office, call.person, old=call.body.old, new=call.body.new)
+    fresh = Call(call.office, call.blobs, credentials.by_session(call.office, secret))
+    return Begun(secret, me(call.office, fresh, call.office.csrf(secret)))
+
+
+def _new_token(call: Call) -> credentials.NewToken:
+    wish = call.body
+    return credentials.create_token(
+        call.office, call.person, name=wish.name, scopes=list(wish.scopes), days=wish.days
+    )
+
+
+OPERATIONS = [
+    Operation(
+        "GET",
+        "/competition",
+        "competition.read",
+        "The competition: phases, leagues, limits, terms.",
+        lambda call: competition_info(call.office),
+        CompetitionInfo,
+    ),
+    Operation(
+        "GET",
+        "/board",
+        "board.read",
+        "A leaderboard.",
+        lambda call: boards.board(
+            call.office, call.person, phase=call.query.phase, league=call.query.league, by=call.query.by
+        ),
+        boards.Board,
+        query=BoardQuery,
+    ),
+    Operation(
+        "GET",
+        "/progress",
+        "board.read",
+        "Every valid submission in the course of time.",
+        lambda call: boards.progress(
+            call.office, call.person, phase=call.query.phase, league=call.query.league
+        ),
+        list[boards.Progress],
+        query=ProgressQuery,
+    ),
+    Operation(
+        "GET",
+        "/queue",
+        "queue.read",
+        "The queue and its workers.",
+        lambda call: boards.queue_state(call.office, call.person),
+        boards.QueueView,
+    ),
+    Operation(
+        "GET",
+        "/announcements",
+        "announcements.read",
+        "What the organisers told everybody.",
+        lambda call: organising.list_announcements(call.office, call.person),
+        list[organising.Announcement],
+    ),
+    Operation(
+        "GET",
+        "/rescorings",
+        "competition.read",
+        "Versions of scores.",
+        lambda call: organising.rescorings(call.office, call.person),
+        list[organising.Rescoring],
+    ),
+    Operation(
+        "POST",
+        "/accounts",
+        "account.register",
+        "Make an account.",
+        _register,
+        Registered,
+        NewAccount,
+        costly=True,
+    ),
+    Operation("POST", "/session", "session.begin", "Log in.", _log_in, Me, Login, costly=True),
+    Operation("DELETE", "/session", "session.end", "Log out.", _log_out),
+    Operation("GET", "/me", "account.read", "Who asks.", lambda call: me(call.office, call), Me),
+    Operation(
+        "POST",
+        "/me/password",
+        "account.change",
+        "Another password.",
+        _password,
+        Me,
+        PasswordChange,
+        costly=True,
+    ),
+    Operation(
+        "GET",
+        "/tokens",
+        "token.list",
+        "One's tokens.",
+        lambda call: credentials.list_tokens(call.office, call.person),
+        list[credentials.TokenInfo],
+    ),
+    Operation(
+        "POST",
+        "/tokens",
+        "token.create",
+        "Make a token; its secret is shown once.",
+        _new_token,
+        credentials.NewToken,
+        TokenRequest,
+    ),
+    Operation(
+        "DELETE",
+        "/tokens/{number:int}",
+        "token.revoke",
+        "Take a token back.",
+        lambda call: credentials.revoke_token(call.office, call.person, call.path["number"]),
+    ),
+    Operation(
+        "GET",
+        "/team",
+        "team.read",
+        "One's team.",
+        lambda call: teams.own_team(call.office, call.person),
+        teams.Team | None,
+    ),
+    Operation(
+        "POST",
+        "/team",
+        "team.change",
+        "Make a team.",
+        lambda call: teams.found_team(
+            call.office, call.person, name=call.body.name, pseudonym=call.body.pseudonym
+        ),
+        teams.Team,
+        TeamRequest,
+    ),
+    Operation(
+        "PATCH",
+        "/team",
+        "team.change",
+        "Change one's team.",
+        lambda call: teams.change_team(call.office, call.person, pseudonym=call.body.pseudonym),
+        teams.Team,
+        TeamChange,
+    ),
+    Operation(
+        "POST",
+        "/team/invitations",
+        "team.change",
+        "Invite somebody to one's team.",
+        lambda call: teams.invite_to_team(call.office, call.person, days=call.body.days),
+        people.Invitation,
+        InviteRequest,
+    ),
+    Operation(
+        "POST",
+        "/team/join",
+        "team.change",
+        "Join a team.",
+        lambda call: teams.join_team(call.office, call.person, code=call.body.code),
+        teams.Team,
+        JoinRequest,
+    ),
+    Operation(
+        "POST",
+        "/team/leave",
+        "team.change",
+        "Leave one's team.",
+        lambda call: teams.leave_team(call.office, call.person),
+    ),
+    Operation(
+        "POST",
+        "/team/transfer",
+        "team.change",
+        "Make another member the leader.",
+        lambda call: teams.transfer_team(call.office, call.person, call.body.account),
+        teams.Team,
+        TransferRequest,
+    ),
+    Operation(
+        "DELETE",
+        "/team/members/{account:int}",
+        "team.change",
+        "Take somebody out of one's team.",
+        lambda call: teams.remove_member(call.office, call.person, call.path["account"]),
+        teams.Team,
+    ),
+]

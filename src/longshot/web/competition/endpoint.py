@@ -1,0 +1,222 @@
+"""From a request to a call and back: who asks, how often, whether they may, what they sent; then the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response
+
+from longshot.competition.policy import VISITOR, Person, permit
+from longshot.competition.refusals import Refusal
+from longshot.competition.rules import same
+from longshot.competition.services import credentials
+from longshot.competition.services.blobs import BlobStore
+from longshot.competition.services.office import Office
+from longshot.core.errors import UserError
+from longshot.core.settings import read_record
+from longshot.web.competition.buckets import Buckets, Rates
+from longshot.web.competition.declare import Begun, Call, FileAnswer, Operation, plain
+from longshot.web.competition.problems import as_refusal, problem
+
+COOKIE = "__Host-longshot"
+JSON = 256 << 10  # bytes of a JSON body
+PAUSE = 20.0  # seconds between two pieces of a body
+SLOWEST = 20_000  # bytes a second that a body must come with, after the first pause
+CLOCK = 600.0  # seconds that a client's clock may differ
+_UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class Front:
+    """What all endpoints share.
+
+    Parameters
+    ----------
+    office : Office
+        The competition.
+    rates : Rates
+        How often anybody may ask.
+    """
+
+    def __init__(self, office: Office, rates: Rates | None = None) -> None:
+        rates = rates or Rates()
+        self.office, self.blobs = office, BlobStore(office.folder)
+        self.addresses, self.accounts = Buckets(rates.address), Buckets(rates.account)
+        self.passwords, self.names = Buckets(rates.password), Buckets(rates.name)
+
+    async def person(self, request: Request) -> Person:
+        """Who asks; Refusal where a token is wrong, a visitor where nothing is brought."""
+        address = request.client.host if request.client else ""
+        self.addresses.take(address, "requests from your address")
+        bearer = request.headers.get("authorization", "")
+        secret = cookie(request)
+        if bearer:
+            scheme, _, token = bearer.partition(" ")
+            if scheme.lower() != "bearer" or not token.strip():
+                raise Refusal(401, "The authorisation is no 'Bearer TOKEN'.")
+            person = await run_in_threadpool(credentials.by_token, self.office, token.strip())
+        elif secret:
+            person = await run_in_threadpool(credentials.by_session, self.office, secret)
+        else:
+            person = VISITOR
+        if person.via:
+            self.accounts.take(f"{person.role} {person.account} {person.token}", "requests of yours")
+        return person
+
+    def check_csrf(self, request: Request, person: Person, brought: str | None) -> None:
+        """Refusal where a session changes something without the token that its own pages have."""
+        if person.via != "session" or request.method not in _UNSAFE:
+            return
+        expected = self.office.csrf(cookie(request) or "")
+        if brought is None or not hmac.compare_digest(brought.encode(), expected.encode()):
+            raise Refusal(403, "The form is not one of your session", "load the page again")
+
+    def take_password(self, request: Request, name: str) -> None:
+        """Passwords are tried slowly, from one address and for one name."""
+        address = request.client.host if request.client else ""
+        self.passwords.take(address, "tries with passwords from your address")
+        self.names.take(same(name[:200]), "tries with this name")
+
+
+def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of an operation."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await _answer(front, operation, request)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return problem(as_refusal(error))
+
+    return endpoint
+
+
+async def _answer(front: Front, operation: Operation, request: Request) -> Response:
+    person = await front.person(request)
+    permit(person, operation.action)
+    front.check_csrf(request, person, request.headers.get("x-csrf-token"))
+    _check_clock(request)
+    query = None
+    if operation.query is not None:
+        query = read_record(operation.query, dict(request.query_params), "The request")
+    body, data = None, b""
+    if operation.raw:
+        data = await read_body(request, operation.raw)
+    elif operation.body is not None:
+        body = await _json(request, operation)
+    if operation.costly:
+        front.take_password(request, str(getattr(body, "name", person.name)))
+    path = dict(request.path_params)
+    if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
+        raise Refusal(404, "There is nothing of that number here.")
+    call = Call(front.office, front.blobs, person, path, query, body, data)
+    answer = await run_in_threadpool(operation.call, call)
+    return _response(front, operation, answer)
+
+
+def _response(front: Front, operation: Operation, answer: Any) -> Response:
+    if isinstance(answer, FileAnswer):
+        done = BackgroundTask(_remove, answer) if answer.temporary else None
+        lasting = "private, max-age=31536000, immutable" if answer.lasting else "no-store"
+        headers = {"cache-control": lasting}
+        return FileResponse(
+            answer.path, headers=headers, media_type=answer.kind, filename=answer.name, background=done
+        )
+    begun = answer if isinstance(answer, Begun) else None
+    content = plain(begun.answer if begun else answer)
+    text = json.dumps({} if content is None and operation.answer is None else content, allow_nan=False)
+    response = Response(text, media_type="application/json", headers={"cache-control": "no-store"})
+    if begun is not None:
+        set_cookie(response, begun.secret)
+    return response
+
+
+def set_cookie(response: Response, secret: str | None) -> None:
+    """Give the browser its session, or take it away."""
+    response.set_cookie(
+        COOKIE,
+        secret or "",
+        max_age=None if secret else 0,
+        path="/",
+        secure=True,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def cookie(request: Request) -> str | None:
+    """The session's secret that a browser brought."""
+    jar: SimpleCookie = SimpleCookie()
+    for value in request.headers.getlist("cookie"):
+        with contextlib.suppress(CookieError):
+            jar.load(value)
+    return jar[COOKIE].value if COOKIE in jar else None
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """A body of at most ``most`` bytes, counted while it comes; a client that is too slow is not waited for."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise Refusal(413, f"The body has {int(announced):,} bytes, at most {most:,} are allowed.")
+    pieces: list[bytes] = []
+    size, begun = 0, time.monotonic()
+    stream = request.stream().__aiter__()
+    while True:
+        try:
+            piece = await asyncio.wait_for(anext(stream), PAUSE)
+        except StopAsyncIteration:
+            return b"".join(pieces)
+        except TimeoutError:
+            raise Refusal(408, f"Nothing came for {PAUSE:.0f} seconds", "send it again") from None
+        size += len(piece)
+        if size > most:
+            raise Refusal(413, f"The body has more than the {most:,} bytes that are allowed.")
+        if time.monotonic() - begun > PAUSE + size / SLOWEST:
+            raise Refusal(408, f"The body came at less than {SLOWEST:,} bytes a second", "send it again")
+        pieces.append(piece)
+
+
+async def _json(request: Request, operation: Operation) -> Any:
+    assert operation.body is not None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(415, f"The body must be application/json, and it says '{kind[:60]}'.")
+    data = await read_body(request, JSON)
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError("The body is no JSON that can be read.") from error
+    return read_record(operation.body, values, "The request")
+
+
+def _check_clock(request: Request) -> None:
+    """Refusal where a client says what time it has and is far off: deadlines would mean two things."""
+    text = request.headers.get("longshot-time")
+    if text is None:
+        return
+    try:
+        theirs = float(text)
+    except ValueError:
+        raise UserError("The header Longshot-Time holds no number of seconds.") from None
+    ours = time.time()
+    if not abs(theirs - ours) <= CLOCK:
+        raise Refusal(
+            409,
+            f"Your clock differs from the server's by {min(abs(theirs - ours), 9e9) / 60:,.0f} minutes, and "
+            f"{CLOCK / 60:.0f} are allowed; the server has {time.strftime('%Y-%m-%d %H:%M', time.gmtime(ours))} UTC",
+            "set your clock, so that deadlines mean the same on both sides",
+        )
+
+
+def _remove(answer: FileAnswer) -> None:
+    answer.path.unlink(missing_ok=True)

@@ -1,0 +1,118 @@
+"""Handing in, and looking at what was handed in."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from longshot.competition.fact_sheet import FIELDS
+from longshot.competition.services import logs, submissions, uploads
+from longshot.competition.services.teams import own_team
+from longshot.web.competition.api_public import competition_info
+from longshot.web.competition.endpoint import Front
+from longshot.web.competition.page_endpoint import Html, Move, PageRequest
+from longshot.web.competition.pages.rendering import number, page, show, take
+
+_PAGE = 50
+
+
+def routes(front: Front) -> list[BaseRoute]:
+    """Pages and forms of submissions."""
+    address = "/submissions/{number:int}"
+    return [
+        show(front, "/submit", "upload.begin", submit),
+        show(front, "/submissions", "submission.list", listed),
+        show(front, address, "submission.read", submission),
+        take(front, f"{address}/cancel", "submission.cancel", cancel, submission),
+        take(front, f"{address}/select", "submission.select", select, submission),
+        take(front, f"{address}/fact-sheet", "submission.sheet", describe, submission),
+    ]
+
+
+def submit(request: PageRequest, problem: str = "") -> Html:
+    """Where a file is chosen; the script sends it in pieces through the API."""
+    office, person = request.office, request.person
+    team = own_team(office, person)
+    info = competition_info(office)
+    return page(
+        request,
+        "submit",
+        "Submit",
+        problem=problem,
+        team=team,
+        info=info,
+        phases=[phase for phase in info.phases if phase.submissions and phase.state == "open"],
+        allowances=submissions.allowances(office, person) if team else [],
+        fields=[(name, FIELDS.get(name, "please fill in")) for name in info.fact_fields],
+    )
+
+
+def listed(request: PageRequest, problem: str = "") -> Html:
+    """A team's submissions, the newest first; an organiser sees all."""
+    before = request.query.get("before", "")
+    state = request.query.get("state") or None
+    every = request.person.role == "organiser"
+    listing = submissions.list_submissions(
+        request.office,
+        request.person,
+        every=every,
+        phase=request.query.get("phase") or None,
+        state=state,
+        before=int(before) if before.isdecimal() else None,
+        limit=_PAGE,
+    )
+    return page(
+        request,
+        "submissions",
+        "All submissions" if every else "Your submissions",
+        counts=[f"{listing.total:,} in all"],
+        problem=problem,
+        items=listing.items,
+        older=listing.items[-1].id if len(listing.items) == _PAGE else None,
+        state=state,
+    )
+
+
+def submission(request: PageRequest, problem: str = "") -> Html:
+    """What became of a submission: runs, log, receipt, fact sheet."""
+    office, person = request.office, request.person
+    identity = number(request, "number")
+    view = submissions.read_submission(office, person, identity)
+    info = competition_info(office)
+    return page(
+        request,
+        "submission",
+        f"Submission {identity}",
+        counts=[view.submission.team, view.submission.phase, view.submission.league],
+        problem=problem,
+        view=view,
+        log=logs.tail(office, person, identity),
+        receipt=uploads.receipt(office, identity) if view.submission.sha256 else None,
+        fields=[(name, FIELDS.get(name, "please fill in")) for name in info.fact_fields],
+    )
+
+
+def cancel(request: PageRequest) -> Move:
+    """A submission that shall not run (any further)."""
+    identity = number(request, "number")
+    submissions.cancel_submission(request.office, request.person, identity)
+    return Move(f"/submissions/{identity}")
+
+
+def select(request: PageRequest) -> Move:
+    """The submission that counts, where a team chooses."""
+    identity = number(request, "number")
+    chosen = request.form.get("selected") == "yes"
+    submissions.select_submission(request.office, request.person, identity, selected=chosen)
+    return Move(f"/submissions/{identity}")
+
+
+def describe(request: PageRequest) -> Move:
+    """The fact sheet, as it is now."""
+    identity = number(request, "number")
+    fields = {
+        name.removeprefix("field-"): text
+        for name, text in request.form.items()
+        if name.startswith("field-") and text.strip()
+    }
+    submissions.set_sheet(request.office, request.person, identity, fields)
+    return Move(f"/submissions/{identity}")

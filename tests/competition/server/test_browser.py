@@ -1,0 +1,197 @@
+"""The pages of a competition in a real browser, as visitor, participant and organiser see and use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browsing import Window
+from longshot.competition import remote_worker
+from longshot.competition.client import Client
+
+from ..conftest import write_competition
+from .conftest import PASSWORD, Arena, archive, open_arena
+
+pytestmark = pytest.mark.browser
+VISITORS = ("/", "/board", "/rules", "/terms", "/login", "/register")
+MEMBERS = ("/", "/submit", "/submissions", "/submissions/1", "/team", "/account", "/board")
+ORGANISERS = (
+    *("/organise", "/organise/announcements", "/organise/queue", "/organise/scores", "/organise/bin"),
+    *("/organise/audit", "/submissions"),
+)
+MARKUP = "<img src=x onerror=alert(1)><script>alert(1)</script>\"'&"
+
+
+def sign_in(window: Window, name: str) -> None:
+    window.open("/login")
+    window.page.fill("#name", name)
+    window.page.fill("#password", PASSWORD)
+    window.page.click("main button")
+    window.page.wait_for_selector("text=Signed in as")
+
+
+@pytest.fixture(scope="module")
+def fair(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """A competition with an announcement and a submission of Ada's, and terms."""
+    folder = tmp_path_factory.mktemp("fair") / "competition"
+    write_competition(folder, images)
+    arena = open_arena(folder)
+    path = folder / "competition.yaml"  # after its first people came in; it is read again
+    path.write_text(path.read_text() + "\nserver: {terms: terms.md}\n")
+    (folder / "terms.md").write_text("Be fair.\n<b>No markup.</b>\n")
+    arena.organiser.good("POST", "/announcements", {"title": "Welcome", "text": "The queue is open."})
+    arena.submit(arena.ada)
+    yield arena
+    arena.server.close()
+
+
+@pytest.fixture
+def windows(browser: Any, fair: Arena) -> Iterator[Any]:
+    opened: list[Window] = []
+
+    def open_window(screen: str = "desktop") -> Window:
+        opened.append(Window(browser, fair.server.url.rstrip("/"), screen))
+        return opened[-1]
+
+    yield open_window
+    for window in opened:
+        window.context.close()
+
+
+@pytest.mark.parametrize(
+    ("screen", "name", "paths"),
+    [
+        ("desktop", "", VISITORS),
+        ("phone", "Ada", MEMBERS),
+        ("desktop-dark", "Olga", ORGANISERS),
+        pytest.param("phone-light", "", VISITORS, marks=pytest.mark.long),
+        pytest.param("desktop", "Ada", MEMBERS, marks=pytest.mark.long),
+        pytest.param("phone", "Olga", ORGANISERS, marks=pytest.mark.long),
+    ],
+)
+def test_every_page_is_clean(windows: Any, screen: str, name: str, paths: tuple[str, ...]) -> None:
+    window = windows(screen)
+    if name:
+        sign_in(window, name)
+    for path in paths:
+        window.check(path)
+
+
+def test_the_front_page_tells_phases_quota_and_announcements(windows: Any) -> None:
+    window = windows()
+    sign_in(window, "Ada")
+    text = window.page.inner_text("main")
+    assert "feedback" in text and "open" in text and "The queue is open." in text
+    assert "1 of 3" in window.page.inner_text("#quota")
+    assert window.page.locator("time + .local").count() > 0  # beside UTC the reader's own time
+
+
+def test_a_newcomer_comes_in_by_a_link_and_founds_a_team(windows: Any, fair: Arena) -> None:
+    organiser, newcomer = windows(), windows("phone")
+    sign_in(organiser, "Olga")
+    organiser.open("/organise")
+    organiser.page.click("text=Make an invitation")
+    address = organiser.page.inner_text(".secret code")
+    newcomer.open(address)
+    newcomer.page.fill("#name", "Cleo")
+    newcomer.page.fill("#password", "short")
+    newcomer.page.check("input[name=terms]")
+    newcomer.page.click("main button")
+    assert "characters" in newcomer.page.inner_text("[role=alert]")
+    assert newcomer.page.input_value("#name") == "Cleo"  # what was written stays, but for passwords
+    newcomer.page.fill("#password", PASSWORD)
+    newcomer.page.check("input[name=terms]")
+    newcomer.page.click("main button")
+    newcomer.page.wait_for_selector("h1:has-text('Your team')")
+    newcomer.page.fill("#name", "The Nile")
+    newcomer.page.click("text=Found it")
+    assert newcomer.page.inner_text("h1") == "The Nile"
+    newcomer.page.click("text=Sign out")
+    assert newcomer.page.locator("text=Sign in").count() > 0
+    assert "The Nile" in [team["name"] for team in fair.organiser.good("GET", "/organiser/teams")]
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+def test_an_archive_is_handed_in_run_and_stands_on_the_board(
+    windows: Any, fair: Arena, tmp_path: Path
+) -> None:
+    window = windows()
+    sign_in(window, "Bob")
+    file = tmp_path / "entry.zip"
+    file.write_bytes(archive())
+    window.open("/submit")
+    window.page.set_input_files("#file", file)
+    window.page.click("text=Hand it in")
+    window.page.wait_for_selector("h1:has-text('Submission 2')")
+    assert "queued" in window.page.inner_text("main")
+    assert "SHA-256" in window.page.inner_text("#receipt")
+    remote_worker.work(Client(fair.server.url, fair.worker_token))
+    window.page.wait_for_selector(".state.scored")  # without being loaded again
+    window.page.wait_for_selector(".log:has-text('scored')")
+    window.open("/board")
+    row = window.page.inner_text("tr.own")
+    assert "Bob" in row and "±" in row
+    assert window.messages == []
+
+
+def test_a_refused_archive_is_told_in_the_sentence_of_the_command_line(
+    windows: Any, fair: Arena, tmp_path: Path
+) -> None:
+    window = windows()
+    sign_in(window, "Ada")
+    file = tmp_path / "empty.zip"
+    file.write_bytes(archive("x = 1\n"))
+    window.open("/submit")
+    window.page.set_input_files("#file", file)
+    window.page.click("text=Hand it in")
+    window.page.wait_for_selector("#upload-state:has-text('MyMetaLearner')")
+
+
+def test_markup_in_every_field_is_text(windows: Any, fair: Arena) -> None:
+    member, organiser = windows(), windows()
+    code = fair.organiser.good("POST", "/organiser/invitations", {})["code"]
+    member.open(f"/register?code={code}")
+    member.page.fill("#name", MARKUP[:60])
+    member.page.fill("#password", PASSWORD)
+    member.page.check("input[name=terms]")
+    member.page.click("main button")
+    member.page.wait_for_selector("h1:has-text('Your team')")
+    member.page.fill("#name", MARKUP[:90])
+    member.page.fill("#pseudonym", MARKUP[:90])
+    member.page.click("text=Found it")
+    member.open("/account")
+    member.page.fill("#name", MARKUP)
+    member.page.click("text=Make a token")
+    sign_in(organiser, "Olga")
+    for path, fields, button in (
+        ("/organise/announcements", {"#title": MARKUP, "#text": MARKUP}, "Announce it"),
+        ("/organise/queue", {"#why": MARKUP}, "Hand no more runs out"),
+        ("/organise/queue", {}, "Hand runs out again"),
+    ):
+        organiser.open(path)
+        for selector, text in fields.items():
+            organiser.page.fill(selector, text)
+        organiser.page.click(f"text={button}")
+    sheet = {"title": MARKUP, "summary": MARKUP}
+    number = fair.submit(fair.ada, fact_sheet=sheet)
+    for window, paths in (
+        (member, ("/", "/team", "/account", "/board")),
+        (organiser, ("/", "/organise", "/organise/audit", f"/submissions/{number}", "/submissions")),
+    ):
+        for path in paths:
+            window.open(path)
+            assert window.page.locator("main script, main img").count() == 0, path
+        assert window.messages == []
+
+
+def test_a_link_elsewhere_is_not_followed_after_signing_in(windows: Any, fair: Arena) -> None:
+    window = windows()
+    window.open("/login?next=//example.org/steal")
+    window.page.fill("#name", "Ada")
+    window.page.fill("#password", PASSWORD)
+    window.page.click("main button")
+    window.page.wait_for_selector("text=Signed in as")
+    assert window.page.url == f"{window.base}/"
