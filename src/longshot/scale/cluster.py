@@ -49,6 +49,10 @@ def need_ray(*, client: bool = False) -> Any:
     if missing:
         raise UserError(f"Work on a cluster needs the package {missing[0]}, which is not installed: {PIP}.")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if (
+        "ray" not in sys.modules
+    ):  # Ray reads it when it is imported; whoever reaches a cluster runs programs on it
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
@@ -124,9 +128,6 @@ def _init(ray: Any, on: str, address: str) -> bool:
                 except ConnectionError:
                     address = "local"
             if address == "local":
-                os.environ.setdefault(
-                    "RAY_AUTH_MODE", "token"
-                )  # whoever reaches a cluster runs programs on it
                 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
                 ray.init(
                     address="local",
