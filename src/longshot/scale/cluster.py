@@ -49,10 +49,6 @@ def need_ray(*, client: bool = False) -> Any:
     if missing:
         raise UserError(f"Work on a cluster needs the package {missing[0]}, which is not installed: {PIP}.")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if (
-        "ray" not in sys.modules
-    ):  # Ray reads it when it is imported; whoever reaches a cluster runs programs on it
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
