@@ -27,25 +27,26 @@ Here = Callable[[str], dict[str, str]]
 
 
 def test_a_node_that_comes_late_helps(start_cluster: Start) -> None:
+    """There are units until a second worker has done one."""
     cluster = start_cluster(1)
     bar = Progress("wait", None, "units")
+    pids: set[int] = set()
 
     def units() -> Iterator[tuple[int, int]]:
-        number = 0
-        while "2 nodes" not in bar.where and number < 20_000:
+        for number in range(50_000):
+            if len(pids) > 1:
+                return
             yield number, number
-            number += 1
 
-    with using_executor("ray"):
-        opened = executor()
-        with closing(
-            opened.map(Crew(Adder, (np.ones(1), 0.02)), units(), bar, count=20_000, chunk=4)
-        ) as results:
-            pids = set()
-            for number, (_, (_, pid)) in enumerate(results):
-                pids.add(pid)
-                if number == 5:
-                    cluster.add_node(num_cpus=1)
+    crew = Crew(Adder, (np.ones(1), 0.02))
+    with (
+        using_executor("ray"),
+        closing(executor().map(crew, units(), bar, count=50_000, chunk=4)) as results,
+    ):
+        for number, (_, (_, pid)) in enumerate(results):
+            pids.add(pid)
+            if number == 5:
+                cluster.add_node(num_cpus=1)
     assert bar.where == "2 nodes" and len(pids) == 2
 
 

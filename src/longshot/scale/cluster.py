@@ -124,9 +124,6 @@ def _init(ray: Any, on: str, address: str) -> bool:
                 except ConnectionError:
                     address = "local"
             if address == "local":
-                os.environ.setdefault(
-                    "RAY_AUTH_MODE", "token"
-                )  # whoever reaches a cluster runs programs on it
                 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
                 ray.init(
                     address="local",

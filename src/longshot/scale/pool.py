@@ -32,7 +32,8 @@ _CHUNK_SECONDS = 0.5  # that a chunk shall take: long beside its journey, short 
 _CHUNK_BYTES = 32 << 20
 _IN_FLIGHT = 2 << 30  # bytes of payloads under way
 _LOOK = 1.0  # seconds between two looks at the nodes
-_STILLBORN = 4  # workers of a node that die before their first word, in a row
+_ASKED = 5  # times that a node is asked whose workers die
+_STILLBORN = 25  # workers of a node that die before their first word, in a row
 
 
 @dataclass(eq=False)
@@ -136,11 +137,11 @@ class RayExecutor(Executor):
         return worker, worker.actor.ask.remote(packed)
 
     def _answer(self, node: str, question: tuple[_Worker, Any], packed: Any) -> Any:
-        """What was answered; a worker that died is followed by another, once."""
+        """What was answered; a worker that died is followed by another."""
         import ray
         import ray.exceptions
 
-        for last in (False, True):
+        for number in range(_ASKED):
             worker, reference = question
             try:
                 return ray.get(reference)
@@ -149,7 +150,7 @@ class RayExecutor(Executor):
             except ray.exceptions.RayError as error:
                 if not worker.queue or not worker.ready:
                     self.workers = [each for each in self.workers if each is not worker]
-                if last:
+                if number == _ASKED - 1:
                     return error
                 question = self._ask(node, packed)
         raise AssertionError
