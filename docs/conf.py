@@ -15,7 +15,8 @@ copyright = f"{author}, Apache-2.0"
 # Of this checkout: an editable installation may be of another one.
 release = re.search(r'^version = "(.+)"', (DOCS.parent / "pyproject.toml").read_text("utf-8"), re.M)[1]  # type: ignore[index]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "mathml", "command_pages", "api_pages"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
+extensions += ["mathml", "command_pages", "api_pages", "listed_once"]  # our own
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_extensions"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

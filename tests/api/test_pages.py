@@ -9,24 +9,24 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tools.doc_blocks import ROOT, page_name, pages
 
 import longshot
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
-_FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
+PAGES = [*pages(), ROOT / "CONTRIBUTING.md"]
+_FENCED = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _IMPORT = re.compile(
     r"^[ >]*((?:from longshot[\w.]* import [\w, ]+)|(?:import longshot[\w.]*))$", re.MULTILINE
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_import_works(page: Path) -> None:
     for line in _IMPORT.findall(page.read_text("utf-8")):
         exec(line, {})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_call_of_longshot_has_parameters_that_exist(page: Path) -> None:
     from inspect import signature
 

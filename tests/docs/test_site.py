@@ -54,6 +54,17 @@ def _all(command: Any, context: Any) -> list[Any]:
     return [command, *(below for each in inner for below in _all(each, context))]
 
 
+@pytest.mark.parametrize("folder", ["howto", "studies", "reference"])
+def test_the_navigation_names_every_page_once(site: Path, folder: str) -> None:
+    """Those that are put in order, then the others of the folder."""
+    text = (site / folder / "index.html").read_text("utf-8")
+    navigation = text[text.index("bd-docs-nav") : text.index("</nav>", text.index("bd-docs-nav"))]
+    links = re.findall(r'href="([\w-]+)\.html"', navigation)
+    assert len(links) == len(set(links))
+    written = {path.stem for path in (DOCS / folder).glob("*.md")} - {"index"}
+    assert written <= set(links)
+
+
 def test_every_verb_and_noun_has_a_page(site: Path) -> None:
     import longshot
 
