@@ -59,7 +59,7 @@ def test_some_rows_are_those_of_the_whole_and_the_others_are_not_read(
     assert np.array_equal(some, everything[rows])
     assert np.array_equal(pixels(damaged, TEXT, rows=rows[:2]), everything[rows[:2]])
     assert np.array_equal(positions(rows, 240)[rows], np.arange(4)) and positions(rows, 240)[5] == -1
-    with pytest.raises(UserError, match=r"1 of 240 images of dataset .photos. cannot be used"):
+    with pytest.raises(UserError, match="1 of 240 images of dataset 'photos' cannot be used"):
         pixels(damaged, TEXT, rows=np.array([9, 10]))
 
 
