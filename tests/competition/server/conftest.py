@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import pytest
 import longshot
 from longshot.competition.services import passwords
 from longshot.competition.services.office import Office
+from longshot.competition.store import Store
 from longshot.web.competition.buckets import Rate, Rates
 from longshot.web.competition.serving import CompetitionServer
 
@@ -203,6 +205,14 @@ def open_arena(folder: Path, *, rates: Rates = PLENTY, **options: Any) -> Arena:
     return arena
 
 
+@pytest.fixture(scope="session")
+def empty_database(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with its tables and nothing else: copied, it spares a test the steps that make them."""
+    folder = tmp_path_factory.mktemp("empty") / "competition"
+    Store(write_competition(folder, images)).engine.dispose()
+    return folder / "competition.db"
+
+
 @pytest.fixture(scope="module")
 def arena(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """One server for the tests of a module that do not disturb each other."""
@@ -215,9 +225,10 @@ def arena(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ar
 
 
 @pytest.fixture
-def own_arena(images: Path, tmp_path: Path) -> Iterator[Arena]:
+def own_arena(images: Path, tmp_path: Path, empty_database: Path) -> Iterator[Arena]:
     """A server for one test, with the small competition's quotas."""
     write_competition(tmp_path / "competition", images)
+    shutil.copy(empty_database, tmp_path / "competition")
     opened = open_arena(tmp_path / "competition")
     yield opened
     opened.server.close()

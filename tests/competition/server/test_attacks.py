@@ -12,13 +12,15 @@ import stat
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import longshot
-from longshot.competition import queue
+from longshot.competition import check, queue
+from longshot.competition.archive import ArchiveLimits, unpack
 from longshot.competition.services.passwords import hash_password
 from longshot.competition.tables import runs, sessions, tokens
 from longshot.core.errors import UserError
@@ -426,7 +428,10 @@ def test_other_bytes_than_were_announced(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bomb", "link", "traversal", "garbage", "no model", "no python"])
-def test_hostile_archives_are_refused_in_one_sentence_and_leave_nothing(arena: Arena, kind: str) -> None:
+def test_hostile_archives_are_refused_in_one_sentence_and_leave_nothing(
+    arena: Arena, kind: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(check, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
     data = hostile(kind)
     before = sorted(path.name for path in (arena.folder / "submissions").glob("*"))
     identity = announce(arena.bob, data)
@@ -733,7 +738,7 @@ def hostile(kind: str) -> bytes:
         if kind != "no model":
             packed.writestr("model.py", "class (" if kind == "no python" else "x = 1")
         if kind == "bomb":
-            packed.writestr("zeros", bytes(600 << 20))
+            packed.writestr("zeros", bytes(30 << 20))
         elif kind == "traversal":
             packed.writestr("../../evil.py", "x")
         elif kind == "link":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,8 @@ from .conftest import PASSWORD, archive, change
 
 
 @pytest.fixture
-def office(competition: Competition) -> Iterator[Office]:
+def office(competition: Competition, empty_database: Path) -> Iterator[Office]:
+    shutil.copy(empty_database, competition.folder)
     change(competition.folder, "per_day: 3, total: 4", "per_day: 3, total: 10")
     opened = Office(competition.folder)
     yield opened

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -115,7 +116,7 @@ def by_token(office: Office, secret: str) -> Person:
 
 
 def create_token(
-    office: Office, person: Person, *, name: str, scopes: list[str], days: int | None = None
+    office: Office, person: Person, *, name: str, scopes: Sequence[str], days: int | None = None
 ) -> NewToken:
     """Make a token for the command line; its secret is shown once.
 
@@ -125,7 +126,7 @@ def create_token(
         The competition, and whose token it will be.
     name : str
         What its owner calls it.
-    scopes : list of str
+    scopes : sequence of str
         Of ``submit``, ``read-own`` and, for organisers, ``admin``.
     days : int, optional
         How long it lasts; at most, and unless given, what the competition allows.
@@ -183,7 +184,7 @@ def _issue(
     return NewToken(number, title, scopes, expires, secret)
 
 
-def _checked_scopes(scopes: list[str], allowed: frozenset[Scope]) -> list[str]:
+def _checked_scopes(scopes: Sequence[str], allowed: frozenset[Scope]) -> list[str]:
     unknown = [scope for scope in scopes if scope not in allowed]
     if unknown or not scopes:
         possible = ", ".join(sorted(allowed))
