@@ -183,11 +183,6 @@ def costs(folder: str) -> None:
     longshot.evaluate(tasks, methods="protonet", **where)
     used, _ = measured(lambda: longshot.evaluate(tasks, methods="ridge", **where))
     print(f"ridge on a task of 25 and 50 images' features: {1000 * used / 1000:.2f} ms", flush=True)
-    one_task, more = (longshot.sample(photos, tasks=n, way=5, shot=5, query=10, seed=n) for n in (2, 6))
-    method = "finetune(steps=50)"
-    first, _ = measured(lambda: longshot.evaluate(one_task, methods=method, **where))
-    second, _ = measured(lambda: longshot.evaluate(more, methods=method, **where))
-    print(f"{method} of EfficientNet-Lite0 on a task of 25 images: {(second - first) / 4:.1f} s", flush=True)
 
 
 def tasks_name(testbed: Any) -> str:
