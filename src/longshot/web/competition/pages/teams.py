@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.routing import BaseRoute
 
 from longshot.competition.services import people, teams
@@ -12,7 +14,7 @@ from longshot.web.competition.pages.rendering import field, number, page, show, 
 
 def routes(front: Front) -> list[BaseRoute]:
     """Pages and forms of a team."""
-    forms = {
+    forms: dict[str, Callable[[PageRequest], Html | Move]] = {
         "found": found,
         "invite": invite,
         "join": join,
