@@ -11,7 +11,7 @@ for one thread: the geometric mean at 5-way, and the first five at 100-way or th
 
     python -m benchmarks                     one thread, short rounds, no exactness
     python -m benchmarks methods             all of it, about 15 minutes
-    python -m benchmarks.methods speed       one part: exactness, speed, many-way or parts
+    python -m benchmarks.methods speed       one part: exactness, speed, many-way, parts or before
     python -m benchmarks.methods speed one-thread    without the second thread, which says little on a busy machine
 """
 
@@ -32,7 +32,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._easyfsl import PEERS, Peer, load
-from benchmarks.before import Unavailable
+from benchmarks.before import Program, Unavailable, source_before
 from benchmarks.goals import tell
 from benchmarks.rounds import Ratio, geometric_mean, in_turns, peak_gflops, peak_gigabytes, ratio, timed
 from longshot.core.batches import TaskShape
@@ -40,7 +40,6 @@ from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, batch_size, batches
-from longshot.methods.products import gram, product
 from longshot.methods.registry import feature_method
 
 _MISSING = "easyfsl is not installed: .venv/bin/pip install --no-deps easyfsl==1.5.0"
@@ -306,8 +305,35 @@ def _tell(duels: Mapping[str, tuple[Ratio, float, float]], mean: Ratio, shape: T
         tell(f"methods-100-way-{name}", measured, reached[name], peak=gigaflops / peak)
 
 
+def some_tasks(name: str, count: int) -> Callable[[], None]:
+    """The method called ``name`` in SPEED on 5-way 5-shot tasks, by whichever version is imported."""
+    features = made_up(128, 100)
+    bound = draw(np.arange(129) * 100, count, 5, 5)
+    peer = PEERS[name]
+    rows, method = peer.prepare(features.reshape(-1, DIM)), feature_method(peer.call)
+
+    def work() -> None:
+        ours(rows, bound, method, count)
+
+    return work
+
+
+def against_before(rounds: int = 7) -> None:
+    """Every method at 5 ways against the version before, in processes of their own and in turns."""
+    target, ratios = "benchmarks.methods:some_tasks", []
+    for name in SPEED:
+        arguments = [name, 64 if name == "TIM" else 256]
+        with Program(target, arguments) as now, Program(target, arguments, source_before()) as before:
+            spent = in_turns({"now": now.cpu, "before": before.cpu}, rounds)
+        ratios.append(ratio(spent["before"], spent["now"]))
+        print(f"{name}, 5-way, against the version before: {ratios[-1]}", flush=True)
+    tell("methods-against-before", geometric_mean(ratios))
+
+
 def parts(tasks: int = 40, repeats: int = 40) -> None:
     """Processor time per 5-way 5-shot task of what methods are made of, the best of many: what could be gained."""
+    from longshot.methods.products import gram, product  # not at the top: the version before has none
+
     torch.set_num_threads(1)
     way, support, query = 5, 25, 50
     rows = torch.rand(tasks, support + query, DIM)
@@ -355,6 +381,8 @@ def main() -> None:
     try:
         if "parts" in chosen:
             parts()
+        if "before" in chosen:
+            against_before()
         if "exactness" in chosen:
             exactness()
         if "speed" in chosen:
