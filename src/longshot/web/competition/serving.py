@@ -42,7 +42,7 @@ class CompetitionServer:
     def __init__(
         self, url: str, server: Any, thread: threading.Thread, built: Any, stack: contextlib.ExitStack
     ) -> None:
-        self.url = url
+        self.url, self.port = url, 0
         self._server, self._thread, self._built, self._stack = server, thread, built, stack
         self.invitation = ""  # a link for the first organiser, where there is none
 
@@ -119,6 +119,7 @@ def serve_competition(
         import uvicorn
 
         from longshot.competition.services import people
+        from longshot.competition.settings import load
         from longshot.web.competition.app import build_server
         from longshot.web.competition.protocol import PatientProtocol
     except ModuleNotFoundError as error:
@@ -134,6 +135,7 @@ def serve_competition(
             f"{{host:{host}}} lets other machines in, and passwords would go over the network as they are",
             "give {certificate:FILE} and {key:FILE}, or {names} where a proxy with TLS stands before it",
         )
+    load(folder)  # says what is wrong with it before anything is made
     stack = contextlib.ExitStack()
     try:
         try:
@@ -168,6 +170,7 @@ def serve_competition(
         shown = f"[{host}]" if ":" in host else host
         url = f"https://{names[0]}/" if names else f"{'https' if tls else 'http'}://{shown}:{bound}/"
         running = CompetitionServer(url, server, thread, built, stack)
+        running.port = bound
         invitation = people.first_organiser(built.office)
         running.invitation = f"{url}register?code={invitation.code}" if invitation else ""
         thread.start()
