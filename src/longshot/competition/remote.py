@@ -271,6 +271,17 @@ def connect(server: str, token: str | None = None) -> RemoteCompetition:
     RemoteCompetition
         ``submit``, ``status``, ``log``, ``cancel``, ``board``, ``quota``, ``queue`` and, for machines that run
         submissions, ``work``.
+
+    Examples
+    --------
+    >>> import longshot
+    >>> longshot.competition.create("cup", tasks=1, image_size=16).title
+    'Toybox'
+    >>> server = longshot.serve_competition("cup")
+    >>> cup = connect(server.url)
+    >>> [phase["name"] for phase in cup.info()["phases"]]
+    ['public', 'feedback', 'final']
+    >>> server.close()
     """
     return RemoteCompetition(Client(server, token))
 
