@@ -29,9 +29,9 @@ class CompetitionServer:
     Examples
     --------
     >>> import longshot
-    >>> longshot.competition.create("cup", tasks=1, image_size=16).title
+    >>> longshot.competition.create("served-cup", tasks=1, image_size=16).title
     'Toybox'
-    >>> server = longshot.serve_competition("cup")
+    >>> server = longshot.serve_competition("served-cup")
     >>> server.url.startswith("http://127.0.0.1:84"), server.invitation.startswith(server.url)
     (True, True)
     >>> server.running
@@ -108,9 +108,9 @@ def serve_competition(
     Examples
     --------
     >>> import longshot
-    >>> longshot.competition.create("cup", tasks=1, image_size=16).title
+    >>> longshot.competition.create("open-cup", tasks=1, image_size=16).title
     'Toybox'
-    >>> server = longshot.serve_competition("cup", port=8430)
+    >>> server = longshot.serve_competition("open-cup", port=8430)
     >>> server.running
     True
     >>> server.close()
@@ -135,7 +135,7 @@ def serve_competition(
             f"{{host:{host}}} lets other machines in, and passwords would go over the network as they are",
             "give {certificate:FILE} and {key:FILE}, or {names} where a proxy with TLS stands before it",
         )
-    load(folder)  # says what is wrong with it before anything is made
+    load(Path(folder))  # says what is wrong with it before anything is made
     stack = contextlib.ExitStack()
     try:
         try:
