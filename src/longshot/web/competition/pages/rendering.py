@@ -16,9 +16,9 @@ from starlette.routing import BaseRoute, Route
 from longshot.competition.inside.shown import one_line
 from longshot.core.errors import UserError
 from longshot.reports import frame
+from longshot.web.competition.endpoint import Front
 from longshot.web.competition.page_endpoint import (
     Failed,
-    Front,
     Html,
     Move,
     PageRequest,

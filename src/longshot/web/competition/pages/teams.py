@@ -6,13 +6,13 @@ from starlette.routing import BaseRoute
 
 from longshot.competition.services import people, teams
 from longshot.web.competition.endpoint import Front
-from longshot.web.competition.page_endpoint import Html, Move, PageRequest
+from longshot.web.competition.page_endpoint import Html, Move, PageMaker, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 
 
 def routes(front: Front) -> list[BaseRoute]:
     """Pages and forms of a team."""
-    forms = {
+    forms: dict[str, PageMaker] = {
         "found": found,
         "invite": invite,
         "join": join,
