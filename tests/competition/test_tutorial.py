@@ -18,7 +18,9 @@ from longshot.competition.settings import FILE, load
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 # A command by itself, one whose failure is shown, one that writes a file: none needs a shell and Python started anew.
 COMMAND = re.compile(r"longshot (?P<words>[^|&;<>$`]*?)(?P<ignored> \|\| true)?(?: > (?P<file>\S+))?")
-BLOCK = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^(?:<!-- not-run: ([^\n]*) -->\n)?```(\w*) ?([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE
+)
 # The documents' competition in small: fewer and smaller tasks on smaller images, one seed, shorter trainings.
 SMALL = {
     r"image_size: \d+": "image_size: 32",
@@ -29,10 +31,15 @@ SMALL = {
 SHORT = {r"^(TASKS|STEPS) = \d+": r"\1 = 2", r"^CHECK = \d+": "CHECK = 1"}
 
 
-def blocks(document: str) -> list[tuple[str, str, str]]:
-    """(language, file it is to be written to, text) of every fenced block."""
+def blocks(document: str, *, elsewhere: str = "") -> list[tuple[str, str, str]]:
+    """(language, file it is to be written to, text) of every fenced block that is run.
+
+    ``elsewhere`` is the test that also runs those that need a server.
+    """
     fenced = []
-    for language, name, text in BLOCK.findall((DOCS / document).read_text("utf-8")):
+    for reason, language, name, text in BLOCK.findall((DOCS / document).read_text("utf-8")):
+        if language == "text" or (reason and not (elsewhere and elsewhere in reason)):
+            continue
         first = text.partition("\n")[0]
         fenced.append((language, name or (first[2:] if first.startswith("# ") else ""), text))
     return fenced
@@ -115,7 +122,7 @@ def test_a_document_works_as_it_is_written(document, lines, tmp_path, run):
 
 
 def test_every_link_leads_somewhere():
-    for document in ("competitions.md", "competition-tutorial.md"):
+    for document in ("competitions.md", "competition-tutorial.md", "competition-server.md"):
         links = re.findall(r"\]\(((?!http)[^)#]+)", (DOCS / document).read_text("utf-8"))
         assert links or document == "competition-tutorial.md"
         assert [link for link in links if not (DOCS / link).exists()] == []
