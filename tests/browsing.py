@@ -61,7 +61,7 @@ class Window:
 
     def check_here(self, path: str) -> None:
         """The same of the page that is shown."""
-        assert self.messages == [], path
+        assert self.messages == [], f"{path}: {self.messages}"
         foreign = [url for url in self.requests if not url.startswith((self.base, "data:"))]
         assert foreign == [], path
         assert self.page.evaluate("document.querySelectorAll('*').length") <= MOST_ELEMENTS, path

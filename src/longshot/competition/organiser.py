@@ -234,9 +234,9 @@ def invite(
     Examples
     --------
     >>> import longshot.competition as competition
-    >>> competition.create("cup", tasks=1, image_size=16).title
+    >>> competition.create("private-cup", tasks=1, image_size=16).title
     'Toybox'
-    >>> competition.invite("cup", role="worker").secret[:9]
+    >>> competition.invite("private-cup", role="worker").secret[:9]
     'longshot_'
     """
     from longshot.competition.services import credentials, people

@@ -49,9 +49,9 @@ class RemoteCompetition:
     Examples
     --------
     >>> import longshot
-    >>> longshot.competition.create("cup", tasks=1, image_size=16).title
+    >>> longshot.competition.create("far-cup", tasks=1, image_size=16).title
     'Toybox'
-    >>> server = longshot.serve_competition("cup")
+    >>> server = longshot.serve_competition("far-cup")
     >>> cup = longshot.competition.connect(server.url)
     >>> cup.info()["title"], cup.board()["lines"], cup.queue()["waiting"]
     ('Toybox', [], 0)
@@ -271,6 +271,17 @@ def connect(server: str, token: str | None = None) -> RemoteCompetition:
     RemoteCompetition
         ``submit``, ``status``, ``log``, ``cancel``, ``board``, ``quota``, ``queue`` and, for machines that run
         submissions, ``work``.
+
+    Examples
+    --------
+    >>> import longshot
+    >>> longshot.competition.create("near-cup", tasks=1, image_size=16).title
+    'Toybox'
+    >>> server = longshot.serve_competition("near-cup")
+    >>> cup = connect(server.url)
+    >>> [phase["name"] for phase in cup.info()["phases"]]
+    ['public', 'feedback', 'final']
+    >>> server.close()
     """
     return RemoteCompetition(Client(server, token))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 import pytest
 
 from browsing import Window
+from longshot.cli.faces import every_command
 from longshot.competition import remote_worker
 from longshot.competition.client import Client
+from longshot.web.site import TEMPLATES
 
 from ..conftest import write_competition
 from .conftest import PASSWORD, Arena, archive, open_arena
@@ -95,12 +99,13 @@ def test_a_newcomer_comes_in_by_a_link_and_founds_a_team(windows: Any, fair: Are
     organiser.open("/organise")
     organiser.page.click("text=Make an invitation")
     address = organiser.page.inner_text(".secret code")
-    newcomer.open(address)
+    assert address.startswith(f"{newcomer.base}/register?code=")  # as it is sent to somebody
+    newcomer.open(address.removeprefix(newcomer.base))
     newcomer.page.fill("#name", "Cleo")
     newcomer.page.fill("#password", "short")
     newcomer.page.check("input[name=terms]")
     newcomer.page.click("main button")
-    assert "characters" in newcomer.page.inner_text("[role=alert]")
+    assert "A password has 10 to 200 letters, this one has 5." in newcomer.page.inner_text("[role=alert]")
     assert newcomer.page.input_value("#name") == "Cleo"  # what was written stays, but for passwords
     newcomer.page.fill("#password", PASSWORD)
     newcomer.page.check("input[name=terms]")
@@ -154,14 +159,15 @@ def test_markup_in_every_field_is_text(windows: Any, fair: Arena) -> None:
     member, organiser = windows(), windows()
     code = fair.organiser.good("POST", "/organiser/invitations", {})["code"]
     member.open(f"/register?code={code}")
-    member.page.fill("#name", MARKUP[:60])
+    member.page.fill("#name", MARKUP[:40])
     member.page.fill("#password", PASSWORD)
     member.page.check("input[name=terms]")
     member.page.click("main button")
     member.page.wait_for_selector("h1:has-text('Your team')")
     member.page.fill("#name", MARKUP[:90])
-    member.page.fill("#pseudonym", MARKUP[:90])
+    member.page.fill("#pseudonym", MARKUP[:40])
     member.page.click("text=Found it")
+    member.page.wait_for_selector("#members")
     member.open("/account")
     member.page.fill("#name", MARKUP)
     member.page.click("text=Make a token")
@@ -184,7 +190,90 @@ def test_markup_in_every_field_is_text(windows: Any, fair: Arena) -> None:
         for path in paths:
             window.open(path)
             assert window.page.locator("main script, main img").count() == 0, path
+            if path not in (
+                "/board",
+                "/submissions",
+                f"/submissions/{number}",
+            ):  # there it is not, or in a form
+                assert MARKUP[:40] in window.page.inner_text("body"), path
         assert window.messages == []
+
+
+def test_a_team_is_joined_handed_on_and_left(windows: Any, fair: Arena) -> None:
+    leader, member = windows(), windows("phone-light")
+    for window, name in ((leader, "Eva"), (member, "Finn")):
+        code = fair.organiser.good("POST", "/organiser/invitations", {})["code"]
+        wish = {"name": name, "password": PASSWORD, "code": code, "terms": True}
+        fair.visitor.good("POST", "/accounts", wish)
+        sign_in(window, name)
+    leader.open("/team")
+    leader.page.fill("#name", "Pair")
+    leader.page.click("text=Found it")
+    leader.page.click("text=Invite a member")
+    address = leader.page.inner_text(".secret code")
+    member.open(address.removeprefix(member.base))
+    member.page.click("#join button")
+    member.page.wait_for_selector("h1:has-text('Pair')")
+    assert member.page.locator("#lead").count() == 0  # who does not lead sees no such forms
+    leader.open("/team")
+    leader.page.click("text=Let Finn lead")
+    leader.page.wait_for_selector("tr:has-text('Finn') >> text=leads")
+    member.open("/team")
+    member.page.click("text=Remove Eva")
+    member.page.wait_for_selector("tr:has-text('Finn')")
+    assert member.page.locator("tr:has-text('Eva')").count() == 0
+    member.page.click("text=Leave Pair")
+    member.page.wait_for_selector("h1:has-text('Your team')")
+
+
+@pytest.mark.long
+def test_an_organiser_confirms_bins_and_finds_it_on_record(windows: Any, fair: Arena) -> None:
+    window = windows()
+    number = fair.submit(fair.bob, archive(note="for the bin"))
+    fair.bob.good("POST", f"/submissions/{number}/cancel")
+    sign_in(window, "Olga")
+    window.open("/organise/scores")
+    window.page.fill("#reason", "a mistake in the labels")
+    window.page.fill("#confirm", "something else")
+    window.page.click("text=Score it anew")
+    assert "feedback" in window.page.inner_text("[role=alert]")
+    assert window.page.input_value("#reason") == "a mistake in the labels"
+    window.open(f"/submissions/{number}")
+    window.page.click("text=Put it into the bin")
+    window.page.wait_for_selector(f"li:has-text('Submission {number}')")
+    window.page.click(f"[aria-label='Take submission {number} out']")
+    window.page.wait_for_selector("text=The bin is empty.")
+    window.open("/organise/audit")
+    assert f"submission {number}" in window.page.inner_text("main")
+    window.open("/organise")
+    window.page.click("[aria-label='Close Bob']")
+    window.page.wait_for_selector("tr:has-text('Bob') .state.disabled")
+    window.page.click("[aria-label='Open Bob']")
+    window.page.wait_for_selector("tr:has-text('Bob') .state.active")
+    with window.page.expect_download() as download:
+        window.page.click("text=Export everything")
+    with zipfile.ZipFile(download.value.path()) as packed:
+        assert {"competition.yaml", "tables/submissions.csv"} <= set(packed.namelist())
+
+
+def test_an_address_without_a_page_says_so_as_a_page(fair: Arena) -> None:
+    answer = fair.visitor.ask("GET", "/nothing/here")
+    assert answer.status == 404 and "There is nothing at this address." in answer.body.decode()
+    assert answer.headers["content-type"].startswith("text/html")
+    assert fair.visitor.api("GET", "/nothing").headers["content-type"] == "application/problem+json"
+
+
+def test_the_commands_that_pages_name_exist() -> None:
+    commands = dict(every_command())
+    named = [
+        (words, re.findall(r", (\w+)=", options))
+        for path in TEMPLATES.joinpath("competition").glob("*.j2")
+        for words, options in re.findall(r'shell\("(\w+)[^"]*"(.*?)\) }}', path.read_text("utf-8"))
+    ]
+    assert len(named) >= 4
+    for words, options in named:
+        options_there = {option.name for option in commands[f"compete {words}"].params}
+        assert set(options) <= options_there, words
 
 
 def test_a_link_elsewhere_is_not_followed_after_signing_in(windows: Any, fair: Arena) -> None:

@@ -74,10 +74,7 @@ def by_session(office: Office, secret: str) -> Person:
     if row["state"] != "active" or row["rights"] != row["current"]:
         return VISITOR
     if row["seen"] < in_future(seconds=-_TOUCH):
-        expires = in_future(hours=office.competition.server.session_hours)
-        with office.store.change() as connection:
-            own = sessions.update().where(sessions.c.hash == digest)
-            connection.execute(own.values(seen=moment, expires=expires))
+        office.touch("session", digest)
     role = row["role"]
     return Person(
         role, row["account"], row["name"], row["own_team"], OF_ROLE[role], "session", session=digest
@@ -101,8 +98,7 @@ def by_token(office: Office, secret: str) -> Person:
             "make a new one on the server's page",
         )
     if row["last_used"] is None or row["last_used"] < in_future(seconds=-_TOUCH):
-        with office.store.change() as connection:
-            connection.execute(tokens.update().where(tokens.c.hash == digest).values(last_used=now()))
+        office.touch("token", digest)
     granted = frozenset(scope for scope in SCOPES if scope in row["scopes"].split())
     if row["account"] is None:
         return Person(
@@ -113,6 +109,21 @@ def by_token(office: Office, secret: str) -> Person:
     role = row["role"]
     scopes = granted & OF_ROLE[role]  # rights that were taken away are gone from tokens too
     return Person(role, row["account"], row["name"], row["own_team"], scopes, "token", row["id"])
+
+
+def write_uses(office: Office) -> None:
+    """Write down which sessions and tokens were used: a session goes on for as long again."""
+    used = office.touched()
+    if not used:
+        return
+    moment, expires = now(), in_future(hours=office.competition.server.session_hours)
+    with office.store.change() as connection:
+        for kind, digest in sorted(used):
+            if kind == "session":
+                own = sessions.update().where(sessions.c.hash == digest)
+                connection.execute(own.values(seen=moment, expires=expires))
+            else:
+                connection.execute(tokens.update().where(tokens.c.hash == digest).values(last_used=moment))
 
 
 def create_token(

@@ -45,6 +45,7 @@ class Office:
         self.store = Store(self.competition)
         self.id = self._identity()
         self.boards: dict[tuple[str, str, str], tuple[object, list[Any]]] = {}  # see services.boards
+        self._touched: set[tuple[str, str]] = set()
         self.hashing = threading.BoundedSemaphore(2)  # a password takes 32 MB while it is looked at
 
     def close(self) -> None:
@@ -75,6 +76,17 @@ class Office:
                 connection.execute(facts.insert().values(name=_ID, value=value))
                 return value
             return str(row[0])
+
+    def touch(self, kind: str, digest: str) -> None:
+        """Note that a session or a token was used; the reaper writes it down, so that no reader waits for a writer."""
+        with self._lock:
+            self._touched.add((kind, digest))
+
+    def touched(self) -> set[tuple[str, str]]:
+        """What was used since the last time this was asked."""
+        with self._lock:
+            used, self._touched = self._touched, set()
+            return used
 
     def hashed(self, secret: str) -> str:
         """What is kept of a secret: useless elsewhere and without the key file."""

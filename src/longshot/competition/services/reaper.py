@@ -10,7 +10,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from longshot.competition import queue, ranking, timetable
-from longshot.competition.services import uploads
+from longshot.competition.services import credentials, uploads
 from longshot.competition.services.office import Office
 from longshot.competition.tables import ENDED, now, runs, sessions, submissions
 
@@ -29,6 +29,7 @@ class Swept(NamedTuple):
 def sweep(office: Office, lease: float | None = None) -> Swept:
     """One round over every state that is no end."""
     lease = queue.LEASE if lease is None else lease
+    credentials.write_uses(office)
     swept_uploads = uploads.sweep(office)
     with queue.alone(office.store) as connection:
         silent = (runs.c.state == "running", runs.c.seen < time.time() - lease)

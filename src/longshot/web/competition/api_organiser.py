@@ -284,5 +284,6 @@ OPERATIONS = [
         "Everything as files.",
         _export,
         file="application/zip",
+        heavy=True,
     ),
 ]

@@ -141,6 +141,7 @@ OPERATIONS = [
         uploads.Upload,
         query=OffsetQuery,
         raw=uploads.CHUNK,
+        heavy=True,
     ),
     Operation(
         "POST",
@@ -149,6 +150,7 @@ OPERATIONS = [
         "Have it checked and entered.",
         lambda call: uploads.finish_upload(call.office, call.person, call.path["identity"]),
         uploads.Receipt,
+        heavy=True,
     ),
     Operation(
         "GET",

@@ -128,6 +128,7 @@ OPERATIONS = [
         lambda call: desk.claim_job(call.office, call.person, call.blobs, worker=call.body.worker),
         desk.Claiming,
         WorkerRequest,
+        heavy=True,
     ),
     Operation(
         "POST",

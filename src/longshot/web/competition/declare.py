@@ -73,6 +73,7 @@ class Operation:
     raw: int = 0  # most bytes of a raw body
     file: str = ""  # content type, where the answer is a file
     costly: bool = False  # passwords are looked at: a stricter limit on how often
+    heavy: bool = False  # takes longer than reading: few at a time, so that readers do not wait for them
 
     @property
     def name(self) -> str:

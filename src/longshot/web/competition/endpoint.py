@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -32,6 +33,7 @@ COOKIE = "__Host-longshot"
 JSON = 256 << 10  # bytes of a JSON body
 PAUSE = 20.0  # seconds between two pieces of a body
 SLOWEST = 20_000  # bytes a second that a body must come with, after the first pause
+SLOW = 4  # requests at a time that take longer than reading
 CLOCK = 600.0  # seconds that a client's clock may differ
 _UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -50,6 +52,7 @@ class Front:
     def __init__(self, office: Office, rates: Rates | None = None) -> None:
         rates = rates or Rates()
         self.office, self.blobs = office, BlobStore(office.folder)
+        self.slow = CapacityLimiter(SLOW)
         self.addresses, self.accounts = Buckets(rates.address), Buckets(rates.account)
         self.passwords, self.names = Buckets(rates.password), Buckets(rates.name)
 
@@ -120,7 +123,8 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
     if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
         raise Refusal(404, "There is nothing of that number here.")
     call = Call(front.office, front.blobs, person, path, query, body, data)
-    answer = await run_in_threadpool(operation.call, call)
+    slow = operation.heavy or operation.costly
+    answer = await to_thread.run_sync(operation.call, call, limiter=front.slow if slow else None)
     return _response(front, operation, answer)
 
 

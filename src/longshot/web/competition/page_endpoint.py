@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
 
@@ -33,6 +33,7 @@ class PageRequest:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    site: str = ""  # the server's address as the reader has it, without a slash at its end
 
     @property
     def office(self) -> Office:
@@ -77,13 +78,16 @@ def _endpoint(
     async def endpoint(request: Request) -> Response:
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         address = request.client.host if request.client else ""
-        page_request = PageRequest(front, Person(), "", here, address)
+        site = str(request.base_url).rstrip("/")  # the guard has looked at the name in it
+        page_request = PageRequest(front, Person(), "", here, address, site=site)
         try:
             person = await front.person(request)
             secret = cookie(request) if person.via == "session" else None
             csrf = front.office.csrf(secret) if secret else ""
             query = dict(request.query_params)
-            page_request = PageRequest(front, person, csrf, here, address, dict(request.path_params), query)
+            page_request = replace(
+                page_request, person=person, csrf=csrf, path=dict(request.path_params), query=query
+            )
             permit(person, action)
             if request.method == "POST":
                 data = await read_body(request, FORM)
@@ -92,7 +96,7 @@ def _endpoint(
                 front.check_csrf(request, person, form.pop("csrf", None))
                 if password:
                     front.take_password(request, form.get("name", person.name))
-                page_request = PageRequest(front, person, csrf, here, address, page_request.path, query, form)
+                page_request = replace(page_request, form=form)
             return _answered(await run_in_threadpool(make, page_request))
         except ClientDisconnect:
             return Response(status_code=400)

@@ -29,9 +29,9 @@ class CompetitionServer:
     Examples
     --------
     >>> import longshot
-    >>> longshot.competition.create("cup", tasks=1, image_size=16).title
+    >>> longshot.competition.create("served-cup", tasks=1, image_size=16).title
     'Toybox'
-    >>> server = longshot.serve_competition("cup")
+    >>> server = longshot.serve_competition("served-cup")
     >>> server.url.startswith("http://127.0.0.1:84"), server.invitation.startswith(server.url)
     (True, True)
     >>> server.running
@@ -42,7 +42,7 @@ class CompetitionServer:
     def __init__(
         self, url: str, server: Any, thread: threading.Thread, built: Any, stack: contextlib.ExitStack
     ) -> None:
-        self.url = url
+        self.url, self.port = url, 0
         self._server, self._thread, self._built, self._stack = server, thread, built, stack
         self.invitation = ""  # a link for the first organiser, where there is none
 
@@ -108,9 +108,9 @@ def serve_competition(
     Examples
     --------
     >>> import longshot
-    >>> longshot.competition.create("cup", tasks=1, image_size=16).title
+    >>> longshot.competition.create("open-cup", tasks=1, image_size=16).title
     'Toybox'
-    >>> server = longshot.serve_competition("cup", port=8430)
+    >>> server = longshot.serve_competition("open-cup", port=8430)
     >>> server.running
     True
     >>> server.close()
@@ -119,6 +119,7 @@ def serve_competition(
         import uvicorn
 
         from longshot.competition.services import people
+        from longshot.competition.settings import load
         from longshot.web.competition.app import build_server
         from longshot.web.competition.protocol import PatientProtocol
     except ModuleNotFoundError as error:
@@ -134,6 +135,7 @@ def serve_competition(
             f"{{host:{host}}} lets other machines in, and passwords would go over the network as they are",
             "give {certificate:FILE} and {key:FILE}, or {names} where a proxy with TLS stands before it",
         )
+    load(Path(folder))  # says what is wrong with it before anything is made
     stack = contextlib.ExitStack()
     try:
         try:
@@ -168,6 +170,7 @@ def serve_competition(
         shown = f"[{host}]" if ":" in host else host
         url = f"https://{names[0]}/" if names else f"{'https' if tls else 'http'}://{shown}:{bound}/"
         running = CompetitionServer(url, server, thread, built, stack)
+        running.port = bound
         invitation = people.first_organiser(built.office)
         running.invitation = f"{url}register?code={invitation.code}" if invitation else ""
         thread.start()

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
+from longshot.competition.refusals import Refusal
+from longshot.web.competition.declare import PREFIX
 from longshot.web.competition.endpoint import Front
+from longshot.web.competition.page_endpoint import Html, PageRequest, page_route
 from longshot.web.competition.pages import organising, people, submitting, teams, visiting
-from longshot.web.competition.pages.rendering import asset_routes
+from longshot.web.competition.pages.rendering import asset_routes, failed
 
 
 def page_routes(front: Front) -> list[BaseRoute]:
     """Every page and form there is."""
     rooms = (visiting, people, teams, submitting, organising)
-    return [*asset_routes(), *(route for room in rooms for route in room.routes(front))]
+    unknown = page_route(front, "/", "competition.read", nothing, failed)
+    return [
+        *asset_routes(),
+        *(route for room in rooms for route in room.routes(front)),
+        Elsewhere("/{path:path}", unknown.endpoint, methods=["GET"]),
+    ]
+
+
+class Elsewhere(Route):
+    """Any address but those of the API, which answers for itself."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether this is for a reader."""
+        return (Match.NONE, {}) if scope["path"].startswith(f"{PREFIX}/") else super().matches(scope)
+
+
+def nothing(request: PageRequest, problem: str = "") -> Html:
+    """The page of an address that has none."""
+    raise Refusal(404, "There is nothing at this address.")

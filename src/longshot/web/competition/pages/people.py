@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from longshot.competition.policy import OF_ROLE
-from longshot.competition.services import credentials, people
+from longshot.competition.services import credentials, passwords, people
 from longshot.web.competition.api_public import competition_info
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.page_endpoint import Html, Move, PageRequest
@@ -31,7 +31,16 @@ def registering(request: PageRequest, problem: str = "") -> Html:
     """The form for a new account; an invitation brings its code in the address."""
     code = request.form.get("code") or request.query.get("code", "")
     info = competition_info(request.office)
-    return page(request, "register", "Register", problem=problem, info=info, code=code)
+    return page(
+        request,
+        "register",
+        "Register",
+        problem=problem,
+        info=info,
+        code=code,
+        longest_name=people.LONGEST,
+        shortest_password=passwords.SHORTEST,
+    )
 
 
 def register(request: PageRequest) -> Html | Move:

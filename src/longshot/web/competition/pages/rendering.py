@@ -1,4 +1,4 @@
-"""How pages of a competition are made: the explorer's look, times in UTC, and a form's mistakes at the form."""
+"""How pages of a competition are made: the explorer's look, times in UTC, a form's mistakes at the form."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def page(
             csrf=request.csrf,
             problem=problem,
             form=request.form,
+            site=request.site,
             bodies=[],
             beds=[],
             unfinished=[],
@@ -192,8 +193,21 @@ def _asset_url(name: str) -> str:
 def _templates() -> Environment:
     templates = frame.environment(TEMPLATES)
     templates.filters.update(bytes=human_bytes, ago=ago, moment=moment, signed=_interval)
-    templates.globals.update(style_url=_asset_url("competition.css"), script_url=_asset_url("competition.js"))
+    templates.globals.update(
+        style_url=_asset_url("competition.css"), script_url=_asset_url("competition.js"), shell=shell
+    )
     return templates
+
+
+def shell(words: str, **options: str) -> str:
+    """A command for a reader's own machine, whatever this server was started from.
+
+    Examples
+    --------
+    >>> shell("submit ARCHIVE", server="https://cup.example.org")
+    'longshot compete submit ARCHIVE --server https://cup.example.org'
+    """
+    return f"longshot compete {words}" + "".join(f" --{name} {value}" for name, value in options.items())
 
 
 def moment(value: dt.datetime | str | None) -> Markup:

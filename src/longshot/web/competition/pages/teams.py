@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.routing import BaseRoute
 
 from longshot.competition.services import people, teams
 from longshot.web.competition.endpoint import Front
-from longshot.web.competition.page_endpoint import Html, Move, PageRequest
+from longshot.web.competition.page_endpoint import Html, Move, PageMaker, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 
 
 def routes(front: Front) -> list[BaseRoute]:
     """Pages and forms of a team."""
-    forms: dict[str, Callable[[PageRequest], Html | Move]] = {
+    forms: dict[str, PageMaker] = {
         "found": found,
         "invite": invite,
         "join": join,

@@ -38,6 +38,7 @@ def home(request: PageRequest, problem: str = "") -> Html:
         problem=problem,
         counts=[f"{len(info.phases)} phases", f"leagues: {', '.join(info.leagues)}"],
         info=info,
+        limits={phase.name: phase.limits for phase in office.competition.phases},
         announcements=organising.list_announcements(office, person),
         queue=boards.queue_state(office, person),
         allowances=submissions.allowances(office, person) if member else [],
@@ -104,7 +105,9 @@ def _chart(steps: list[boards.Progress]) -> Chart | None:
         return None
     scores = [score for line in by_team.values() for score in line]
     low, high = min(scores), max(scores)
-    height = (high - low) or 1.0
+    if low == high:  # a line in the middle
+        low, high = low - 0.01, high + 0.01
+    height = high - low
     lines = [
         Line(
             team,
