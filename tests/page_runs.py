@@ -9,17 +9,20 @@ import shlex
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
-from tools.doc_blocks import Block
+from benchmarks._easyfsl import load_module
+from tools.doc_blocks import ROOT, Block
 
 from few_toys import FewToys
 from forked import ForkedProcess, ForkServer
 from longshot.competition import sandbox
 from longshot.competition import settings as competition_settings
 from page_outputs import differences
+from remote_servers import KEYS, s3_client, s3_server
 
 # A page's competition in small: fewer and smaller tasks on smaller images, one seed, shorter trainings.
 SMALL_COMPETITION = {
@@ -34,6 +37,12 @@ SHORT_TRAININGS = {
     r"--set steps=\d+": "--set steps=2",
 }
 SHARED = ("toybox", "converted", "features", "pixels", "digests", "attributes")
+# easyfsl's imports as benchmarks/_easyfsl.py explains.
+_EASYFSL = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from benchmarks._easyfsl import load_module
+load_module("easyfsl.methods"), load_module("easyfsl.utils")
+"""
 # One process per page runs its Python blocks, one file after another; it is told of a file through a pipe.
 _DRIVER = """
 import contextlib, io, sys, traceback
@@ -79,6 +88,7 @@ class PageRun:
         self.python: ForkedProcess | None = None
         self.competes = False
         self.count = 0
+        self.servers = contextlib.ExitStack()
         self._use_cache(SHARED)
 
     def follow(self, blocks: list[Block]) -> int:
@@ -91,7 +101,8 @@ class PageRun:
         return self.count
 
     def close(self) -> None:
-        """End the page's Python process."""
+        """End the page's Python process, and its servers."""
+        self.servers.close()
         if self.python is not None:
             self.pipe.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,9 +144,33 @@ class PageRun:
         elif subject == "few-toys":
             self._use_cache(("toybox", "converted"))
             os.environ.update(FewToys(20).tell())
+        elif subject == "easyfsl":
+            if load_module("easyfsl.utils") is None:
+                pytest.skip("needs easyfsl")
+            self._program(_EASYFSL, None, {})
+        elif subject == "bucket":
+            self._start_bucket()
         else:
             assert subject == "my_photos", f"nobody knows how to lay out '{subject}'"
             (self.desk / (name or subject)).symlink_to(self.photos)
+
+    def _start_bucket(self) -> None:
+        """An S3 interface on loopback whose bucket ``shelf`` holds the photos, as a zip and as a folder."""
+        for package in ("moto", "s3fs"):
+            pytest.importorskip(package, reason=f"needs the package {package}")
+        address = self.servers.enter_context(s3_server())
+        environment = self.servers.enter_context(pytest.MonkeyPatch.context())
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": address}.items():
+            environment.setenv(name, value)
+        client = s3_client(address)
+        client.create_bucket(Bucket="shelf")
+        archive = self.folder / "photos.zip"
+        with zipfile.ZipFile(archive, "w") as file:
+            for path in sorted(self.photos.rglob("*.jpg")):
+                name = path.relative_to(self.photos).as_posix()
+                file.write(path, name)
+                client.put_object(Bucket="shelf", Key=f"photos/{name}", Body=path.read_bytes())
+        client.put_object(Bucket="shelf", Key="photos.zip", Body=archive.read_bytes())
 
     def _use_cache(self, shared: tuple[str, ...]) -> None:
         own = self.folder / f"cache-{len(shared)}"

@@ -22,7 +22,11 @@ def graph() -> dict[str, dict[str, list[str]]]:
 def table() -> dict[str, set[str]]:
     """Room → what it may know, by the table of the page."""
     section = PAGE.read_text("utf-8").split("\n## Rooms\n")[1].split("\n## ")[0]
-    return {room: set(re.findall(r"`([a-z.]+)`", allowed)) for room, allowed in _ROW.findall(section)}
+    rooms: dict[str, set[str]] = {}
+    for room, allowed in _ROW.findall(section):
+        named = set(re.findall(r"`([a-z.]+)`", allowed))
+        rooms[room] = set(rooms) - named if allowed.startswith("all above but ") else named
+    return rooms
 
 
 def test_every_room_is_in_the_table(

@@ -27,13 +27,15 @@ def chosen(name: str, long: bool) -> list[str]:
 
 
 @pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """What pages set in the environment is theirs alone."""
     for name, text in {
         "COLUMNS": "140",
         "LC_ALL": "C.UTF-8",
         "LONGSHOT_TEST_TOYBOX": "",
         "LONGSHOT_CACHE": "",
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_OFFLINE": "1",
     }.items():
         monkeypatch.setenv(name, text)
     yield

@@ -14,11 +14,8 @@ SITE = [page for page in pages() if page.parent != ROOT and page.stem != "change
 EXCUSED: dict[str, str] = {}
 # Pages that still have long lines of prose; `python tools/wrap_docs.py PAGE` wraps them.
 NOT_YET_WRAPPED = (
-    "architecture",
     "howto/competition-tutorial",
     "howto/competitions",
-    "howto/explorer",
-    "howto/features",
 )
 
 

@@ -11,6 +11,7 @@ opened: what has another mark (ETag, time, size) by then is fetched again.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -43,7 +44,8 @@ from longshot.core.wording import count, first, note
 _ROUNDS = 5  # looks at a URL whose files change while they are fetched
 _LONG = 4_000_000  # bytes
 _SAVE_EVERY = 15.0  # seconds of fetching that a kill can cost
-_held: list[Any] = []  # locks of folders that last as long as this process
+_held = contextlib.ExitStack()  # locks of folders that last as long as this process
+atexit.register(_held.close)  # before modules are taken apart, which a lock needs for its release
 _Objects = dict[str, dict[str, Any]]  # name → mark, size, sha256
 
 
@@ -121,9 +123,7 @@ def work_folder() -> Iterator[Path]:
 def lasting_work_folder() -> Path:
     """As ``work_folder``, until this process ends."""
     folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
-    lock = file_lock(folder / "in-use.lock")
-    lock.__enter__()
-    _held.append(lock)
+    _held.enter_context(file_lock(folder / "in-use.lock"))
     remove_at_exit(folder)
     inside = folder / "files"
     inside.mkdir()
