@@ -58,7 +58,7 @@ class Gpus:
     def __call__(self, payload: int, tick: Tick) -> list[int]:
         import ray
 
-        time.sleep(0.3)  # long enough for another worker to take a unit
+        time.sleep(0.05)
         return [int(number) for number in ray.get_gpu_ids()]
 
 

@@ -83,7 +83,7 @@ class World:
         with cache_of(out / "cache"):
             run: dict[str, Any] = {"out": out / "run", "datasets": self.data, **where}
             longshot.evaluate(self.plain, backbones="pixels", methods=["protonet", "ridge"], **run)
-            adapting = "finetune(steps=3)"
+            adapting = "finetune-all(steps=3, lr=0.001)"
             longshot.evaluate(self.few, backbones=str(self.network), methods=[adapting], **run)
             return digests(out / "run", "part-*.parquet")
 

@@ -20,11 +20,17 @@ def ray_folder() -> Iterator[Path]:
     """Where Ray's sockets lie: their paths may not be long, and no other cluster of the machine is to be found."""
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         before = dict(os.environ)
-        os.environ |= {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ADDRESS": "local"}
+        ours = {
+            "RAY_TMPDIR": folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ADDRESS": "local",
+            "RAY_worker_niceness": "0",  # Ray's workers yield to all others: on a busy machine they would starve
+        }
+        os.environ |= ours
         try:
             yield Path(folder)
         finally:
-            for name in ("RAY_TMPDIR", "RAY_USAGE_STATS_ENABLED", "RAY_ADDRESS"):
+            for name in ours:
                 os.environ.pop(name, None)
                 if name in before:
                     os.environ[name] = before[name]

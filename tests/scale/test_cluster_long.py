@@ -134,7 +134,8 @@ import sys
 import longshot
 bed, photos, network, out = sys.argv[1:]
 data = {"photos": photos}
-longshot.evaluate(bed, backbones=network, methods=["finetune(steps=60)"], out=out, datasets=data, on="ray")
+method = "finetune-all(steps=60, lr=0.001)"
+longshot.evaluate(bed, backbones=network, methods=[method], out=out, datasets=data, on="ray")
 print("finished")
 """
 
@@ -149,7 +150,7 @@ def test_a_killed_driver_goes_on_where_it_was(
     longshot.evaluate(
         bed,
         backbones=str(world.network),
-        methods=["finetune(steps=60)"],
+        methods=["finetune-all(steps=60, lr=0.001)"],
         out=tmp_path / "local",
         datasets=world.data,
     )

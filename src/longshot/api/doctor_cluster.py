@@ -11,6 +11,7 @@ from longshot.core.files import is_writable
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.shipping import read_digests
+from longshot.scale import release_executors
 from longshot.scale.nodes import node_facts
 
 _PROBED = 4  # images that every node is to read
@@ -20,10 +21,22 @@ def look_at_cluster(
     on: str, dataset: Dataset | str | Path | None, out: str | Path | None
 ) -> list[dict[str, Any]]:
     """One row for the cluster, one per node, and what can be read and written."""
-    from longshot.scale.cluster import compare, join
+    from longshot.scale.cluster import join
+
+    release_executors()  # their workers hold processors that those who answer need
+    opened = join(on, check=False)
+    try:
+        return _look(opened, on, dataset, out)
+    finally:
+        opened.close()
+
+
+def _look(
+    opened: Any, on: str, dataset: Dataset | str | Path | None, out: str | Path | None
+) -> list[dict[str, Any]]:
+    from longshot.scale.cluster import compare
     from longshot.scale.pool import living, node_name
 
-    opened = join(on, check=False)
     rows = [_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
     here = node_facts()
     answers = opened.everywhere(node_facts)

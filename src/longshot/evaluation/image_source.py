@@ -151,7 +151,7 @@ def sent_images(backbone: ModuleBackbone, network: Network, store: ImageStore) -
     """The source in a worker of a cluster: the network came with it, and images are read task by task."""
     source = ImageSource(backbone, cast("Dataset", _StoreOnly(store)))
     prepare_fixed_norms(network)
-    source.__dict__ |= {"network": network, "_decoded": None}
+    source.__dict__.update(network=network, _decoded=None)  # cached properties of a frozen dataclass
     return source
 
 

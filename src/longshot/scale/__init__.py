@@ -9,6 +9,7 @@ from longshot.scale.choice import (
     current_choice,
     executor,
     parse_on,
+    release_executors,
     using_executor,
     with_executor,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "current_choice",
     "executor",
     "parse_on",
+    "release_executors",
     "using_executor",
     "with_executor",
 ]

@@ -105,10 +105,15 @@ def executor() -> Executor:
     if key not in _open:
         from longshot.scale.cluster import join
 
-        for other in _open.values():
-            other.release()  # processors that its workers hold would never come free
+        release_executors()  # processors that their workers hold would never come free
         _open[key] = join(choice.on, choice.gpus_per_worker)
     return _open[key]
+
+
+def release_executors() -> None:
+    """Let go of all workers that wait for more to do, on whatever cluster."""
+    for opened in _open.values():
+        opened.release()
 
 
 def close_executors() -> None:

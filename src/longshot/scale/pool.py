@@ -32,8 +32,9 @@ _CHUNK_SECONDS = 0.5  # that a chunk shall take: long beside its journey, short 
 _CHUNK_BYTES = 32 << 20
 _IN_FLIGHT = 2 << 30  # bytes of payloads under way
 _LOOK = 1.0  # seconds between two looks at the nodes
+_PATIENCE = 60.0  # seconds without a free processor after which it is told
 _ASKED = 5  # times that a node is asked whose workers die
-_STILLBORN = 25  # workers of a node that die before their first word, in a row
+_STILLBORN = 25  # workers of a node that die before their first unit, in a row
 
 
 @dataclass(eq=False)
@@ -56,6 +57,7 @@ class _Worker:
     actor: Any
     node: str
     ready: bool = False
+    token: str = ""  # of the job whose crew it was told to make
     queue: deque[tuple[Any, _Chunk]] = field(default_factory=deque)  # (reference, chunk), first sent first
     size: int = 1  # units of the next chunk
 
@@ -144,6 +146,8 @@ class RayExecutor(Executor):
         for number in range(_ASKED):
             worker, reference = question
             try:
+                while not ray.wait([reference], timeout=_PATIENCE)[0]:
+                    note(f"waiting for a free processor on node {node_name(living().get(node, {}))}")
                 return ray.get(reference)
             except ray.exceptions.RayTaskError as error:
                 return error
@@ -277,9 +281,9 @@ class _Job:
             more, _ = ray.wait(list(under_way), num_returns=len(under_way), timeout=0) if ended else ([], [])
             if not ended:
                 self._complain()
-            for reference in dict.fromkeys([*ended, *more]):
-                worker = under_way[reference]
-                if worker in self.pool.workers:  # it may have died with an answer before this one
+            answered = {*ended, *more}
+            for reference, worker in under_way.items():  # of a worker: in the order in which it was told
+                if reference in answered and worker in self.pool.workers:  # it may have died with one before
                     yield from self._received(worker, reference)
         if self.failed:
             raise UnitsFailed(self.failed)
@@ -298,6 +302,9 @@ class _Job:
         import ray.exceptions
 
         try:
+            if worker.token != self.token:  # by itself: who dies of this does not die of a unit
+                worker.token = self.token
+                worker.queue.append((worker.actor.prepare.remote(self.token, self.header), _Chunk([], b"")))
             reference = worker.actor.run.remote(self.token, self.header, chunk.packed)
         except ray.exceptions.ObjectStoreFullError as error:
             raise store_full(len(chunk.packed)) from error
@@ -340,10 +347,10 @@ class _Job:
             return
         chunk = next(chunk for item, chunk in worker.queue if item is reference or item == reference)
         worker.queue = deque(item for item in worker.queue if item[1] is not chunk)
-        self.pool.stillborn.pop(worker.node, None)
         if not chunk.units:
             worker.ready = True
             return
+        self.pool.stillborn.pop(worker.node, None)
         self.bytes -= len(chunk.packed)
         outcomes, seconds = answer
         pace = _CHUNK_SECONDS / max(seconds, 1e-6)
@@ -381,7 +388,7 @@ class _Job:
         self.pool.workers.remove(worker)
         ray.kill(worker.actor)
         alive = worker.node in living()
-        if not worker.ready:
+        if not worker.queue[0][1].units:
             deaths = self.pool.stillborn[worker.node] = self.pool.stillborn.get(worker.node, 0) + 1
             if alive and deaths >= _STILLBORN:
                 reason = " ".join(str(error).split())[:200]
@@ -402,7 +409,10 @@ class _Job:
 
     def _complain(self) -> None:
         """Say once a minute that nothing goes on because nobody is free."""
-        if any(worker.ready for worker in self.pool.workers) or time.monotonic() - self.waiting_since < 60:
+        if (
+            any(worker.ready for worker in self.pool.workers)
+            or time.monotonic() - self.waiting_since < _PATIENCE
+        ):
             return
         self.waiting_since = time.monotonic()
         note(f"waiting for free processors on the cluster ({self.pool.words()})")

@@ -40,17 +40,20 @@ class Hand:
         function, arguments = _Unpickler(io.BytesIO(packed[0]), ray.get(list(packed[1]))).load()
         return function(*arguments)
 
-    def run(self, token: str, header: Sequence[Any], packed: bytes) -> tuple[list[Outcome], float]:
-        """The outcomes of a chunk of units, and the seconds that computing took.
+    def prepare(self, token: str, header: Sequence[Any]) -> None:
+        """Make what the crew holds, when ``token`` is new; ``header`` holds a reference to the pickled crew."""
+        if token == self.token and self.work is not None:
+            return
+        close = getattr(self.work, "close", None)
+        if close is not None:
+            close()
+        self.work, self.token = None, ""  # what was held before goes first
+        self.work, self.token = _make(header[0]), token
 
-        ``header`` holds a reference to the pickled crew; it is fetched when ``token`` is new.
-        """
-        if token != self.token or self.work is None:
-            close = getattr(self.work, "close", None)
-            if close is not None:
-                close()
-            self.work, self.token = None, ""  # what was held before goes first
-            self.work, self.token = _make(header[0]), token
+    def run(self, token: str, header: Sequence[Any], packed: bytes) -> tuple[list[Outcome], float]:
+        """The outcomes of a chunk of units, and the seconds that computing took."""
+        self.prepare(token, header)
+        assert self.work is not None
         started = time.perf_counter()
         outcomes = [_outcome(self.work, payload) for payload in pickle.loads(packed)]
         return outcomes, time.perf_counter() - started
