@@ -171,9 +171,9 @@ def test_unknown_names_and_wrong_passwords_are_answered_alike(arena: Arena, monk
     work: list[int] = []
     real = passwords._scrypt
     monkeypatch.setattr(passwords, "_scrypt", lambda *a: work.append(1) or real(*a))
-    known = arena.visitor.api("POST", "/session", {"name": "Ada", "password": "wrong password"})
+    registered = arena.visitor.api("POST", "/session", {"name": "Ada", "password": "wrong password"})
     unknown = arena.visitor.api("POST", "/session", {"name": "Nobody", "password": "wrong password"})
-    assert known.status == unknown.status == 401 and known.body == unknown.body
+    assert registered.status == unknown.status == 401 and registered.body == unknown.body
     assert len(work) == 2  # as much work for either
 
 
@@ -631,8 +631,8 @@ def test_logs_of_hidden_phases_hold_nothing_that_was_printed(own_arena: Arena) -
     arena = own_arena
     number = arena.submit(arena.ada)
     base, query = held_run(arena, number)[1:]
-    said = arena.worker.good("POST", f"{base}/log", data=b"label 3\n", query={**query, "offset": 0})
-    assert said == {"bytes": 0}
+    stored = arena.worker.good("POST", f"{base}/log", data=b"label 3\n", query={**query, "offset": 0})
+    assert stored == {"bytes": 0}
     arena.worker.good("PUT", f"{base}/files/printed.txt", data=b"label 3\n", query=query)
     ending = {"duration": 1.0, "reason": "it failed in fit"}
     arena.worker.good("PUT", f"{base}/files/log.txt", data=b"failed: it failed in fit\x1b[2J\n", query=query)

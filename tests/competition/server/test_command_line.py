@@ -146,8 +146,8 @@ def say_it(arena: Arena, forks: ForkServer, code: Path, mistake: str, sentence: 
     if mistake in ("unknown token", "closed phase"):  # the command prints what Python raises
         flags = [word for name, value in wish.items() for word in (f"--{name}", value)]
         there = ("--server", arena.server.url, "--token", token)
-        told = forks.run("compete", "submit", code, *there, *flags, check=False)
-        assert (told.returncode, told.stderr) == (2, f"error: {sentence}\n")
+        printed = forks.run("compete", "submit", code, *there, *flags, check=False)
+        assert (printed.returncode, printed.stderr) == (2, f"error: {sentence}\n")
 
 
 def test_a_quota_that_is_used_up(served: Arena, forks: ForkServer, code_folder: Path) -> None:
@@ -169,9 +169,9 @@ def test_an_archive_that_is_refused_here_is_not_sent(
 ) -> None:
     code = submission()
     (code / "model.py").write_text("x = 1\n")
-    told = forks.run("compete", "submit", code, *at(served, served.ada), check=False)
-    assert told.returncode == 2
-    assert told.stderr == (
+    printed = forks.run("compete", "submit", code, *at(served, served.ada), check=False)
+    assert printed.returncode == 2
+    assert printed.stderr == (
         "error: The submission submission cannot be taken: its model.py defines 0 of the 2 classes that are needed; "
         "add MyMetaLearner and MyLearner.\n"
     )
@@ -197,8 +197,8 @@ def test_a_server_that_is_not_there(forks: ForkServer, code_folder: Path, monkey
             "'http://cup.example.org' would send your token over the network as it is",
         ),
     ):
-        told = forks.run("compete", "board", "--server", address, check=False)
-        assert told.returncode == 2 and told.stderr.startswith(f"error: {words}")
+        printed = forks.run("compete", "board", "--server", address, check=False)
+        assert printed.returncode == 2 and printed.stderr.startswith(f"error: {words}")
 
 
 def test_a_clock_that_is_wrong(served: Arena, monkeypatch: Any) -> None:
@@ -269,8 +269,8 @@ def test_words_that_do_not_fit_together(forks: ForkServer, tmp_path: Path) -> No
         (("work", "a", "--server", "https://x"), "With --server the arguments are none, without a folder."),
         (("submit", "a", "b"), "Missing option '--team'."),
     ):
-        told = forks.run("compete", *words, check=False, cwd=tmp_path)
-        assert told.returncode == 2 and sentence in told.stderr
+        printed = forks.run("compete", *words, check=False, cwd=tmp_path)
+        assert printed.returncode == 2 and sentence in printed.stderr
 
 
 @pytest.mark.long

@@ -196,13 +196,13 @@ def test_the_target_names_the_tasks(competition: Competition) -> None:
     phase = competition.phases[0]
     first = timetable.target(competition, phase, "secret")
     assert first == timetable.target(competition, phase, "secret")
-    others = [
+    targets = [
         timetable.target(competition, phase, "another"),
         timetable.target(competition, phase.model_copy(update={"version": 2}), "secret"),
         timetable.target(competition, phase.model_copy(update={"tasks": 4}), "secret"),
         timetable.target(competition, competition.final, "secret"),
     ]
-    assert len({first, *others}) == 5
+    assert len({first, *targets}) == 5
 
 
 def test_another_version_of_a_phase_has_other_tasks(competition: Competition) -> None:
