@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from benchmarks._easyfsl import load_module
 from tools.doc_blocks import ROOT, Block
 
+from benchmarks._easyfsl import load_module
 from few_toys import FewToys
 from forked import ForkedProcess, ForkServer
 from longshot.competition import sandbox
