@@ -60,8 +60,8 @@ def test_a_format_stands_before_a_url(memory: Any) -> None:
         UserError, match="None of the 6 images of memory://shelf/photos/ has a path of the form"
     ):
         open_dataset("pattern(paths='<class>/*'):memory://shelf/photos/")
-    with pytest.raises(UserError, match="pathes"):  # before anything is fetched
-        open_dataset("pattern(pathes='<class>/*'):memory://none/")
+    with pytest.raises(UserError, match="paths_of_rows"):  # before anything is fetched
+        open_dataset("pattern(paths_of_rows='<class>/*'):memory://none/")
 
 
 def test_it_is_found_again_by_its_fingerprint_while_the_copy_is_there(memory: Any) -> None:
