@@ -51,7 +51,7 @@ def test_a_submission_over_http_from_the_shell_to_the_board(
     assert lines[2] == "2 more may be handed in today"
     assert "00:00 UTC (" in lines[3] and " here), in " in lines[3]
     status = forks.run("compete", "status", *ada).stdout
-    assert "queued, number 1" in status and "1 runs wait and no worker is at work" in status
+    assert "queued, number 1" in status and "Waiting: 1 run. No worker is at work" in status
     worked = forks.run("compete", "work", "--server", arena.server.url, "--token", arena.worker_token)
     assert "submission 1, seed 1: scored" in worked.stdout and "1 runs done" in worked.stdout
     log = forks.run("compete", "log", "1", *ada, "--follow").stdout

@@ -395,7 +395,7 @@ def test_the_queue_says_who_is_next_and_who_works(office: Office) -> None:
         submissions.read_submission(office, ada, n).submission.position for n in (numbers[0], numbers[2])
     ]
     assert places == [1, 3]
-    assert boards.queue_state(office, Person()).note.startswith("3 runs wait and no worker is at work")
+    assert boards.queue_state(office, Person()).note.startswith("Waiting: 3 runs. No worker is at work")
     queue.claim(office.store, "here:1:2")
     state = boards.queue_state(office, Person())
     assert (state.waiting, state.running) == (2, 1)

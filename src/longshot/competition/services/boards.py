@@ -16,6 +16,7 @@ from longshot.competition.services.office import Office
 from longshot.competition.settings import Phase
 from longshot.competition.tables import audit, events, facts, runs, submissions, teams, workers
 from longshot.core.errors import UserError
+from longshot.core.wording import count
 
 SILENT = 90.0  # seconds after which a worker counts as gone
 _FORGOTTEN = 7 * 86400.0  # after which it is not listed any more
@@ -216,9 +217,10 @@ def queue_state(office: Office, person: Person) -> QueueView:
     if why is not None:
         sentence = f"The queue pauses: {why}. Nothing is lost."
     elif waiting and not living:
-        sentence = f"{waiting} runs wait and no worker is at work; they begin when one comes back."
+        sentence = f"Waiting: {count(waiting, 'run')}. No worker is at work; they begin when one comes back."
     else:
-        sentence = f"{waiting} runs wait, {counts.get('running', 0)} run, {len(living)} workers are at work."
+        running = counts.get("running", 0)
+        sentence = f"Waiting: {count(waiting, 'run')}; running: {running}; {count(living, 'worker')} at work."
     return QueueView(
         waiting, counts.get("running", 0), office.store.rows(oldest)[0]["oldest"], why, listed, sentence
     )

@@ -118,7 +118,7 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
     elif operation.body is not None:
         body = await _json(request, operation)
     if operation.costly:
-        front.take_password(request, str(getattr(body, "name", person.name)))
+        front.take_password(request, person.name or str(getattr(body, "name", "")))
     path = dict(request.path_params)
     if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
         raise Refusal(404, "There is nothing of that number here.")

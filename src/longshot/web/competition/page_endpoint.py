@@ -95,7 +95,7 @@ def _endpoint(
                 form = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=200))
                 front.check_csrf(request, person, form.pop("csrf", None))
                 if password:
-                    front.take_password(request, form.get("name", person.name))
+                    front.take_password(request, person.name or form.get("name", ""))
                 page_request = replace(page_request, form=form)
             return _answered(await run_in_threadpool(make, page_request))
         except ClientDisconnect:
