@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from longshot.competition.services import boards, credentials, organising, people, teams
+from longshot.core.wording import count
 from longshot.web.competition.api_public import competition_info
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.page_endpoint import Html, Move, PageRequest
@@ -59,7 +60,7 @@ def everybody(request: PageRequest, problem: str = "", invitation: people.Invita
         "people",
         "People",
         problem=problem,
-        counts=[f"{len(accounts):,} accounts", f"{len(waiting):,} wait for approval"],
+        counts=[count(accounts, "account"), f"{len(waiting):,} waiting for approval"],
         accounts=sorted(accounts, key=lambda account: account.state != "pending"),
         teams=teams.list_teams(request.office, request.person),
         invitation=invitation,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from starlette.routing import BaseRoute
 
 from longshot.competition.services import boards, organising, submissions
+from longshot.core.wording import count
 from longshot.web.competition.api_public import competition_info
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.page_endpoint import Html, PageRequest
@@ -36,7 +37,7 @@ def home(request: PageRequest, problem: str = "") -> Html:
         "home",
         info.title,
         problem=problem,
-        counts=[f"{len(info.phases)} phases", f"leagues: {', '.join(info.leagues)}"],
+        counts=[count(info.phases, "phase"), f"leagues: {', '.join(info.leagues)}"],
         info=info,
         limits={phase.name: phase.limits for phase in office.competition.phases},
         announcements=organising.list_announcements(office, person),
