@@ -224,6 +224,9 @@ MISTAKES = [
 
 # Kinds that are not followed here, and why.
 NOT_FOLLOWED: dict[str, str] = {
+    "on": "starts a cluster: tests/scale does",
+    "certificate": "opens a server to other machines: tests/competition/server does with a certificate of its own",
+    "key": "as the certificate",
     "allow_download": "downloads weights",
     "attributes": "needs a dataset none of whose attributes can be compared; tests/causes gives such files",
     "class_order": "needs a published list of episodes; tests/testbeds/test_published.py gives the file",

@@ -89,7 +89,7 @@ def evaluate(
         The root of every random stream.
     save_scores : bool
         Keep the scores of every query, not only its prediction.
-    on, gpus_per_worker, retry_failed
+    on, gpus_per_worker, retry_failed : optional
         Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT". Units that failed three times on a
         cluster stand in ``failed.json``; the same call leaves them out unless ``retry_failed``.
 

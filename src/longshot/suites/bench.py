@@ -72,7 +72,7 @@ def bench(
         What computes backbones, as in ``embed``.
     workers : int, optional
         Threads, by default one per core; they change no result.
-    on, gpus_per_worker, retry_failed
+    on, gpus_per_worker, retry_failed : optional
         Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns

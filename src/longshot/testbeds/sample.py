@@ -146,7 +146,7 @@ def sample(
         What computes backbones, as in ``embed``.
     workers, block : int
         Threads, and tasks drawn together; they do not change a byte.
-    on, gpus_per_worker, retry_failed
+    on, gpus_per_worker, retry_failed : optional
         Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
     **settings
         Settings of choices that are named by words; unless given, those of the choice's class.

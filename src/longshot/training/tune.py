@@ -103,7 +103,7 @@ def tune(
         number is another search. Trials of a grid, random ones and TPE's first ten run side by side anyway.
     curves : callable, optional
         See ``train``.
-    on, gpus_per_worker, retry_failed
+    on, gpus_per_worker, retry_failed : optional
         Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns

@@ -77,7 +77,7 @@ def find_overlap(
         Pairs of each kind that the page shows.
     render : callable, optional
         What makes the page: ``render(pairs, counts, facts, images=, pictures=)`` → HTML.
-    on, gpus_per_worker, retry_failed
+    on, gpus_per_worker, retry_failed : optional
         Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns

@@ -57,7 +57,7 @@ def run_study(
         "auto", "cpu", "cuda" or "mps".
     engine : str, optional
         What computes backbones, as in ``embed``.
-    on, gpus_per_worker, retry_failed
+    on, gpus_per_worker, retry_failed : optional
         Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns
