@@ -290,6 +290,7 @@ def write_noise(folder: Path, **settings: str) -> Competition:
         np.savez(folder / f"{name}.npz", images=pixels, labels=np.repeat(np.arange(4), 8))
     lines = "".join(f"{name}: {value}\n" for name, value in {"pools": "shared", **settings}.items())
     (folder / "secret").write_text("0123456789abcdef" * 4)  # the same tasks every time
+    (folder / "secret").chmod(0o600)
     (folder / "competition.yaml").write_text(
         textwrap.dedent(f"""
         title: noise

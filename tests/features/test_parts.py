@@ -14,7 +14,7 @@ import torch
 import longshot
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.features import extract, growing
+from longshot.features import computing, growing
 from longshot.features.backbones import open_backbone
 from longshot.features.cache import entries
 from longshot.features.engine import Engine
@@ -226,7 +226,7 @@ def test_an_entry_that_was_never_finished_is_none(tmp_path: Path) -> None:
 def test_work_that_was_interrupted_goes_on(
     dataset: longshot.Dataset, everything: Features, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, check, checked = np.arange(1100), extract._check, []
+    rows, check, checked = np.arange(1100), computing._check, []
 
     def interrupt(*arguments: object) -> None:
         checked.append(arguments)
@@ -235,7 +235,7 @@ def test_work_that_was_interrupted_goes_on(
         check(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(extract, "_check", interrupt)
+        patched.setattr(computing, "_check", interrupt)
         embed_some(dataset, rows)
     assert estimate(dataset, "pixels", preprocessing=SMALL, rows=rows)["missing"] == 1100 - 512
     again = embed_some(dataset, rows)
@@ -274,7 +274,7 @@ def test_the_cache_lists_and_prunes_what_grew(dataset: longshot.Dataset, fresh_c
     assert "172 of 1,200 images" in entry.name
     assert entry.bytes < 1200 * 48 * 2 + 3 * 4096 + 24 * 172
     run_cli("cache", "prune", "--features", "--yes")
-    assert not list((fresh_cache / "features").iterdir())
+    assert not list((fresh_cache / "features").glob("*"))
 
 
 def test_an_estimate_counts_what_is_missing(dataset: longshot.Dataset) -> None:
@@ -297,13 +297,13 @@ def test_an_image_that_changes_while_embedding_is_told(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(many, copy)
-    check = extract._check
+    check = computing._check
 
     def change(*arguments: object) -> None:
         shutil.copy(many / "class3/299.png", copy / "class0/007.png")
         check(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(extract, "_check", change)
+    monkeypatch.setattr(computing, "_check", change)
     with pytest.raises(UserError, match=r"changed while they were read \('class0/007\.png'\)"):
         embed_some(open_dataset(copy), SOME)
 

@@ -93,7 +93,7 @@ def test_every_choice_writes_a_testbed(toys: Path, plain: Path, run_cli, tmp_pat
             ["--instances", "shifted", "--rule", "orbit-quality", "--shot", "9"],
             "No task of 'toys' is possible",
         ),
-        (["--instances", "difficult"], "looks at features: give one of --backbone NAME"),
+        (["--instances", "difficult"], "looks at features: give one of --judge NAME"),
         (
             ["--instances", "difficult", "--backbone", "pixels", "--shot", "31"],
             "has 40 images, but a task needs 41",

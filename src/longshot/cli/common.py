@@ -76,6 +76,8 @@ def on_options(function: F) -> F:
     options = [
         click.option(
             "--on",
+            cls=Grouped,
+            rare=True,
             metavar="local|ray|ray://HOST:PORT",
             help="Where the work runs: threads here, or a Ray cluster; changes no byte.  "
             "[default: what LONGSHOT_ON says, or local]",
