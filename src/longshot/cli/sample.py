@@ -73,9 +73,8 @@ def command(
       longshot sample toybox --instances difficult --judge pixels --split test -o hard.parquet
       longshot sample toybox --instances shifted --rule cure-or-viewpoint --query 5 -o shifted.parquet
 
-    A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file, the URL of one
-    (s3://bucket/photos.zip, fetched once) or the name of a registered dataset. The same seed and settings
-    always give the same file.
+    A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file, a URL of one or a
+    registered name. The same seed and settings always give the same file.
     """
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o easy.parquet.")
