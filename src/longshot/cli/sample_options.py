@@ -97,7 +97,7 @@ class_options = _all(
             _KINDS,
             "--reduction",
             type=click.Choice(["shortest-paths"]),
-            help="Coarsity by one shortest path per class, as the published distances. [the whole taxonomy]",
+            help="Coarsity by one shortest path per class, as published. [the whole taxonomy]",
         ),
         _option(
             _KINDS,
