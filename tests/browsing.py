@@ -37,6 +37,10 @@ class Window:
         self.page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
+        # A violation of the policy is an error on the console too; this names the directive.
+        self.page.add_init_script(
+            "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
+        )
 
     def open(self, path: str) -> None:
         """Show a page, with all that it asks for."""
