@@ -83,6 +83,16 @@ def test_find_tells_a_choice_between_namesakes(
     assert 'datasets={"pictures": PATH} takes another' in warning
 
 
+def test_copies_that_are_gone_are_forgotten_before_others(tree: MakeTree, tmp_path: Path) -> None:
+    dataset = open_dataset(tree({"a": 2, "b": 1}))
+    for number in range(25):
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(dataset.source, copy)
+        open_dataset(copy)
+        shutil.rmtree(copy)
+    assert registry.find(dataset.fingerprint, "pictures").source == dataset.source
+
+
 def test_find_tells_when_only_another_name_fits(tree: MakeTree, capsys: pytest.CaptureFixture[str]) -> None:
     dataset = open_dataset(tree({"a": 2}))
     assert registry.find(dataset.fingerprint, "birds").source == dataset.source

@@ -7,7 +7,7 @@ there is no lock and nothing is written. ``registry_file.py`` reads and mends th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from longshot.datasets.registry_file import KnownDataset, changed_registry, read
 from longshot.datasets.scan import scan_file
 from longshot.datasets.stores import unescape_name
 
-_REMEMBERED_SOURCES = 5  # copies of one dataset that are remembered, the newest first
+_REMEMBERED_SOURCES = (
+    20  # copies of one dataset that are remembered, the newest first; what is gone leaves first
+)
 
 
 def remember(dataset: Dataset) -> None:
@@ -44,17 +46,26 @@ def remember(dataset: Dataset) -> None:
         return
     with changed_registry() as content:
         before = content.datasets[fingerprint].sources if fingerprint in content.datasets else ()
-        sources = (source, *(other for other in before if other != source))[:_REMEMBERED_SOURCES]
+        sources = (source, *(other for other in before if other != source))
+        if len(sources) > _REMEMBERED_SOURCES:
+            sources = tuple(sorted(sources, key=lambda known: not is_there(known)))[:_REMEMBERED_SOURCES]
         content.datasets[fingerprint] = entry.model_copy(update={"sources": sources})
         content.latest[source] = fingerprint
         content.called[source] = dataset.name
 
 
-def find(fingerprint: str, name: str | None = None, *, or_changed: bool = False) -> Dataset:
+def find(
+    fingerprint: str,
+    name: str | None = None,
+    *,
+    or_changed: bool = False,
+    has_the_bytes: Callable[[Dataset], bool] | None = None,
+) -> Dataset:
     """Reopen the dataset with this fingerprint.
 
-    The fingerprint covers names of files, not pixels: ``photos`` and ``photos-blurred`` share theirs. So a source
-    that goes by ``name`` comes before a newer one that does not, and a choice that remains is noted.
+    The fingerprint covers names of files, not pixels: ``photos`` and ``photos-blurred`` share theirs. So among several
+    sources one with the right bytes comes first, where the caller can tell; else one that goes by ``name`` comes
+    before a newer one that does not, and a choice that remains is noted.
 
     Parameters
     ----------
@@ -64,6 +75,9 @@ def find(fingerprint: str, name: str | None = None, *, or_changed: bool = False)
         What the caller calls the dataset.
     or_changed : bool
         Where what lies there has other names by now, return it all the same: the caller can say what differs.
+    has_the_bytes : callable, optional
+        Whether a dataset holds the very images that the caller means; asked only where there are several. Where none
+        does, the first is returned: the caller can say what differs.
     """
     from longshot.datasets.opening import open_dataset
 
@@ -85,21 +99,34 @@ def find(fingerprint: str, name: str | None = None, *, or_changed: bool = False)
         """Whether the caller's name is neither the source's nor its folder's."""
         return called not in (calls[source], Path(source).stem)
 
+    def taken(chosen: Dataset, twins: list[str]) -> Dataset:
+        """The chosen dataset, with a note where another could have been meant."""
+        if twins or differs(chosen.source):
+            also = f", although {first(twins)} has files of the same names" if twins else ""
+            note(f"{shown} is taken from {chosen.source}{also}; {override} takes another.")
+        return chosen
+
     present = sorted((source for source in calls if is_there(source)), key=differs)
+    same = [source for source in present if content.latest.get(source) == fingerprint]
+    other_bytes: Dataset | None = None
     for source in present:
         try:
             opened = open_dataset(source, name=calls[source])
         except UserError as error:  # another remembered copy may still be good
             broken = error
             continue
-        if opened.fingerprint == fingerprint:
-            same = [other for other in present if content.latest.get(other) == fingerprint]
-            twins = [other for other in same if other != source and differs(other) == differs(source)]
-            if twins or differs(source):
-                also = f", although {first(twins)} has files of the same names" if twins else ""
-                note(f"{shown} is taken from {source}{also}; {override} takes another.")
-            return opened
-        changed = opened
+        if opened.fingerprint != fingerprint:
+            changed = opened
+        elif has_the_bytes is None or len(same) < 2:
+            return taken(
+                opened, [twin for twin in same if twin != source and differs(twin) == differs(source)]
+            )
+        elif has_the_bytes(opened):
+            return taken(opened, [])
+        else:
+            other_bytes = other_bytes or opened
+    if other_bytes is not None:
+        return other_bytes
     if changed is None and broken is not None:
         raise broken
     if changed is None and is_url(entry.sources[0]):  # what was fetched once is not fetched again by surprise

@@ -292,7 +292,8 @@ def find_datasets(
 
     UserError where the images that a testbed uses have other names or other bytes than when it was drawn.
     """
-    from longshot.datasets import as_dataset, registry
+    from longshot.datasets import as_dataset
+    from longshot.testbeds.origin import find_dataset
 
     used = {name for testbed in testbeds.values() for name in testbed.datasets}
     unknown = sorted(set(datasets) - used)
@@ -309,7 +310,7 @@ def find_datasets(
                 testbed.bind(name, opened[name].keys, opened[name].fingerprint)
                 by_fingerprint[fingerprint] = opened[name]
             elif fingerprint not in by_fingerprint:
-                remembered = registry.find(fingerprint, name, or_changed=True)
+                remembered = find_dataset(testbed, name)
                 if remembered.fingerprint != fingerprint:
                     testbed.bind(name, remembered.keys, remembered.fingerprint)  # says what differs
                 by_fingerprint[fingerprint] = remembered

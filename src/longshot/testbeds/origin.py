@@ -23,15 +23,14 @@ def open_datasets(
     what differs.
     """
     from longshot.datasets import as_dataset
-    from longshot.datasets.registry import find
 
     datasets = datasets or {}
     check_names(testbed, datasets)
     opened: dict[str, Dataset] = {}
-    for name, fingerprint in testbed.datasets.items():
+    for name in testbed.datasets:
         source = datasets.get(name)
         if source is None:
-            opened[name] = find(fingerprint, name, or_changed=True)
+            opened[name] = find_dataset(testbed, name)
         else:
             opened[name] = as_dataset(source)
         if testbed.content[name].identity == "names":  # so does all that is made with the testbed
@@ -40,6 +39,26 @@ def open_datasets(
             testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
             testbed.check_content(name, opened[name])
     return opened
+
+
+def find_dataset(testbed: Testbed, name: str) -> Dataset:
+    """A dataset of the testbed as this machine remembers it: among copies, one with the bytes that it was drawn from.
+
+    Where there is none, another copy, or what lies there now: binding and ``check_content`` say what differs.
+    """
+    from longshot.datasets.registry import find
+
+    def has_the_bytes(dataset: Dataset) -> bool:
+        try:
+            testbed.check_content(name, dataset)
+        except UserError:
+            return False
+        return True
+
+    by_names = testbed.content[name].identity == "names"
+    return find(
+        testbed.datasets[name], name, or_changed=True, has_the_bytes=None if by_names else has_the_bytes
+    )
 
 
 def check_names(testbed: Testbed, names: Iterable[str]) -> None:
