@@ -12,7 +12,7 @@ from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.shipping import read_digests
 from longshot.scale import release_executors
-from longshot.scale.nodes import node_facts
+from longshot.scale.nodes import living, node_facts, node_name
 
 _PROBED = 4  # images that every node is to read
 
@@ -35,7 +35,6 @@ def _look(
     opened: Any, on: str, dataset: Dataset | str | Path | None, out: str | Path | None
 ) -> list[dict[str, Any]]:
     from longshot.scale.cluster import compare
-    from longshot.scale.pool import living, node_name
 
     rows = [_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
     here = node_facts()

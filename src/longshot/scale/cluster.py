@@ -12,8 +12,8 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.wording import note
-from longshot.scale.nodes import differences, node_facts
-from longshot.scale.pool import RayExecutor, living
+from longshot.scale.nodes import differences, living, node_facts
+from longshot.scale.pool import RayExecutor
 
 PIP = 'pip install "longshot[ray]"'
 _REACH = 10.0  # seconds for a connection to be made

@@ -99,3 +99,17 @@ def _cache() -> str:
 
     path = own_cache()
     return str(path) if is_writable(path) else f"not writable: {path}"
+
+
+def living() -> dict[str, dict[str, Any]]:
+    """Node id → what Ray says of it, of the nodes that are alive."""
+    import ray
+
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+
+
+def node_name(node: dict[str, Any]) -> str:
+    """How people call a node: host, address and the start of its id."""
+    if not node:
+        return "that is gone"
+    return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, {node['NodeID'][:6]})"
