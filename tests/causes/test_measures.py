@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 from longshot.causes import table as attribute_table
 from longshot.causes.columns import comparable
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
-from longshot.causes.table import image_attributes, measured_pixels
+from longshot.causes.table import image_attributes, measure_images, measured_pixels
 from longshot.datasets.dataset import Dataset
 
 
@@ -110,6 +110,15 @@ def test_toybox_faults_are_seen_in_the_pixels(toys: Dataset) -> None:
         has = np.asarray(annotated.column(fault).to_pylist(), bool)
         values = measured.column(name).to_numpy()
         assert (values[has].mean() < values[~has].mean()) == lower
+
+
+@pytest.mark.parametrize("colour", ["black", "grey", "white"])
+@pytest.mark.parametrize("size", [(60, 40), (1, 1), (3, 900)])
+def test_a_picture_of_one_colour_has_finite_numbers(colour: str, size: tuple[int, int]) -> None:
+    """One infinite number would spoil the signatures of all pictures; only the hue has no value."""
+    with np.errstate(all="raise"):
+        numbers = measure_images([Image.new("RGB", size, colour)])[0]
+    assert np.flatnonzero(~np.isfinite(numbers)).tolist() == [NUMBERS.index("hue_degrees")]
 
 
 def test_measured_once_and_gone_on_with(

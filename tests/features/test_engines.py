@@ -51,6 +51,13 @@ class Noisy(Plain):
         return self.conv(images + torch.randn_like(images)).mean((2, 3))
 
 
+class Unwritable(Plain):
+    """ONNX has no operation for singular values."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.linalg.svdvals(self.conv(images).mean(1))
+
+
 def made(kind: type[Plain]) -> Plain:
     torch.manual_seed(0)
     return kind()
@@ -139,6 +146,16 @@ def test_a_network_that_looks_at_values_stays_with_pytorch_and_says_so_once(
     assert features.hash == longshot.embed(pictures, made(Undecided), engine="torch").hash
     longshot.embed(pictures, made(Undecided), refresh=True)
     assert "note" not in capsys.readouterr().err
+
+
+def test_a_network_that_onnx_cannot_write_stays_with_pytorch_in_one_sentence(
+    pictures: longshot.Dataset, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """PyTorch would print the whole graph past Python, hence the look at what the process writes."""
+    longshot.embed(pictures, made(Unwritable))
+    printed = capfd.readouterr()
+    assert "PyTorch instead of onnxruntime: it cannot be exported (UnsupportedOperatorError" in printed.err
+    assert "graph(" not in printed.out + printed.err
 
 
 def test_a_network_that_disagrees_stays_with_pytorch(

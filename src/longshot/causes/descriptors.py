@@ -201,12 +201,18 @@ def _plain_areas(luma: _Floats, across: _Floats, along: _Floats) -> _Floats:
     core, rim = plain_shares(luma)
     seams = []
     for lines in (across.mean(1), along.mean(2)):
-        seams.append(lines.max(1) / (np.median(lines, 1) + 0.004))
+        seams.append(lines.max(1) / (np.median(lines, 1) + 0.004))  # 0 where a picture is of one colour
     # as dark as what covers things: the centre's median against the picture's
     middle = luma[:, 48:80, 48:80].reshape(len(luma), -1)
     darkness = np.median(middle, 1) - np.median(luma[:, ::4, ::4].reshape(len(luma), -1), 1)
     return _stack(
-        [np.sqrt(core), np.sqrt(rim), np.log(np.maximum(*seams)), darkness, np.sqrt(core * (1 - rim))]
+        [
+            np.sqrt(core),
+            np.sqrt(rim),
+            np.log(np.maximum(np.maximum(*seams), 1e-3)),
+            darkness,
+            np.sqrt(core * (1 - rim)),
+        ]
     )
 
 

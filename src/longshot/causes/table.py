@@ -269,7 +269,7 @@ def _through_cache(
 def _file(dataset: Dataset, kind: str) -> str:
     forms = [canonical_json(FORMS)] if kind == "signatures" else []
     marks = hash_text(
-        "longshot measures 5", kind, dataset.fingerprint, content_of(dataset).digest, *NUMBERS, *forms
+        "longshot measures 6", kind, dataset.fingerprint, content_of(dataset).digest, *NUMBERS, *forms
     )
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     return f"{name}-{marks[:32]}.npy"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,7 +61,7 @@ def export(module: nn.Module, run: Run, transform: Preprocessing, block: int, *,
     """
     example = torch.zeros(block, *transform.size, 3, dtype=torch.uint8)
     file = io.BytesIO()
-    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad(), _without_graphs():
         warnings.simplefilter("always")
         try:
             torch.onnx.export(
@@ -79,3 +80,18 @@ def export(module: nn.Module, run: Run, transform: Preprocessing, block: int, *,
     if strict and looks:
         raise NotExportable(f"it looks at values while it computes ({' '.join(looks[0].split())[:100]}…)")
     return file.getvalue()
+
+
+@contextmanager
+def _without_graphs() -> Iterator[None]:
+    """Keep the exporter from printing the whole graph where it fails: it goes past Python, straight to the output."""
+    name = "_jit_onnx_log"
+    log = getattr(torch._C, name, None)
+    if log is None:  # another version of PyTorch
+        yield
+        return
+    setattr(torch._C, name, lambda *_: None)
+    try:
+        yield
+    finally:
+        setattr(torch._C, name, log)
