@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,9 +36,8 @@ BROKEN = {  # package: its code
 def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A search path on which every extra is there, imported at once, and two are broken."""
     folder = tmp_path_factory.mktemp("site")
-    for packages, _ in EXTRAS.values():
-        for package in packages:
-            install(folder, package.replace("-", "_"), BROKEN.get(package, ""))
+    for package in {package for packages, _ in EXTRAS.values() for package in packages}:
+        install(folder, package.replace("-", "_"), BROKEN.get(package, ""))
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 
@@ -62,6 +63,21 @@ def test_an_extra_is_ok_when_it_can_be_imported(
 ) -> None:
     row = rows[f"extra {extra}"]
     assert row["state"] == state and detail in row["detail"]
+
+
+def test_every_extra_of_users_is_asked_for() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"docs", "dev"}
+    for extra, (packages, _) in EXTRAS.items():
+        names = {re.split(r"[\[>=]", requirement)[0] for requirement in extras[extra]}
+        assert names <= {*packages, *(package.replace("-", "_") for package in packages)}, extra
+
+
+def test_what_is_installed_here_can_be_imported(run_cli: RunCli) -> None:
+    """The modules of the real packages have the names that it imports."""
+    rows = json.loads(run_cli("doctor", "--json").stdout)
+    assert not [row for row in rows if row["what"].startswith("extra ") and row["state"] == "broken"]
 
 
 def test_every_place_of_the_cache_is_shown(

@@ -31,9 +31,21 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "hf": (("transformers",), "hf:NAME backbones"),
     "openvino": (("openvino",), "--engine openvino"),
     "ray": (("ray", "grpcio"), "--on ray: the same commands on a cluster"),
+    "tune": (("optuna",), "longshot tune"),
+    "records": (("google-crc32c",), "checksums of TFRecord files at the speed of the disk"),
+    "hub": (("huggingface_hub",), "longshot datasets get hub:OWNER/NAME"),
     "heif": (("pillow-heif",), ".heic photographs"),
+    "hdf5": (("h5py",), "Meta-Dataset as one HDF5 file per class"),
+    "remote": (("fsspec", "s3fs", "aiohttp"), "data and runs by URL"),
+    "overlap": (("faiss-cpu",), "overlap between more than 100,000 images"),
     "sql": (("duckdb",), "SQL over results folders"),
+    "compete": (
+        ("sqlalchemy", "alembic", "starlette", "uvicorn"),
+        "longshot compete, on one machine and as a server",
+    ),
+    "serve": (("starlette", "uvicorn"), "longshot serve: the explorer in the browser"),
 }
+_MODULES = {"faiss-cpu": "faiss", "grpcio": "grpc"}  # packages that are imported by another name
 REPORT = "longshot-selftest.json"
 _PATIENCE = 60  # seconds for an import, on a machine that is busy with something else
 
@@ -175,7 +187,7 @@ def _try(packages: tuple[str, ...]) -> subprocess.Popen[str]:
 
     All extras are started at once and asked for their answers last, so that they cost the time of the slowest.
     """
-    names = ", ".join(package.replace("-", "_") for package in packages)
+    names = ", ".join(_MODULES.get(package, package.replace("-", "_")) for package in packages)
     return subprocess.Popen(
         [sys.executable, "-c", f"import {names}"],
         stdout=subprocess.DEVNULL,
