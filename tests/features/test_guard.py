@@ -16,9 +16,10 @@ from longshot.datasets import open_dataset
 from longshot.features import guard
 from longshot.features.cache import Shards
 from longshot.features.extract import embed
-from longshot.features.features import Features, keys_file, read_keys, sidecar, write_keys
+from longshot.features.features import Features
 from longshot.features.guard import Damaged, LastCheck, check_json, guarded_json
 from longshot.features.pixels_cache import pixels
+from longshot.features.sidecar import keys_file, read_keys, sidecar, write_keys
 
 SMALL = "decode|resize(4,4)"
 

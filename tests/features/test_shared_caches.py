@@ -16,8 +16,8 @@ from forked import ForkedProcess, ForkServer
 from longshot.core.errors import UserError
 from longshot.features import cache
 from longshot.features.extract import embed
-from longshot.features.features import sidecar
 from longshot.features.pixels_cache import pixels
+from longshot.features.sidecar import sidecar
 
 SMALL = "decode|resize(4,4)"
 

@@ -32,8 +32,9 @@ from longshot.core.remote_entries import remote_entries
 from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
 from longshot.features.arrays import open_array, write_header, write_rows
-from longshot.features.features import BLOCK, Features, sidecar
+from longshot.features.features import BLOCK, Features
 from longshot.features.guard import Damaged, LastCheck, check_blocks, check_json, checksum, guarded_json
+from longshot.features.sidecar import sidecar
 
 
 def features_path(address: str) -> Path:

@@ -25,7 +25,7 @@ from longshot.features.cache import features_path, find_features, lock, salvage
 from longshot.features.computing import compute, failures_file
 from longshot.features.content import check_made_from
 from longshot.features.engine import probe_speed
-from longshot.features.features import BLOCK, EmbedWork, Features, sidecar
+from longshot.features.features import BLOCK, EmbedWork, Features
 from longshot.features.parts import (
     drop_contained,
     facts_of,
@@ -39,6 +39,7 @@ from longshot.features.parts import (
     take_over,
 )
 from longshot.features.request import EmbedOptions, Request, open_request
+from longshot.features.sidecar import sidecar
 from longshot.scale import FailureList, with_executor
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,6 @@ from longshot.core.errors import UserError
 from longshot.core.files import atomic, hash_file, hash_text, write_text
 from longshot.core.remote import put
 from longshot.core.remote_cache import here, work_folder
-from longshot.core.settings import Loose
-from longshot.core.sidecars import read_sidecar
 from longshot.core.urls import is_url, sibling
 from longshot.core.wording import count
 from longshot.datasets.identity import content_digest
@@ -31,43 +29,23 @@ from longshot.features.arrays import (
     CHUNK,
     check_finite,
     describe,
-    load_problem,
-    no_features,
     open_array,
     write_header,
     write_rows,
 )
 from longshot.features.guard import Damaged, LastCheck, block_sums, check_blocks, check_json, guarded_json
+from longshot.features.sidecar import (
+    inline_keys,
+    keys_file,
+    read_features_sidecar,
+    read_keys,
+    sidecar,
+    write_keys,
+)
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
 _LATER = ("identity", "content", "backbone_identity")  # since format 2
-
-
-class FeaturesSidecar(Loose):
-    """What the JSON beside an array of features holds at least."""
-
-    format: Literal[1, 2]
-    rows: int
-    dim: int
-    dtype: str
-    dataset: str
-    fingerprint: str
-    backbone: str
-    weights_hash: str
-    preprocessing: str
-    hash: str
-    class_ids: list[str]
-    offsets: list[int]
-    keys: list[str] | None = None  # None: in the file of keys beside it
-    keys_hash: str | None = None  # of that file
-    digests: str | None = None  # of the images: base64 of little-endian 64-bit numbers
-    block: int | None = None
-    sums: list[str] | None = None
-    identity: str | None = None
-    content: str | None = None
-    backbone_identity: str | None = None
-    story: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -289,7 +267,7 @@ class Features:
             with here(path, also=(sidecar(Path(path)).name,)) as copy:
                 return cls.load(copy, check=check)
         path = Path(path)
-        data, meta = _read_sidecar(path)
+        data, meta = read_features_sidecar(path)
         guarded = meta["format"] > 1 or "checksum" in meta
         mark = check_json(sidecar(path), data) if guarded else hashlib.sha256(data).hexdigest()
         array = open_array(path)
@@ -301,7 +279,7 @@ class Features:
                 "embed again",
             )
         inline = meta.get("keys") is not None
-        keys, digests = _inline_keys(meta) if inline else read_keys(path)
+        keys, digests = inline_keys(meta) if inline else read_keys(path)
         if len(keys) != len(array) or len(offsets) != len(class_ids) + 1 or offsets[-1] != len(array):
             raise UserError(
                 f"The sidecar {sidecar(path)} names {len(keys):,} keys and {len(class_ids):,} classes for "
@@ -420,55 +398,3 @@ def images_mark(keys: pa.Array, digests: NDArray[np.uint64]) -> str:
     """32 hex digits over keys and short digests of images."""
     marks = np.ascontiguousarray(digests.astype("<u8")).view(np.uint8).reshape(-1, 8)
     return content_digest(keys, marks)[:32]
-
-
-def sidecar(path: Path) -> Path:
-    """The JSON beside an array: ``a/b.npy`` → ``a/b.json``."""
-    return path.with_suffix(".json")
-
-
-def keys_file(path: Path) -> Path:
-    """The keys of an array in the cache: ``a/b.npy`` → ``a/b.keys``."""
-    return path.with_suffix(".keys")
-
-
-def write_keys(path: Path, keys: pa.Array, digests: NDArray[np.uint64] | None) -> None:
-    """Write the keys of the array at ``path``, and the digests of the images where there are some."""
-    columns = {"key": keys} if digests is None else {"key": keys, "digest": pa.array(digests, pa.uint64())}
-    table = pa.table(columns)
-    with atomic(keys_file(path)) as temporary, pa.ipc.new_file(str(temporary), table.schema) as writer:
-        writer.write_table(table)
-
-
-def read_keys(path: Path) -> tuple[pa.Array, NDArray[np.uint64] | None]:
-    """What ``write_keys`` wrote for the array at ``path``, memory-mapped."""
-    file = keys_file(path)
-    try:
-        table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
-        keys = table["key"].combine_chunks()
-        digests = table["digest"].to_numpy() if "digest" in table.column_names else None
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise Damaged(file, f"the keys of the images cannot be read ({load_problem(error)})") from error
-    if keys.type != pa.string() or keys.null_count:
-        raise Damaged(file, "it holds something else than the keys of images")
-    return keys, digests
-
-
-def _inline_keys(meta: dict[str, Any]) -> tuple[pa.Array, NDArray[np.uint64] | None]:
-    """Keys and digests of a sidecar that holds them."""
-    keys = pa.array(meta["keys"], pa.string())
-    if meta.get("digests") is None:
-        return keys, None
-    return keys, np.frombuffer(base64.b64decode(meta["digests"]), "<u8").astype(np.uint64)
-
-
-def _read_sidecar(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """The sidecar of an array as it lies there, and what it says."""
-    if not path.exists():
-        raise no_features(path)
-    missing = UserError(
-        f"Features {path} lack their sidecar {sidecar(path).name}, which names the images",
-        f"copy it beside them, or use the array as it is: {{backbone:npy:{path}}}",
-    )
-    meta = read_sidecar(FeaturesSidecar, sidecar(path), missing=missing, remedy="embed again")
-    return sidecar(path).read_bytes(), meta

@@ -11,7 +11,7 @@ import pyarrow as pa
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.reports.pictures import class_names
-from longshot.web.index import SeriesColumn
+from longshot.web.index_build import SeriesColumn
 from longshot.web.library import Item
 from longshot.web.listing import address
 from longshot.web.shelf import ShelvedTestbed
@@ -40,8 +40,8 @@ def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: 
 
     from longshot.core.files import cache_places
     from longshot.features.arrays import open_array
-    from longshot.features.features import sidecar
     from longshot.features.growing import grown_arrays
+    from longshot.features.sidecar import sidecar
 
     for kind in ("float16", "float32") if features else ():
         for grown in grown_arrays(features, images, kind):

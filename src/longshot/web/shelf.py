@@ -22,7 +22,7 @@ from longshot.core.files import cache_dir
 from longshot.testbeds.columns import dictionary
 from longshot.testbeds.content import pack, unpack
 from longshot.testbeds.testbed import Testbed
-from longshot.web.index import open_table, task_columns, write_table
+from longshot.web.index_build import open_table, task_columns, write_table
 from longshot.web.keys import KeyFinder
 from longshot.web.library import Item
 

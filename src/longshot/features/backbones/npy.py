@@ -23,7 +23,8 @@ from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.features.arrays import describe, load_problem
 from longshot.features.backbones.base import Precomputed
-from longshot.features.features import Features, sidecar
+from longshot.features.features import Features
+from longshot.features.sidecar import sidecar
 
 
 class Npy(Precomputed):

@@ -17,7 +17,8 @@ from longshot.statistics.student import t_p_value
 from longshot.web.answers import KINDS, SideBySide, side_by_side
 from longshot.web.gallery import SHOWN, query_gallery
 from longshot.web.held import Held
-from longshot.web.index import BedIndex, SeriesColumn
+from longshot.web.index import BedIndex
+from longshot.web.index_build import SeriesColumn
 from longshot.web.library import Item
 from longshot.web.listing import ListState, address, is_share, make_page, order, page_number, task_link
 from longshot.web.pages.run import choose_bed

@@ -11,7 +11,8 @@ from longshot.core.arrays import Floats
 from longshot.core.wording import count, span
 from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names
-from longshot.web.index import BedIndex, SeriesColumn, read_scores
+from longshot.web.index import BedIndex, read_scores
+from longshot.web.index_build import SeriesColumn
 from longshot.web.library import Item
 from longshot.web.listing import ListState, address, neighbours, page_number, show
 from longshot.web.nearest import nearest_support
