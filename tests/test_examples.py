@@ -12,7 +12,7 @@ from conftest import ROOT
 
 nbformat = pytest.importorskip("nbformat", reason="needs nbclient and ipykernel")
 EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
-QUICK = ("01-first-steps", "02-own-method-and-backbone")  # the others take longer than the suite may
+QUICK = ("02-own-method-and-backbone",)  # the others take longer than the suite may
 
 
 def by_length(path: Path) -> object:

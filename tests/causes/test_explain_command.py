@@ -45,6 +45,7 @@ def beds(dimmed: Path, tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli
     return out
 
 
+@pytest.mark.long
 def test_brightness_is_named_beside_the_annotation(beds: Path, run_cli: RunCli) -> None:
     explained = json.loads(run_cli("explain", beds / "shifted.parquet", "--json", "--top", "20").stdout)
     firsts = [task["findings"][0]["attribute"] for task in explained["tasks"]]

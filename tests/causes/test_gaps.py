@@ -85,6 +85,7 @@ def test_ranks_have_the_variance_that_is_claimed(toys: Dataset) -> None:
     assert np.mean(z**2) == pytest.approx(1, abs=0.06)
 
 
+@pytest.mark.long
 def test_nothing_is_invented_where_nothing_is_planted(toys: Dataset, pixels: Pixels) -> None:
     """Under random drawing at most about 5 % of whole testbeds may have any finding."""
     table = image_attributes(toys, pixels=pixels)

@@ -74,6 +74,7 @@ def test_every_extra_of_users_is_asked_for() -> None:
         assert names <= {*packages, *(package.replace("-", "_") for package in packages)}, extra
 
 
+@pytest.mark.long
 def test_what_is_installed_here_can_be_imported(run_cli: RunCli) -> None:
     """The modules of the real packages have the names that it imports."""
     rows = json.loads(run_cli("doctor", "--json").stdout)

@@ -338,6 +338,7 @@ def test_too_much_processor_time(competition, submission, tmp_path):
     assert "processor time" in outcome.reason or "SIGXCPU" in outcome.reason or "SIGKILL" in outcome.reason
 
 
+@pytest.mark.long
 def test_processor_time_of_all_tasks_is_counted_together(competition, submission, tmp_path):
     """No process exceeds the limit; the three of a run do, also where they end before they are ended."""
     burn = "import time\nstart = time.process_time()\nwhile time.process_time() < start + 2.5: pass\n"
@@ -365,7 +366,19 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
+BROKEN_ALIKE = (
+    "too few",
+    "text",
+    "an object",
+    "nothing",
+    "a quiet exit",
+)  # refused where one of the others is
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [pytest.param(name, marks=pytest.mark.long) if name in BROKEN_ALIKE else name for name in ANSWERS],
+)
 def test_broken_answers(competition, submission, tmp_path, monkeypatch, answer):
     expression, reason = ANSWERS[answer]
     if answer == "gigabytes":
@@ -383,9 +396,9 @@ def test_labels_out_of_range_are_mistakes_not_crashes(competition, submission, t
 @pytest.mark.parametrize(
     "bytes_",
     [
-        "b'\\x80\\x04\\x95garbage'",
+        pytest.param("b'\\x80\\x04\\x95garbage'", marks=pytest.mark.long),
         "(1 << 62).to_bytes(8, 'big')",
-        "(30).to_bytes(8, 'big') + b'[' * 30",
+        pytest.param("(30).to_bytes(8, 'big') + b'[' * 30", marks=pytest.mark.long),
     ],
 )
 def test_writing_to_the_pipe_itself(competition, submission, tmp_path, monkeypatch, bytes_):

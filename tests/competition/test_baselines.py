@@ -36,6 +36,8 @@ TRAINED_ALIKE = (
     "train-from-scratch",
     "matching",
     "fomaml",
+    "metadelta",
+    "fine-tuning",
 )  # much of what they do, others do too: long tests
 
 

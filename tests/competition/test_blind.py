@@ -75,6 +75,7 @@ def test_all_channels_together_gain_nothing(blind, honest):
     assert set(blind[1]) == {*LASTING, *REFUSED}
 
 
+@pytest.mark.long
 def test_disjoint_pools_leave_a_memory_nothing_to_join(folder, honest):
     """The second wall: no image that was support is ever a query, so remembering labels helps nobody."""
     score, by_channel = run(folder, "pools", isolation="run", pools="disjoint")

@@ -138,6 +138,7 @@ def test_a_bundle_runs_here_and_scores_as_the_competition_does(bundle, submissio
     assert "By number of shots" in (tmp_path / "out" / "0" / "detailed_results.html").read_text()
 
 
+@pytest.mark.long
 def test_a_submission_that_fails_in_a_bundle_is_told(bundle, submission, tmp_path, needs_sandbox):
     with pytest.raises(UserError, match=r"ingestion program ended with code 1: .*ZeroDivisionError"):
         run_bundle(bundle, submission(fit="1 / 0"), tmp_path / "out")

@@ -21,6 +21,7 @@ from remembering import write_attack, write_noise
 pytestmark = pytest.mark.skipif(not confine.version(), reason="needs Landlock (Linux 5.13)")
 
 
+@pytest.mark.long
 def test_remembering_other_tasks_gains_nothing(tmp_path, needs_sandbox):
     """All channels together; ``test_blind.py`` shows that each works where one process answers all tasks."""
     competition = write_noise(tmp_path / "competition")
@@ -114,6 +115,7 @@ return MyLearner()
 """
 
 
+@pytest.mark.long
 def test_a_bundle_of_the_league_refuses_what_asks_for_learned_weights(
     meta_bundle, small_bundle, submission, tmp_path, needs_sandbox
 ):
@@ -135,6 +137,7 @@ def test_a_bundle_of_the_league_refuses_weights_in_the_archive(
         run_bundle(meta_bundle, folder, tmp_path / "out")
 
 
+@pytest.mark.long
 def test_a_bundle_of_the_league_hides_weights_among_the_packages(
     meta_bundle, submission, tmp_path, needs_sandbox
 ):

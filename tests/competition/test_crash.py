@@ -58,6 +58,7 @@ POINTS = {
     "in the middle of recording": ("before", "queue.settle", "queued"),
     "recorded, not told": ("before", "tell", "scored"),
 }
+SHORT = ("the submission runs", "in the middle of recording")
 Process = tuple[int, str]  # number and time of start: numbers are used again
 
 
@@ -134,7 +135,10 @@ def check_scored_once(competition: Competition, store: Store, number: int) -> No
     assert not (folder / "seed-1" / "code").exists()
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point",
+    [point if point in SHORT else pytest.param(point, marks=pytest.mark.long) for point in POINTS],
+)
 def test_a_killed_worker(competition, store, submission, start, point):
     when, function, expected = POINTS[point]
     child = "import os, time\nif os.fork() == 0:\n    time.sleep(10_000)\nreturn MyLearner()"

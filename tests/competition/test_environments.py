@@ -165,6 +165,7 @@ def test_without_requirements_nothing_is_built(run_cli, competition):
     assert environments.equipment(competition) is sandbox.BARE
 
 
+@pytest.mark.long
 def test_of_two_that_build_one_builds(competition, monkeypatch, fresh_cache):
     folder = require(competition.folder, "toyware\n")
     calls: list[str] = []

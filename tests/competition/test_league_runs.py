@@ -32,6 +32,7 @@ def entered(run_cli, competition, folder, league: str = "meta-learning") -> tupl
     return worked, (run / "log.txt").read_text(), printed.read_text() if printed.is_file() else ""
 
 
+@pytest.mark.long
 def test_a_pretrained_branch_that_is_never_called_is_fine(run_cli, competition, submission):
     folder = submission(top="import network\n", meta="network.resnet()\nreturn MyLearner()")
     (folder / "network.py").write_text(NETWORK)
@@ -51,6 +52,7 @@ def test_a_pretrained_flag_that_runs_is_not(run_cli, competition, submission):
     assert f"it asked for {URL}" in printed
 
 
+@pytest.mark.long
 def test_weights_among_the_packages_are_not_read(run_cli, competition, submission):
     weights = [path for path in sandbox.weight_files() if path.suffix == ".pth"]
     if not weights:
@@ -61,6 +63,7 @@ def test_weights_among_the_packages_are_not_read(run_cli, competition, submissio
     assert f"it asked for the weights {weights[0]}" in printed
 
 
+@pytest.mark.long
 def test_other_leagues_may_read_them(run_cli, competition, submission):
     weights = [path for path in sandbox.weight_files() if path.suffix == ".pth"]
     if not weights:

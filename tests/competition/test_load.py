@@ -120,7 +120,7 @@ def test_many_may_open_a_new_database_at_once(generous, forks):
     """SQLite answers "database is locked" at once where two change a new file to its log of changes ahead."""
     folder = generous.folder
     begin = time.time() + 0.5
-    openers = [forks.start(folder, "40", str(begin), program=OPEN, cwd=folder.parent) for _ in range(4)]
+    openers = [forks.start(folder, "20", str(begin), program=OPEN, cwd=folder.parent) for _ in range(4)]
     assert [opener.communicate()[1] for opener in openers] == [""] * 4
 
 

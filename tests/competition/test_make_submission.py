@@ -141,7 +141,8 @@ def test_in_the_sandbox_it_answers_as_outside(run_cli, competition, network, tmp
 
 @pytest.mark.usefixtures("needs_sandbox")
 @pytest.mark.parametrize(
-    ("method", "algorithm", "data"), [("protonet", "protonet", "task"), ("ridge", "multiclass", "batch")]
+    ("method", "algorithm", "data"),
+    [("protonet", "protonet", "task"), pytest.param("ridge", "multiclass", "batch", marks=pytest.mark.long)],
 )
 def test_a_network_is_trained_in_meta_fit(run_cli, competition, tmp_path, method, algorithm, data):
     folder = tmp_path / "made"

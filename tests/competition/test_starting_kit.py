@@ -175,6 +175,7 @@ def test_a_starting_kit_submission_runs_unchanged(run_cli, competition, kit, tmp
     assert all(line["phase"] == "meta-train" and line["loss"] > 0 for line in log)
 
 
+@pytest.mark.long
 def test_tasks_and_validation_tasks_by_config(run_cli, competition, kit, tmp_path):
     yaml = competition.folder / "competition.yaml"
     yaml.write_text(yaml.read_text().replace("feedback: {train: [one]", "feedback: {train: [one, three]"))
@@ -214,6 +215,7 @@ def test_tasks_and_validation_tasks_by_config(run_cli, competition, kit, tmp_pat
     importlib.util.find_spec("torchvision") is not None,
     reason="torchvision is installed here, so nothing fails",
 )
+@pytest.mark.long
 def test_a_missing_torchvision_is_named_in_the_log(run_cli, competition, kit):
     (kit / "network.py").write_text("import torchvision\n")
     folder = competition.folder

@@ -67,7 +67,14 @@ def mutate(data: bytes, rng: np.random.Generator) -> bytes:
     return b""
 
 
-@pytest.mark.parametrize("pattern", ["scans/*.scan", "scans/*.index", "scans/*.check", "digests/*.digests"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "scans/*.scan",
+        "digests/*.digests",
+        *(pytest.param(f"scans/*.{kind}", marks=pytest.mark.long) for kind in ("index", "check")),
+    ],
+)
 def test_a_changed_memory_changes_nothing(pattern: str, sources: list[str], fresh_cache: Path) -> None:
     pytest.importorskip("tfrecord", reason="needs the package tfrecord")
     expected = state(sources)

@@ -119,6 +119,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImagePairs, Datas
     return find_pairs(a, b, device="cpu"), a, b, origin
 
 
+@pytest.mark.long
 def test_planted_copies_are_found_and_look_alikes_are_not(
     planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]],
 ) -> None:
@@ -128,6 +129,7 @@ def test_planted_copies_are_found_and_look_alikes_are_not(
     assert precision >= 0.98  # drawn objects of one class, a little larger or lighter, are the wrong ones
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", list(CHANGES))
 def test_every_kind_of_copy_is_found(
     planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]], kind: str
@@ -137,6 +139,7 @@ def test_every_kind_of_copy_is_found(
     assert sum(copy.startswith(kind) for copy in missed) <= 0.1 * PLANTED
 
 
+@pytest.mark.long
 def test_kind_and_mirror_are_told(planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]]) -> None:
     pairs, a, _, _ = planted
     kinds = {
@@ -149,6 +152,7 @@ def test_kind_and_mirror_are_told(planted: tuple[ImagePairs, Dataset, Dataset, d
     assert np.mean(np.array(turned) == 1) > 0.9
 
 
+@pytest.mark.long
 def test_distances_are_sorted_within_a_kind(
     planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]],
 ) -> None:
@@ -218,7 +222,7 @@ def test_unreadable_images_are_all_named(tmp_path: Path) -> None:
         find_pairs(dataset, dataset, device="cpu")
 
 
-@pytest.mark.parametrize("name", ["grocery128.zip", "omniglot"])
+@pytest.mark.parametrize("name", ["grocery128.zip", pytest.param("omniglot", marks=pytest.mark.long)])
 def test_copies_of_real_images(shared: Path, name: str, tmp_path: Path) -> None:
     dataset = _some_real(shared, name)
     (tmp_path / "up").mkdir()

@@ -239,6 +239,7 @@ opening.ToyStore().prepare(np.array([50 * int(n) for n in sys.argv[1:]]))
 """
 
 
+@pytest.mark.long
 def test_two_processes_at_once_draw_every_class_once(tmp_path: Path) -> None:
     started = [_fill(tmp_path, numbers) for numbers in (["3", "4"], ["4", "5"])]
     output = "".join(process.communicate(timeout=120)[0] for process in started)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from longshot.datasets.toybox import open_toybox
 from longshot.datasets.toybox.attributes import VIEWPOINTS
 
+pytestmark = pytest.mark.long  # embeds 3,000 pictures through EfficientNet
 Array = NDArray[Any]
 TASKS = 200
 

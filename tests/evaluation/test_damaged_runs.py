@@ -251,7 +251,16 @@ def _lower(folder: Path) -> None:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("pattern", ["part-*.parquet", "seconds/*.parquet", "testbeds/*.parquet"])
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "part-*.parquet",
+            *(
+                pytest.param(f"{folder}/*.parquet", marks=pytest.mark.long)
+                for folder in ("seconds", "testbeds")
+            ),
+        ],
+    )
     def test_bits_and_ends(self, base: Path, tmp_path: Path, pattern: str) -> None:
         """Every change is harmless or told; a change of results is always told."""
         rng = random.Random(17)

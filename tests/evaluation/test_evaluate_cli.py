@@ -73,7 +73,7 @@ def interrupt(start: Start, bed: Path, out: Path, sent: signal.Signals) -> tuple
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of this kind exist on POSIX only")
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_interrupted_and_run_again_gives_the_same_files(
     long_bed: Path, full_run: Path, start: Start, tmp_path: Path, sent: signal.Signals
 ) -> None:

@@ -28,9 +28,13 @@ CALLS = [
     "pt-map(center='none', steps=3)",
 ]
 
+SLOW = ("metadelta", "sur")  # they train at every task; their own tests stay in the suite
+
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, marks=pytest.mark.long) if call in SLOW else call for call in CALLS]
+)
 def test_every_method_keeps_the_common_rules(call: str, check: str) -> None:
     reason = CHECKS[check](get_method(call))
     assert reason is None or parse_call(call)[0] in reason  # a refusal names the method

@@ -62,7 +62,7 @@ CLASSES = {
 }  # with 20 of toybox the effect of viewpoints is not sure
 
 
-@pytest.fixture(scope="module", params=["grocery", "toybox"])
+@pytest.fixture(scope="module", params=["grocery", pytest.param("toybox", marks=pytest.mark.long)])
 def real(request: pytest.FixtureRequest) -> World:
     """Classes of Grocery (natural photos) and of toybox through an ImageNet-trained network."""
     if request.param == "toybox":

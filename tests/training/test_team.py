@@ -53,6 +53,7 @@ def fails(team: Team, device: str) -> None:
     raise UserError(f"Process {team.rank} of {team.size} tells of its mistake.")
 
 
+@pytest.mark.long
 def test_a_mistake_in_a_process_is_told() -> None:
     with pytest.raises(UserError, match=r"Process \d of 2 tells of its mistake"):
         launch(2, "cpu", fails)

@@ -67,7 +67,7 @@ def reader(browser: Any, client: Client) -> Iterator[Reader]:
 SHORT = ("home", "run", "tasks", "task", "answers", "compare")
 
 
-@pytest.mark.parametrize("screen", ["desktop", "phone"])
+@pytest.mark.parametrize("screen", [pytest.param("desktop", marks=pytest.mark.long), "phone"])
 def test_pages_are_silent_small_and_named(
     browser: Any, client: Client, pages: dict[str, str], screen: str
 ) -> None:

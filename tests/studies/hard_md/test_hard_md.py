@@ -232,6 +232,7 @@ def test_the_search_with_the_steps_starts_where_it_says(done: tuple[Path, Any]) 
     assert samplers["uniform"] == samplers["random"] and samplers["uniform"]["steps"] == 3
 
 
+@pytest.mark.long
 def test_a_source_is_added_later_and_a_backbone_that_it_lacks_is_told(photos: Path, tmp_path: Path) -> None:
     from longshot.features.extract import embed
 
@@ -289,6 +290,7 @@ def test_the_presets_are_whole() -> None:
         assert json.dumps(study.settings.plain())
 
 
+@pytest.mark.long
 def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path) -> None:
     options = "algorithm: 'protonet(way=3, shot=2, query=3)', steps: 2, split: all, holdout: 0.0"
     networks = f"{{one: {{{options}, network: 'cnn4(width=4)', size: 16}}, two: {{{options}, start: one}}}}"
@@ -329,6 +331,7 @@ def test_a_source_without_annotations_has_no_curated_tasks(done: tuple[Path, Any
     assert any("shots: curated is left out: none of the rules fits it" in note for note in done[1].notes)
 
 
+@pytest.mark.long
 def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
     from longshot.datasets import open_dataset
     from longshot.datasets.part import under

@@ -49,6 +49,7 @@ def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_any_hf_network_becomes_the_judge_by_one_setting(vit: Path, photos: Path, tmp_path: Path) -> None:
     published = get_study("hard-md-judge").settings.plain()["networks"]["meta-trained"]
     network = {**published, "size": 16, "steps": 2, "split": "all", "holdout": 0.0, "validation_tasks": 2}

@@ -203,6 +203,7 @@ def test_a_damaged_record_of_the_run_is_one_sentence(run_cli, copy: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_another_method_extends_the_run(run_cli, copy: Path) -> None:
     parts = {p: p.stat().st_mtime_ns for p in (copy / "run").glob("part-*.parquet")}
     _again(run_cli, copy, "--set", "methods=[protonet, simpleshot]")

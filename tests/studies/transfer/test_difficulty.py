@@ -205,6 +205,7 @@ def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: P
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.long
 def test_a_search_for_every_network_has_equal_trials_and_keeps_the_best(
     squares: Path, tmp_path: Path
 ) -> None:

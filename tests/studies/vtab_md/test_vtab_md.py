@@ -193,6 +193,7 @@ def test_a_moved_folder_goes_on(done: Path, photos: Path, run_cli: Any, tmp_path
     assert (tmp_path / "out" / "tables" / "sources.csv").read_bytes() == before
 
 
+@pytest.mark.long
 def test_the_same_command_does_nothing_and_another_row_extends(
     done: Path, photos: Path, run_cli: Any
 ) -> None:
