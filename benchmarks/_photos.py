@@ -44,6 +44,10 @@ def _pictures(count: int, per_class: int) -> list[Image.Image]:
                 by_class.setdefault(name.rsplit("/", 2)[-2], []).append(name)
         chosen = [names[:per_class] for names in by_class.values() if len(names) >= per_class][:CLASSES]
         flat = [name for names in chosen for name in names][:count]
+        if len(flat) < count:  # too few classes are large enough: any photos, then, and classes of our own
+            flat = [name for names in by_class.values() for name in names][:count]
+        if len(flat) < count:
+            raise ValueError(f"{GROCERY} has {len(flat):,} photos, and {count:,} are needed")
         return [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in flat]
 
 
