@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from html import unescape
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, unquote_plus
 
 import numpy as np
 import pyarrow.csv
@@ -18,6 +20,9 @@ from PIL import Image
 import longshot
 from longshot.api.reports import report_text
 from longshot.testbeds.testbed import Testbed
+from longshot.web.index import Indexes
+from longshot.web.listing import select
+from longshot.web.studio import run_sections
 from longshot.web.table_files import page_tables
 
 from .conftest import Client
@@ -279,3 +284,38 @@ def test_a_page_that_is_not_there_is_the_nearest(client: Client, bad: str) -> No
     number = quote(bad)
     for path in (f"{run}/tasks?page={number}", f"/?page={number}", f"{bed}/task/3?classes={number}"):
         assert client.get(path).status == 200
+
+
+def test_means_by_dataset_lead_to_their_tasks(photos: Path, tmp_path: Path) -> None:
+    """Of a testbed with two datasets: the list behind the mean of one holds its tasks."""
+    shape: dict[str, Any] = {"tasks": 20, "way": 3, "shot": 1, "query": 2}
+    other = Path(shutil.copytree(photos / "round", tmp_path / "a pair"))
+    beds = [longshot.sample(folder, **shape) for folder in (photos, other)]
+    longshot.Testbed.concat(beds).save(tmp_path / "here" / "joined.parquet")
+    longshot.evaluate(
+        tmp_path / "here" / "joined.parquet",
+        backbones="pixels",
+        methods="protonet",
+        out=tmp_path / "here" / "run",
+    )
+    explorer = longshot.serve(tmp_path / "here", port=18440)
+    try:
+        client = Client(explorer)
+        page = client.made(f"{client.item('run', 'run')}/report/difficulty")
+        links = [unescape(link) for link in re.findall(r'href="(/run/[^"]*where=[^"]*)"', page)]
+        by_dataset = [link for link in links if "dataset" in link]
+        assert len(by_dataset) == 2
+        assert all("1–20 of 20 tasks" in client.get(link).text for link in by_dataset)
+    finally:
+        explorer.close()
+
+
+def test_means_of_quartiles_lead_to_their_tasks(tmp_path: Path) -> None:
+    bed = longshot.sample("toybox", tasks=40, way=5, shot=1, query=1, split="test", classes="semantic")
+    longshot.evaluate(bed, backbones="pixels", methods="protonet", out=tmp_path / "run")
+    (section,) = [each for each in run_sections(str(tmp_path / "run"), "x") if each["name"] == "difficulty"]
+    filters = re.findall(r"where=([^\"&]*)", unescape(section["html"]))
+    table = Indexes(tmp_path / "index").open(tmp_path / "run").beds()[0].table
+    listed = [set(select(table, unquote_plus(where))[0].tolist()) for where in filters]
+    assert len(listed) == 4 and min(map(len, listed)) >= 10
+    assert set.union(*listed) == set(range(40))

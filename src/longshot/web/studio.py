@@ -22,7 +22,7 @@ import numpy as np
 from longshot.core.errors import UserError, in_words
 from longshot.core.files import cache_dir, hash_json, write_json
 
-FORMAT = 4
+FORMAT = 5
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
 _ONCE = ("tables", "by_dataset", "others", "datasets")  # what stands with the first plots of a section only
 _SECONDS = 600.0
@@ -132,12 +132,21 @@ class RunLinks:
     def __init__(self, run: str) -> None:
         self.run = run
 
-    def tasks(self, bed: Any, series: Any) -> str:
-        """The tasks behind a mean: those of a testbed (or of its name), by the accuracy of a series."""
+    def tasks(
+        self, bed: Any, series: Any, dataset: str | None = None, coarsity: tuple[float, float] | None = None
+    ) -> str:
+        """The tasks behind a mean: those of a testbed (or of its name), by the accuracy of a series.
+
+        ``dataset`` and ``coarsity`` (from, to) say of which part of them it is the mean.
+        """
         from longshot.web.listing import address
 
         name = bed if isinstance(bed, str) else bed.hash[:10]
         pairs = [("bed", name), ("series", f"{series.method} · {series.backbone}")]
+        if coarsity is not None:
+            pairs.append(("where", f"coarsity >= {coarsity[0]!r} and coarsity <= {coarsity[1]!r}"))
+        if dataset is not None and '"' not in dataset:  # a name with quotation marks has no place in a filter
+            pairs.append(("where", f'dataset == "{dataset}"'))
         return address(f"/run/{self.run}/tasks", pairs)
 
     def confusion(self, bed: str, series: Any, true: str, predicted: str) -> str:
