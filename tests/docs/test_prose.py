@@ -12,8 +12,6 @@ from tools.doc_blocks import ROOT, page_name, pages
 SITE = [page for page in pages() if page.parent != ROOT and page.stem != "changelog"]
 # Pages whose sentences may be longer, and why.
 EXCUSED: dict[str, str] = {}
-# Pages that still have long lines of prose; `python tools/wrap_docs.py PAGE` wraps them.
-NOT_YET_WRAPPED = ("architecture",)  # its tables
 
 
 @pytest.mark.parametrize("page", SITE, ids=page_name)
@@ -27,9 +25,6 @@ def test_a_page_opens_with_who_needs_it(page: Path) -> None:
 @pytest.mark.parametrize("page", SITE, ids=page_name)
 def test_lines_are_short(page: Path) -> None:
     wide = wide_lines(page.read_text("utf-8"))
-    if page_name(page) in NOT_YET_WRAPPED:
-        assert wide, f"{page_name(page)} is wrapped now: strike it off the list"
-        return
     assert not wide, f"{page_name(page)}: lines {[number for number, _ in wide]} are too long"
 
 

@@ -30,9 +30,7 @@ class PTMAP(Method):
     setting = "transductive"
     family = "optimal transport"
     paper = "Hu et al. 2021"
-    version = (
-        3  # 20 steps and unit vectors after centring: see docs/reference/methods.md for the measurements
-    )
+    version = 3  # 20 steps and unit vectors after centring: see docs/studies/methods.md for the measurements
 
     def __init__(
         self,

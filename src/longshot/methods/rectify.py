@@ -119,7 +119,7 @@ class BDCSPN(Method):
     setting = "transductive"
     family = "rectified means"
     paper = "Liu et al. 2020"
-    version = 2  # scale 1: see docs/reference/methods.md for the measurements
+    version = 2  # scale 1: see docs/studies/methods.md for the measurements
     batch_bytes = (
         10 << 20
     )  # it works beside its input on little, so that a larger batch would outgrow the cache
