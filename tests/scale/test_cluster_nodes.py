@@ -103,7 +103,7 @@ def test_a_node_with_another_processor_is_refused_or_pinned(
     ):
         world.embed(tmp_path / "out", on="ray")
     rows = longshot.doctor(on="ray")
-    assert [row["state"] for row in rows] == ["ok", "ok", "refused"]
+    assert sorted(row["state"] for row in rows) == ["ok", "ok", "refused"]  # nodes come in any order
 
 
 def test_logical_gpus_are_handed_out(start_cluster: Start) -> None:

@@ -17,6 +17,7 @@ from longshot.scale.pool import RayExecutor
 
 PIP = 'pip install "longshot[ray]"'
 _REACH = 10.0  # seconds for a connection to be made
+_ATTEMPTS = 3  # to be let in by a cluster whose head node is busy
 
 
 def join(on: str, gpus_per_worker: float = 0.0, *, check: bool = True) -> RayExecutor:
@@ -132,7 +133,14 @@ def _init(ray: Any, on: str, address: str) -> bool:
                     **quiet,
                 )
                 return True
-            ray.init(address=address, namespace="longshot", **quiet)
+            for remaining in reversed(range(_ATTEMPTS)):
+                try:
+                    ray.init(address=address, namespace="longshot", **quiet)
+                    break
+                except ConnectionAbortedError:
+                    # A busy head node has not started a process for this client within Ray's own 30 s.
+                    if not remaining:
+                        raise
             return False
     except Exception as error:  # Ray raises classes of its own, of gRPC and plain RuntimeErrors
         with contextlib.suppress(Exception):
