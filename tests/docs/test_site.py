@@ -123,7 +123,14 @@ def test_the_site_in_a_browser(site: Path, browser: Any, width: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_page_in_a_browser(site: Path, browser: Any, width: int) -> None:
     look_at(
-        site, browser, width, [path.relative_to(site).as_posix() for path in sorted(site.rglob("*.html"))]
+        site,
+        browser,
+        width,
+        [
+            name
+            for path in sorted(site.rglob("*.html"))
+            if not (name := path.relative_to(site).as_posix()).startswith("_")
+        ],
     )
 
 
