@@ -7,6 +7,8 @@ is refunded. A second limit counts every attempt, whatever became of it. Days be
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -52,7 +54,18 @@ class Allowance(NamedTuple):
 def allowance(
     connection: Connection, team: int, phase: Phase, league: str, moment: dt.datetime | None = None
 ) -> Allowance:
-    """What a team has used and what remains.
+    """What a team has used and what remains in one phase and league; see ``allowances``."""
+    return allowances(connection, team, [phase], [league], moment)[0]
+
+
+def allowances(
+    connection: Connection,
+    team: int,
+    phases: Sequence[Phase],
+    leagues: Sequence[str],
+    moment: dt.datetime | None = None,
+) -> list[Allowance]:
+    """What a team has used and what remains, for every phase and league, by two queries in all.
 
     As in the paper, where a team has a second account for it, the meta-learning league has a quota of its own. The
     leagues that a team declares (new-in-ml, women …) share that of the free-style league.
@@ -61,27 +74,44 @@ def allowance(
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     today = stamp(midnight)
     waiting = sa.and_(submissions.c.charged.is_(None), submissions.c.state.in_(("queued", "running")))
-
-    def count(table: sa.Table, *conditions: sa.ColumnElement[bool]) -> int:
-        alike = table.c.league == META if league == META else table.c.league != META
-        own = (table.c.team == team, table.c.phase == phase.name, alike)
-        query = sa.select(sa.func.count()).select_from(table).where(*own, *conditions)
-        return int(connection.execute(query).scalar_one())
-
-    made = count(submissions, submissions.c.created >= today)
-    refused = count(uploads, uploads.c.created >= today, uploads.c.state == "refused")
-    free = phase.practice
-    return Allowance(
-        phase.name,
-        league,
-        0 if free else phase.per_day,
-        count(submissions, sa.or_(submissions.c.charged >= today, waiting)),
-        0 if free else phase.total,
-        count(submissions, sa.or_(submissions.c.charged.is_not(None), waiting)),
-        phase.attempts_per_day,
-        made + refused,
-        midnight + dt.timedelta(days=1),
+    entered = _counts(
+        connection,
+        submissions,
+        team,
+        charged_today=sa.or_(submissions.c.charged >= today, waiting),
+        charged=sa.or_(submissions.c.charged.is_not(None), waiting),
+        made=submissions.c.created >= today,
     )
+    refusal = sa.and_(uploads.c.created >= today, uploads.c.state == "refused")
+    refused = _counts(connection, uploads, team, refused=refusal)
+    return [
+        Allowance(
+            phase.name,
+            league,
+            0 if phase.practice else phase.per_day,
+            entered["charged_today", phase.name, league == META],
+            0 if phase.practice else phase.total,
+            entered["charged", phase.name, league == META],
+            phase.attempts_per_day,
+            entered["made", phase.name, league == META] + refused["refused", phase.name, league == META],
+            midnight + dt.timedelta(days=1),
+        )
+        for phase in phases
+        for league in leagues
+    ]
+
+
+def _counts(
+    connection: Connection, table: sa.Table, team: int, **conditions: sa.ColumnElement[bool]
+) -> Counter[tuple[str, str, bool]]:
+    """(name of a condition, phase, whether it is the meta-learning league) → a team's rows that fulfil it."""
+    sums = [sa.func.sum(sa.case((condition, 1), else_=0)) for condition in conditions.values()]
+    query = sa.select(table.c.phase, table.c.league, *sums).where(table.c.team == team)
+    counted: Counter[tuple[str, str, bool]] = Counter()
+    for phase, league, *counts in connection.execute(query.group_by(table.c.phase, table.c.league)):
+        for name, count in zip(conditions, counts, strict=True):
+            counted[name, phase, league == META] += int(count)
+    return counted
 
 
 def check_quota(connection: Connection, team: int, phase: Phase, league: str, name: str) -> None:

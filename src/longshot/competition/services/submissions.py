@@ -92,12 +92,13 @@ def list_submissions(
         which.append(submissions.c.phase == phase)
     if state:
         which.append(submissions.c.state == state)
-    count = sa.select(sa.func.count().label("total")).select_from(submissions).where(*which)
-    total = office.store.rows(count)[0]["total"]
-    if before is not None:
-        which.append(submissions.c.id < before)
-    query = _rows().where(*which).order_by(submissions.c.id.desc()).limit(max(1, min(limit, 100)))
-    rows = office.store.rows(query)
+    most = max(1, min(limit, 100))
+    listed = which if before is None else [*which, submissions.c.id < before]
+    rows = office.store.rows(_rows().where(*listed).order_by(submissions.c.id.desc()).limit(most))
+    total = len(rows)
+    if before is not None or total == most:  # there may be more than these
+        count = sa.select(sa.func.count().label("total")).select_from(submissions).where(*which)
+        total = office.store.rows(count)[0]["total"]
     return SubmissionList(total, _views(office, person, rows))
 
 
@@ -164,12 +165,8 @@ def allowances(office: Office, person: Person) -> list[quota.Allowance]:
     team = require_team(person)
     competition = office.competition
     with office.store.reading() as connection:
-        return [
-            quota.allowance(connection, team, phase, league)
-            for phase in competition.phases
-            if phase.submissions
-            for league in competition.leagues
-        ]
+        taking = [phase for phase in competition.phases if phase.submissions]
+        return quota.allowances(connection, team, taking, competition.leagues)
 
 
 def own_row(office: Office, person: Person, action: str, number: int) -> dict[str, Any]:
@@ -249,7 +246,11 @@ def positions(office: Office) -> dict[int, int]:
         .group_by(runs.c.submission)
         .order_by(first)
     )
-    return {row["submission"]: number for number, row in enumerate(office.store.rows(query), start=1)}
+
+    def count() -> dict[int, int]:
+        return {row["submission"]: number for number, row in enumerate(office.store.rows(query), start=1)}
+
+    return office.memory.kept("positions", office.memory.state(), count)
 
 
 def _without_score(line: str, shown: bool) -> str:
