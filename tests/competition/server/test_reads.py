@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import sqlalchemy as sa
 
 from longshot.competition import queue
 from longshot.competition.services.memory import Memory
@@ -11,7 +10,7 @@ from longshot.competition.services.office import Office
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store
 
-from ..test_database import NUMBERS, Server
+from ..test_database import Server
 from ..test_database import server as server
 from .conftest import Arena, Visitor, archive, change
 
@@ -108,12 +107,7 @@ def test_stamps_of_sqlite_change_with_every_write(competition: Competition) -> N
 
 @pytest.mark.long
 def test_stamps_of_postgresql_change_with_every_write(competition: Competition, server: Server) -> None:
-    name = f"m{next(NUMBERS)}"
-    engine = sa.create_engine(server.url("postgres"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    other = competition.model_copy(update={"database": server.url(name)})
+    other = competition.model_copy(update={"database": server.new_database()})
     store = Store(other)
     stamps_change(store, other)
     store.engine.dispose()
