@@ -157,9 +157,9 @@ def _score_everybody(office: Any) -> None:
     phase = office.competition.phases[0]
     numbers = [row["id"] for row in office.store.rows(teams.select())]
     with queue.alone(office.store) as connection:
-        for place, team in enumerate(numbers):
+        for rank, team in enumerate(numbers):
             number = queue.insert(office.competition, connection, team, queue.Entry(phase, "free-style"))
-            score = {"state": "scored", "score": place / len(numbers)}
+            score = {"state": "scored", "score": rank / len(numbers)}
             own = submissions.update().where(submissions.c.id == number)
             connection.execute(own.values(**score, charged=now()))
             run = runs.update().where(runs.c.submission == number)

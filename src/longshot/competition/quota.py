@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -72,18 +73,9 @@ def allowances(
     """
     moment = moment or dt.datetime.now(dt.UTC)
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    today = stamp(midnight)
-    waiting = sa.and_(submissions.c.charged.is_(None), submissions.c.state.in_(("queued", "running")))
-    entered = _counts(
-        connection,
-        submissions,
-        team,
-        charged_today=sa.or_(submissions.c.charged >= today, waiting),
-        charged=sa.or_(submissions.c.charged.is_not(None), waiting),
-        made=submissions.c.created >= today,
-    )
-    refusal = sa.and_(uploads.c.created >= today, uploads.c.state == "refused")
-    refused = _counts(connection, uploads, team, refused=refusal)
+    values = {"team": team, "today": stamp(midnight)}
+    entered = _counts(connection.execute(_entered(), values).mappings())
+    refused = _counts(connection.execute(_refused(), values).mappings())
     return [
         Allowance(
             phase.name,
@@ -101,16 +93,39 @@ def allowances(
     ]
 
 
-def _counts(
-    connection: Connection, table: sa.Table, team: int, **conditions: sa.ColumnElement[bool]
-) -> Counter[tuple[str, str, bool]]:
-    """(name of a condition, phase, whether it is the meta-learning league) → a team's rows that fulfil it."""
-    sums = [sa.func.sum(sa.case((condition, 1), else_=0)) for condition in conditions.values()]
-    query = sa.select(table.c.phase, table.c.league, *sums).where(table.c.team == team)
+@cache
+def _entered() -> sa.Select[Any]:
+    """A team's submissions by phase and league; put together once, for it is asked often."""
+    waiting = sa.and_(submissions.c.charged.is_(None), submissions.c.state.in_(("queued", "running")))
+    today = sa.bindparam("today")
+    return _sums(
+        submissions,
+        charged_today=sa.or_(submissions.c.charged >= today, waiting),
+        charged=sa.or_(submissions.c.charged.is_not(None), waiting),
+        made=submissions.c.created >= today,
+    )
+
+
+@cache
+def _refused() -> sa.Select[Any]:
+    """A team's archives that were refused today."""
+    today = sa.and_(uploads.c.created >= sa.bindparam("today"), uploads.c.state == "refused")
+    return _sums(uploads, refused=today)
+
+
+def _sums(table: sa.Table, **conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    sums = [sa.func.sum(sa.case((each, 1), else_=0)).label(name) for name, each in conditions.items()]
+    own = table.c.team == sa.bindparam("team")
+    return sa.select(table.c.phase, table.c.league, *sums).where(own).group_by(table.c.phase, table.c.league)
+
+
+def _counts(rows: Iterable[Mapping[Any, Any]]) -> Counter[tuple[str, str, bool]]:
+    """(what is counted, phase, whether it is the meta-learning league) → how many."""
     counted: Counter[tuple[str, str, bool]] = Counter()
-    for phase, league, *counts in connection.execute(query.group_by(table.c.phase, table.c.league)):
-        for name, count in zip(conditions, counts, strict=True):
-            counted[name, phase, league == META] += int(count)
+    for row in rows:
+        for name, count in row.items():
+            if name not in ("phase", "league"):
+                counted[name, row["phase"], row["league"] == META] += int(count)
     return counted
 
 

@@ -112,8 +112,10 @@ def competition_info(office: Office) -> CompetitionInfo:
 
 def _page(office: Office, name: str) -> str:
     """A text beside competition.yaml; empty where there is none."""
+    if not name:
+        return ""
     path = (office.folder / name).resolve()
-    if not name or not path.is_relative_to(office.folder.resolve()) or not path.is_file():
+    if not path.is_relative_to(office.folder.resolve()) or not path.is_file():
         return ""
     return path.read_text(encoding="utf-8", errors="replace")[:200_000]
 

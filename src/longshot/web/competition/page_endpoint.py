@@ -82,7 +82,11 @@ def page_route(
             tag = f'"{front.office.tag(page_request.person, page_request.here, page_request.csrf)}"'
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
-            response = _answered(make(page_request))
+            if page_request.person.via or page_request.query:
+                made = make(page_request)
+            else:  # the same for every visitor
+                made = front.office.memory.kept(page_request.here, tag, lambda: make(page_request))
+            response = _answered(made)
             response.headers["etag"] = tag
             return response
         except Exception as error:
