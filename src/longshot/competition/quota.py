@@ -97,7 +97,7 @@ def allowances(
 def _entered() -> sa.Select[Any]:
     """A team's submissions by phase and league; put together once, for it is asked often."""
     waiting = sa.and_(submissions.c.charged.is_(None), submissions.c.state.in_(("queued", "running")))
-    today = sa.bindparam("today")
+    today: sa.BindParameter[str] = sa.bindparam("today")
     return _sums(
         submissions,
         charged_today=sa.or_(submissions.c.charged >= today, waiting),

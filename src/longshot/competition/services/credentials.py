@@ -120,7 +120,7 @@ def _read(office: Office, table: sa.Table, digest: str) -> dict[str, Any] | None
     """
     memory = office.memory
     stamp = (memory.state(), office.sessions_ended, int(time.monotonic() // _REMEMBERED))
-    row = memory.held(digest, stamp)
+    row: dict[str, Any] | None = memory.held(digest, stamp)
     if row is None:
         query = _with_account(table, table.c.account, outer=table is tokens).where(table.c.hash == digest)
         row = next(iter(office.store.rows(query)), None)
