@@ -6,6 +6,7 @@ server, the workers and the participants are processes of their own on this mach
 Wanted: no answer of 500 or above; 95 of 100 reads within 300 ms; everything handed in is queued or scored once.
 
     python -m benchmarks competition_server       200 participants for 90 seconds, 2 workers
+    python -m benchmarks.competition_server reads        what one read costs the server, by address; no worker runs
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import hashlib
 import multiprocessing
 import os
 import random
+import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,6 +94,83 @@ def run_load(
         sum(count > 1 for count in times.values()),
         [problem for result in results for problem in result["problems"]],
     )
+
+
+def cost_of_reads(folder: Path, *, participants: int = PARTICIPANTS, reads: int = 200) -> dict[str, float]:
+    """Address → milliseconds of the server's processor for one read of it; ``page`` is what a visitor opens.
+
+    Every team has a scored submission. Participants take turns, so nobody asks the same twice in a row, and the
+    database changes between every twenty reads, as it does while two workers score.
+    """
+    from longshot.competition.services.office import Office
+
+    tokens, _ = _people(folder, participants, 0)
+    office = Office(folder)
+    _score_everybody(office)
+    context = multiprocessing.get_context("spawn")
+    address, stop = context.Queue(), context.Event()
+    server = context.Process(target=_serve, args=(folder, address, stop), daemon=True)
+    server.start()
+    try:
+        host = address.get(timeout=300).split("/")[2]
+        paths = (*READS, "page /", "page /board")
+        return {path: _cost(office, server.pid, host, path, tokens, reads) for path in paths}
+    finally:
+        stop.set()
+        server.join(60)
+        office.close()
+
+
+def _cost(office: Any, process: int | None, host: str, path: str, tokens: list[str], reads: int) -> float:
+    import http.client
+
+    from longshot.competition import queue
+
+    begun = 0.0
+    with contextlib.closing(http.client.HTTPConnection(host, timeout=120)) as connection:
+        for number in range(-20, reads):  # the first are not counted: templates are compiled, caches are cold
+            if number == 0:
+                begun = _processor_seconds(process)
+            if number % 20 == 0:
+                with office.store.change() as change:
+                    queue.sign(change, "w1", "running")
+            index = number % len(tokens)
+            where, headers = f"/api/v1{path}", {"Authorization": f"Bearer {tokens[index]}"}
+            if path == "log":
+                where = f"/api/v1/submissions/{index + 1}/log"
+            elif path.startswith("page "):
+                where, headers = path.removeprefix("page "), {}
+            connection.request("GET", where, headers=headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{path}: {answer.status} {text[:200]!r}")
+    return 1000 * (_processor_seconds(process) - begun) / reads
+
+
+def _score_everybody(office: Any) -> None:
+    """A scored submission of every team, as workers would have left it."""
+    from longshot.competition import queue
+    from longshot.competition.store import note
+    from longshot.competition.tables import now, runs, submissions, teams
+
+    phase = office.competition.phases[0]
+    numbers = [row["id"] for row in office.store.rows(teams.select())]
+    with queue.alone(office.store) as connection:
+        for rank, team in enumerate(numbers):
+            number = queue.insert(office.competition, connection, team, queue.Entry(phase, "free-style"))
+            score = {"state": "scored", "score": rank / len(numbers)}
+            own = submissions.update().where(submissions.c.id == number)
+            connection.execute(own.values(**score, charged=now()))
+            run = runs.update().where(runs.c.submission == number)
+            connection.execute(run.values(**score, half=0.01, attempt=1, duration=1.0))
+            note(connection, number, f"seed {phase.seeds[0]}: scored {score['score']:.4f} in 1.0 s")
+
+
+def _processor_seconds(process: int | None) -> float:
+    """Seconds that a process and its threads have computed, the kernel's for them included."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _people(folder: Path, participants: int, workers: int) -> tuple[list[str], list[str]]:
@@ -235,7 +314,15 @@ def describe(report: LoadReport, participants: int, seconds: float) -> list[str]
     ]
 
 
-def main() -> None:
+def main(parts: Sequence[str] = ()) -> None:
+    if "reads" in parts:
+        with small_competition() as folder:
+            costs = cost_of_reads(folder)
+        for path, cost in costs.items():
+            print(f"{path:20s}{cost:6.2f} ms of the server's processor")
+        shown = [cost for path, cost in costs.items() if not path.startswith("page ")]
+        print(f"{'a participant':20s}{sum(shown) / len(shown):6.2f} ms in the mean")
+        return
     with small_competition() as folder:
         report = run_load(folder)
     print("\n".join(describe(report, PARTICIPANTS, SECONDS)))
@@ -251,4 +338,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -25,12 +25,15 @@ class Window:
         Address of the server, without a slash at its end.
     screen : str
         One of ``SCREENS``.
+    scripts : bool
+        Whether pages may run theirs.
     """
 
-    def __init__(self, browser: Any, base: str, screen: str) -> None:
+    def __init__(self, browser: Any, base: str, screen: str, *, scripts: bool = True) -> None:
         width, scheme = SCREENS[screen]
         self.base, self.width = base, width
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        view = {"width": width, "height": 900}
+        self.context = browser.new_context(viewport=view, color_scheme=scheme, java_script_enabled=scripts)
         self.page = self.context.new_page()
         self.messages: list[str] = []
         self.requests: list[str] = []

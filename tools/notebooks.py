@@ -8,6 +8,7 @@ differs.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import tempfile
@@ -30,7 +31,9 @@ def run(path: Path) -> Any:
         client = nbclient.NotebookClient(
             notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
         )
-        client.execute()
+        # Commands that a cell runs are those of this Python, whatever is installed elsewhere.
+        commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        client.execute(env={**os.environ, "PATH": commands})
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":

@@ -40,6 +40,15 @@ class Server:
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://longshot@/{database}?host={self.folder}"
 
+    def new_database(self) -> str:
+        """The address of a database that was made just now."""
+        name = f"d{next(NUMBERS)}"
+        engine = sa.create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(sa.text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+        return self.url(name)
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
@@ -65,12 +74,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def competition(competition: Competition, server: Server) -> Competition:
-    name = f"d{next(NUMBERS)}"
-    engine = sa.create_engine(server.url("postgres"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return competition.model_copy(update={"database": server.url(name)})
+    return competition.model_copy(update={"database": server.new_database()})
 
 
 @pytest.fixture

@@ -131,6 +131,13 @@ def test_a_final_needs_a_phase_before_it(competition, store):
         ranking.enter_final(alone, store)
 
 
+def test_a_final_whose_only_entry_was_cancelled_has_no_end_yet(competition, store, enter):
+    enter("a", 0.4)
+    (row,) = ranking.enter_final(competition, store)
+    queue.cancel(store, row["final"], "an organiser")
+    assert ranking.standing(competition, store, "final") == "provisional: runs are still to come"
+
+
 def test_the_review_lasts_its_days_to_the_second(competition, store, enter, monkeypatch):
     enter("a", 0.4)
     enter("a", 0.3, 0.2, 0.1, phase="final")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ import pytest
 
 import longshot
 from longshot.web import serving
+from longshot.web.running import listen
 from longshot.web.serving import Explorer
 
 from .conftest import Client
@@ -78,3 +81,9 @@ def test_a_view_is_exported_where_an_event_loop_runs(explored: Path, tmp_path: P
         assert "easy" in index.read_text(encoding="utf-8")
     finally:
         explorer.close()
+
+
+def test_small_answers_are_sent_at_once() -> None:
+    """A socket that does not name its protocol is one whose bodies asyncio lets wait for the headers to arrive."""
+    with contextlib.closing(listen("127.0.0.1", 18610)) as listening:
+        assert listening.proto == socket.IPPROTO_TCP

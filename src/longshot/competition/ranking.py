@@ -195,14 +195,21 @@ def final_on(competition: Competition, store: Store) -> dt.datetime | None:
     numbers = [row["id"] for row in entries]
     runs = (events.c.submission.in_(numbers), events.c.what.like("seed %"))  # not a fact sheet that came late
     ended = store.rows(sa.select(sa.func.max(events.c.time).label("time")).where(*runs))
+    if ended[0]["time"] is None:  # all were cancelled before any began
+        return None
     return parse_time(ended[0]["time"], phase.name) + dt.timedelta(days=phase.review_days)
 
 
 def standing(competition: Competition, store: Store, phase: str) -> str:
     """Whether the results of a phase are final, in a few words for people."""
+    since = final_on(competition, store) if phase == competition.final.name else None
+    return standing_since(competition, phase, since)
+
+
+def standing_since(competition: Competition, phase: str, moment: dt.datetime | None) -> str:
+    """The same, where ``final_on`` was asked before."""
     if phase != competition.final.name:
         return f"provisional: only the phase '{competition.final.name}' ranks for good"
-    moment = final_on(competition, store)
     if moment is None:
         return "provisional: runs are still to come"
     if moment > dt.datetime.now(dt.UTC):

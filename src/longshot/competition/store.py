@@ -98,10 +98,10 @@ class Store:
         with self.engine.connect() as connection:
             yield connection.execution_options(reading=True)
 
-    def rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
-        """The rows of a query as plain dictionaries."""
+    def rows(self, query: sa.Select[Any], **values: Any) -> list[dict[str, Any]]:
+        """The rows of a query, with values for its parameters, as plain dictionaries."""
         with self.reading() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+            return [dict(row) for row in connection.execute(query, values).mappings()]
 
     def submission(self, number: int) -> dict[str, Any]:
         """One submission with its team's name; UserError when there is none of that number."""

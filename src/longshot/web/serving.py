@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
-import socket
 import threading
 from collections.abc import Sequence
 from html import escape
@@ -14,17 +12,17 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.core.errors import UserError
+from longshot.web.running import RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
 
 Source: TypeAlias = "str | os.PathLike[str] | Results"
 PORT = 8420
-_TRIED = 100  # ports, one after the other
 _SHORTEST_TOKEN = 12
 
 
-class Explorer:
+class Explorer(RunningServer):
     """A running explorer. Made by :func:`serve`; in a notebook it shows itself in a frame.
 
     Parameters
@@ -49,11 +47,8 @@ class Explorer:
     """
 
     def __init__(self, url: str, server: Any, thread: threading.Thread, built: Any) -> None:
-        self.url = url
-        self._server, self._thread, self._built = server, thread, built
-
-    def __repr__(self) -> str:
-        return f"<Explorer {self.url}>"
+        super().__init__(url, server, thread)
+        self._built = built
 
     def _repr_html_(self) -> str:
         """A frame, for notebooks."""
@@ -94,11 +89,6 @@ class Explorer:
         written: Path = self._built.export(view, Path(out), pages)
         return written
 
-    @property
-    def running(self) -> bool:
-        """Whether it still answers."""
-        return self._thread.is_alive() and not self._server.should_exit
-
     def add(self, root: str | os.PathLike[str]) -> list[Any]:
         """Show one more folder; all that is shown then.
 
@@ -110,17 +100,9 @@ class Explorer:
         listed: list[Any] = self._built.add(Path(root).resolve())
         return listed
 
-    def wait(self) -> None:
-        """Until it is closed or interrupted."""
-        with contextlib.suppress(KeyboardInterrupt):
-            while self._thread.is_alive():
-                self._thread.join(1.0)
-        self.close()
-
     def close(self) -> None:
         """Stop answering and end the processes that decode pictures."""
-        self._server.should_exit = True
-        self._thread.join(10.0)
+        super().close()
         self._built.stop()
 
 
@@ -180,7 +162,7 @@ def serve(
     single = isinstance(folders, str | os.PathLike) or hasattr(folders, "store")
     sources: list[Any] = [folders] if single else list(folders)  # type: ignore[arg-type]
     roots, held = _roots(sources or ["."])
-    local = _is_loopback(host)
+    local = is_loopback(host)
     if not local and token is None:
         raise UserError(
             f"{{host:{host}}} lets other machines in, and what they see is your data",
@@ -192,9 +174,9 @@ def serve(
             f"{{token}} has {len(token)} characters and needs {_SHORTEST_TOKEN}",
             "take a longer one, as from 'openssl rand -hex 16'",
         )
-    listening = _listen(host, port)
+    listening = listen(host, port)
     bound = int(listening.getsockname()[1])
-    built = build_app(roots, _hosts(host, bound, names), token=token, framed=framed, any_address=not local)
+    built = build_app(roots, own_hosts(host, bound, names), token=token, framed=framed, any_address=not local)
     config = uvicorn.Config(
         built.app,
         log_level="error",
@@ -213,9 +195,8 @@ def serve(
 
     thread = threading.Thread(target=run, name="longshot-explorer", daemon=True)
     thread.start()
-    shown = f"[{host}]" if ":" in host else host
     explorer = Explorer(
-        f"http://{shown}:{bound}/" + (f"?token={token}" if token else ""), server, thread, built
+        f"http://{in_url(host)}:{bound}/" + (f"?token={token}" if token else ""), server, thread, built
     )
     if browser:
         import webbrowser
@@ -275,41 +256,3 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
             held.append(TemporaryDirectory(prefix="longshot-results-"))
             roots.append(Path(write_folder(source.store, Path(held[-1].name) / "results")).resolve())
     return roots, held
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _hosts(host: str, port: int, names: Sequence[str]) -> set[str]:
-    """``name:port`` under which it answers; names behind a proxy also without the port that browsers leave out."""
-    shown = f"[{host}]" if ":" in host else host
-    own = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", shown)}
-    return own | set(names) | {f"{name}:{port}" for name in names if ":" not in name}
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket on the port, or on the next one that is free; nobody is driven away."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in range(port, min(port + _TRIED, 65536)):
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, number))
-            listening.listen(128)
-            return listening
-        except PermissionError as error:
-            listening.close()
-            raise UserError(f"Port {number} is not open to you", "choose a {port} above 1023") from error
-        except OSError as error:
-            listening.close()
-            if getattr(error, "errno", None) not in (98, 48, 10048):  # in use: Linux, macOS, Windows
-                raise UserError(
-                    f"Cannot listen on {host}: {error.strerror or error}", "choose another {host}"
-                ) from error
-    raise UserError(f"No port from {port} to {port + _TRIED - 1} is free", "choose another {port}")

@@ -21,6 +21,8 @@ import pytest
 import longshot
 from longshot.competition import check, queue
 from longshot.competition.archive import ArchiveLimits, unpack
+from longshot.competition.services import people
+from longshot.competition.services.office import record
 from longshot.competition.services.passwords import hash_password
 from longshot.competition.tables import runs, sessions, tokens
 from longshot.core.errors import UserError
@@ -134,6 +136,7 @@ def test_a_session_that_nobody_used_is_over(arena: Arena) -> None:
     with arena.office.store.change() as connection:
         own = sessions.c.hash == arena.office.hashed(secret)
         connection.execute(sessions.update().where(own).values(expires="2020-01-01 00:00:00"))
+        record(connection, people.HOST, "test", "a session")  # as whatever changes rights is told
     assert person.api("GET", "/me").status == 401
 
 
@@ -219,6 +222,7 @@ def test_a_token_that_ended_or_was_taken_back(arena: Arena) -> None:
     number = max(row["id"] for row in arena.ada.good("GET", "/tokens"))
     with arena.office.store.change() as connection:
         connection.execute(tokens.update().where(tokens.c.id == number).values(expires="2020-01-01 00:00:00"))
+        record(connection, people.HOST, "test", "a token")
     answer = person.api("GET", "/submissions")
     assert answer.status == 401
     assert answer.detail.startswith("The token 'test' ended on 2020-01-01 00:00:00 UTC; make a new one")

@@ -16,6 +16,7 @@ from longshot.core.errors import UserError
 
 from ..conftest import write_competition
 from .conftest import Arena, Visitor, archive, change, open_arena, send
+from .test_attacks import held_run, put_scores
 
 
 @pytest.fixture
@@ -38,22 +39,49 @@ def at(arena: Arena, person: Visitor, *scopes: str) -> tuple[str, ...]:
     return ("--server", arena.server.url, "--token", arena.token(person, *scopes))
 
 
-@pytest.mark.usefixtures("needs_sandbox")
 def test_a_submission_over_http_from_the_shell_to_the_board(
     served: Arena, forks: ForkServer, submission: Any
 ) -> None:
-    arena, ada = served, at(served, served.ada)
+    """A short form: the worker's part is played by its requests, and nothing is run."""
+    hand_in_from_the_shell(served, forks, submission)
+    base, query = held_run(served, 1)[1:]
+    served.worker.good("POST", f"{base}/log", data=b"it trains\n", query={**query, "offset": 0})
+    served.worker.good("PUT", f"{base}/files/log.txt", data=b"| it trains\nscored\n", query=query)
+    put_scores(served, base, query, 0.25)
+    served.worker.good("POST", f"{base}/finish", {"duration": 1.0, "reason": None}, query=query)
+    look_from_the_shell(served, forks)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_sandbox")
+def test_a_submission_is_run_by_a_worker_from_the_shell(
+    served: Arena, forks: ForkServer, submission: Any
+) -> None:
+    hand_in_from_the_shell(served, forks, submission)
+    worker = ("--server", served.server.url, "--token", served.worker_token)
+    worked = forks.run("compete", "work", *worker)
+    assert "submission 1, seed 1: scored" in worked.stdout and "1 runs done" in worked.stdout
+    look_from_the_shell(served, forks)
+    assert served.ada.good("GET", "/submissions/1/scores")["overall"]["tasks"] == 2
+    folder = served.folder / "submissions" / "000001" / "seed-1"
+    assert (folder / "detailed_results.html").is_file() and (folder / "answers.jsonl").is_file()
+
+
+def hand_in_from_the_shell(arena: Arena, forks: ForkServer, submission: Any) -> None:
+    ada = at(arena, arena.ada)
     code = submission(meta="print('it trains')\nreturn MyLearner()")
-    done = forks.run("compete", "submit", code, *ada)
-    lines = done.stdout.splitlines()
+    lines = forks.run("compete", "submit", code, *ada).stdout.splitlines()
     assert lines[0] == "submission 1 of team 'Ada' is queued in phase feedback"
     assert lines[1].startswith("receipt: ") and "sha256" in lines[1]
     assert lines[2] == "2 more may be handed in today"
     assert "00:00 UTC (" in lines[3] and " here), in " in lines[3]
     status = forks.run("compete", "status", *ada).stdout
     assert "queued, number 1" in status and "Waiting: 1 run. No worker is at work" in status
-    worked = forks.run("compete", "work", "--server", arena.server.url, "--token", arena.worker_token)
-    assert "submission 1, seed 1: scored" in worked.stdout and "1 runs done" in worked.stdout
+
+
+def look_from_the_shell(arena: Arena, forks: ForkServer) -> None:
+    """What a team sees of a submission that was scored."""
+    ada = at(arena, arena.ada)
     log = forks.run("compete", "log", "1", *ada, "--follow").stdout
     assert "entered into phase feedback" in log and "| it trains" in log and log.endswith("scored\n")
     board = forks.run("compete", "board", *ada).stdout
@@ -62,12 +90,7 @@ def test_a_submission_over_http_from_the_shell_to_the_board(
     assert json.loads(everybody)[0]["team"] == "Ada"
     quota = forks.run("compete", "quota", *ada).stdout
     assert "1 of 3" in quota and "days begin at" in quota
-    history = forks.run("compete", "status", "1", *ada).stdout
-    assert "scored" in history
-    scores = arena.ada.good("GET", "/submissions/1/scores")
-    assert scores["overall"]["tasks"] == 2
-    folder = arena.folder / "submissions" / "000001" / "seed-1"
-    assert (folder / "detailed_results.html").is_file() and (folder / "answers.jsonl").is_file()
+    assert "scored" in forks.run("compete", "status", "1", *ada).stdout
 
 
 @pytest.mark.long

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from forked import ForkedProcess, ForkServer
 from longshot.competition import load, queue
@@ -31,7 +30,7 @@ from longshot.competition.store import Store
 from longshot.competition.tables import runs, scores, submissions, uploads
 from longshot.core.errors import UserError
 
-from ..test_database import NUMBERS, Server
+from ..test_database import Server
 from ..test_database import server as server
 from .conftest import PASSWORD, archive, change
 
@@ -112,13 +111,9 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
     change(folder, "per_day: 3, total: 4", "per_day: 50, total: 100")
     if getattr(request, "param", "sqlite") == "postgresql":
         postgres: Server = request.getfixturevalue("server")
-        name = f"k{next(NUMBERS)}"
-        engine = sa.create_engine(postgres.url("postgres"), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(sa.text(f"CREATE DATABASE {name}"))
-        engine.dispose()
+        url = postgres.new_database()
         with (folder / "competition.yaml").open("a") as file:
-            file.write(f"\ndatabase: {postgres.url(name)}\n")
+            file.write(f"\ndatabase: {url}\n")
     office = Office(folder)
     token = credentials.create_worker_token(office, people.HOST, name="w").token
     office.close()

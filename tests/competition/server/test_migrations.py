@@ -18,7 +18,7 @@ from longshot.competition.store import Store
 from longshot.competition.tables import metadata
 from longshot.core.errors import UserError
 
-from ..test_database import NUMBERS, Server
+from ..test_database import Server
 from ..test_database import server as server
 
 # As Longshot 0.1 made them, word for word of SQLite's own record.
@@ -58,12 +58,7 @@ def database(request: pytest.FixtureRequest, competition: Competition) -> Iterat
         yield competition
         return
     postgres: Server = request.getfixturevalue("server")
-    name = f"m{next(NUMBERS)}"
-    engine = sa.create_engine(postgres.url("postgres"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    yield competition.model_copy(update={"database": postgres.url(name)})
+    yield competition.model_copy(update={"database": postgres.new_database()})
 
 
 def fill(competition: Competition) -> None:

@@ -292,6 +292,7 @@ def test_a_phase_is_scored_anew_when_it_is_confirmed(office: Office) -> None:
     assert organising.rescorings(office, ada)[0].remaining == 0
 
 
+@pytest.mark.long
 def test_answers_are_scored_anew_without_running_anything(office: Office, needs_sandbox: None) -> None:
     """A new scorer: the answers of the run are read, the submission is not started."""
     from longshot.competition import worker
@@ -441,6 +442,7 @@ def test_settings_that_cannot_be_read_leave_those_before(office: Office) -> None
     assert office.competition.title == "larger"
 
 
+@pytest.mark.long
 def test_blobs_are_the_same_however_often_they_are_asked_for(office: Office) -> None:
     blobs = BlobStore(office.folder)
     competition = office.competition

@@ -14,7 +14,7 @@ from longshot.competition.ranking import BoardEntry, RankBy
 from longshot.competition.refusals import not_there
 from longshot.competition.services.office import Office
 from longshot.competition.settings import Phase
-from longshot.competition.tables import audit, events, facts, runs, submissions, teams, workers
+from longshot.competition.tables import facts, runs, submissions, teams, workers
 from longshot.core.errors import UserError
 from longshot.core.wording import count
 
@@ -35,7 +35,7 @@ class BoardLine(NamedTuple):
     method: str
     own: bool
     pending: bool  # it is being scored anew: this is the score before
-    sheet: list[tuple[str, str]]
+    sheet: tuple[tuple[str, str], ...]
 
 
 class Board(NamedTuple):
@@ -112,36 +112,38 @@ def board(
             dict(entry.sheet).get("title", ""),
             person.team is not None and entry.team_id == person.team,
             entry.pending,
-            list(entry.sheet),
+            entry.sheet,
         )
         for entry in entries
     ]
-    standing = ranking.standing(competition, office.store, chosen.name)
+    ended, version = _end_and_version(office, chosen.name)
+    standing = ranking.standing_since(competition, chosen.name, ended)
     if chosen.practice:
         standing = "practice: nothing of it counts"
-    with office.store.reading() as connection:
-        version = queue.scoring_version(connection, chosen.name)
     return Board(chosen.name, group, ranks_by, lines, standing, competition.marks, hidden, version)
 
 
 def _entries(office: Office, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
-    """The entries of a board, computed once for every state of the competition: many look at a board that stands still.
-
-    Whatever changes a board writes a line into a submission's history or into the audit log, in the same transaction.
-    """
-    latest = sa.select(
-        sa.select(sa.func.max(events.c.id)).scalar_subquery().label("event"),
-        sa.select(sa.func.max(audit.c.id)).scalar_subquery().label("line"),
-    )
-    (state,) = office.store.rows(latest)
+    """The entries of a board, computed once for every state of the competition."""
     competition = office.competition
-    stamp = (state["event"], state["line"], id(competition))
-    held = office.boards.get((phase, league, by))
-    if held is not None and held[0] == stamp:
-        return list(held[1])
-    entries = ranking.leaderboard(competition, office.store, phase, league, by)
-    office.boards[phase, league, by] = (stamp, entries)
-    return entries
+    return office.memory.kept(
+        ("board", phase, league, by),
+        (office.memory.state(), competition),
+        lambda: ranking.leaderboard(competition, office.store, phase, league, by),
+    )
+
+
+def _end_and_version(office: Office, phase: str) -> tuple[dt.datetime | None, int]:
+    """When the final's review ends, and the version of a phase's scores."""
+    competition = office.competition
+
+    def look() -> tuple[dt.datetime | None, int]:
+        final = phase == competition.final.name
+        with office.store.reading() as connection:
+            version = queue.scoring_version(connection, phase)
+        return ranking.final_on(competition, office.store) if final else None, version
+
+    return office.memory.kept(("version", phase), (office.memory.state(), competition), look)
 
 
 def progress(
@@ -187,17 +189,8 @@ def progress(
 def queue_state(office: Office, person: Person) -> QueueView:
     """How long the queue is and whether anybody works on it."""
     permit(person, "queue.read")
-    counts = {
-        row["state"]: row["count"]
-        for row in office.store.rows(
-            sa.select(runs.c.state, sa.func.count().label("count"))
-            .where(runs.c.state.in_(("queued", "running")))
-            .group_by(runs.c.state)
-        )
-    }
-    oldest = sa.select(sa.func.min(submissions.c.created).label("oldest")).where(
-        submissions.c.state == "queued"
-    )
+    memory = office.memory
+    counts, oldest, signs, why = memory.kept("queue", memory.stamp(), lambda: _queue(office))
     moment = time.time()
     listed = [
         WorkerView(
@@ -206,13 +199,9 @@ def queue_state(office: Office, person: Person) -> QueueView:
             round(moment - row["seen"], 1),
             row["why"],
         )
-        for row in office.store.rows(
-            sa.select(workers).where(workers.c.seen > moment - _FORGOTTEN).order_by(workers.c.name)
-        )
-        if row["state"] != "stopped"
+        for row in signs
+        if row["state"] != "stopped" and row["seen"] > moment - _FORGOTTEN
     ]
-    paused = office.store.rows(sa.select(facts.c.value).where(facts.c.name == queue.PAUSED))
-    why = paused[0]["value"] if paused else None
     waiting, living = counts.get("queued", 0), [each for each in listed if each.state != "silent"]
     if why is not None:
         sentence = f"The queue pauses: {why}. Nothing is lost."
@@ -221,9 +210,21 @@ def queue_state(office: Office, person: Person) -> QueueView:
     else:
         running = counts.get("running", 0)
         sentence = f"Waiting: {count(waiting, 'run')}; running: {running}; {count(living, 'worker')} at work."
-    return QueueView(
-        waiting, counts.get("running", 0), office.store.rows(oldest)[0]["oldest"], why, listed, sentence
-    )
+    return QueueView(waiting, counts.get("running", 0), oldest, why, listed, sentence)
+
+
+def _queue(office: Office) -> tuple[dict[str, int], str | None, list[dict[str, Any]], str | None]:
+    """Runs by state, when the submission came that waits longest, workers' signs of life, and why it pauses."""
+    going = runs.c.state.in_(("queued", "running"))
+    by_state = sa.select(runs.c.state, sa.func.count()).where(going).group_by(runs.c.state)
+    oldest = sa.select(sa.func.min(submissions.c.created)).where(submissions.c.state == "queued")
+    paused = sa.select(facts.c.value).where(facts.c.name == queue.PAUSED)
+    with office.store.reading() as connection:
+        counts = {state: int(number) for state, number in connection.execute(by_state)}
+        signs = [
+            dict(row) for row in connection.execute(sa.select(workers).order_by(workers.c.name)).mappings()
+        ]
+        return counts, connection.execute(oldest).scalar(), signs, connection.execute(paused).scalar()
 
 
 def find_phase(office: Office, name: str | None) -> Phase:
@@ -235,7 +236,9 @@ def find_phase(office: Office, name: str | None) -> Phase:
             raise not_there("phase", f"'{name[:40]}'")
         return phase
     scored = sa.select(submissions.c.phase).where(submissions.c.state == "scored").distinct()
-    names = {row["phase"] for row in office.store.rows(scored)}
+    memory = office.memory
+    rows = memory.kept("phases with scores", memory.state(), lambda: office.store.rows(scored))
+    names = {row["phase"] for row in rows}
     with_scores = [each for each in competition.phases if each.name in names and not each.practice]
     return with_scores[-1] if with_scores else timetable.default_phase(competition)
 

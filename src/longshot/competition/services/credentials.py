@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from longshot.core.errors import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository
 _TOUCH = 60.0  # seconds between two notes of a session's last use
+_REMEMBERED = 60.0  # seconds that whose session or token it is may be remembered
 
 
 class TokenInfo(NamedTuple):
@@ -56,6 +58,7 @@ def end_session(office: Office, person: Person) -> None:
     """Log out."""
     with office.store.change() as connection:
         connection.execute(sessions.delete().where(sessions.c.hash == person.session))
+    office.sessions_ended += 1
 
 
 def end_sessions(connection: Connection, account: int) -> None:
@@ -66,15 +69,14 @@ def end_sessions(connection: Connection, account: int) -> None:
 def by_session(office: Office, secret: str) -> Person:
     """Whose session a cookie names; a visitor where it names none that lasts."""
     digest = office.hashed(secret)
-    rows = office.store.rows(_with_account(sessions, sessions.c.account).where(sessions.c.hash == digest))
-    moment = now()
-    if not rows or rows[0]["expires"] < moment:
+    row = _read(office, sessions, digest)
+    if row is None or row["expires"] < now():
         return VISITOR
-    row = rows[0]
     if row["state"] != "active" or row["rights"] != row["current"]:
         return VISITOR
     if row["seen"] < in_future(seconds=-_TOUCH):
         office.touch("session", digest)
+        row["seen"] = now()  # as the reaper will write it
     role = row["role"]
     return Person(
         role, row["account"], row["name"], row["own_team"], OF_ROLE[role], "session", session=digest
@@ -84,11 +86,9 @@ def by_session(office: Office, secret: str) -> Person:
 def by_token(office: Office, secret: str) -> Person:
     """Whose token this is; Refusal where it is unknown, over or taken back."""
     digest = office.hashed(secret)
-    query = _with_account(tokens, tokens.c.account, outer=True).where(tokens.c.hash == digest)
-    rows = office.store.rows(query)
-    if not rows or not secret.startswith(PREFIX):
+    row = _read(office, tokens, digest)
+    if row is None or not secret.startswith(PREFIX):
         raise Refusal(401, "The token is not one of this competition", "make one on the server's page")
-    row = rows[0]
     if row["revoked"] is not None:
         raise Refusal(401, f"The token '{row['token_name']}' was taken back on {row['revoked']} UTC.")
     if row["token_expires"] <= now():
@@ -99,6 +99,7 @@ def by_token(office: Office, secret: str) -> Person:
         )
     if row["last_used"] is None or row["last_used"] < in_future(seconds=-_TOUCH):
         office.touch("token", digest)
+        row["last_used"] = now()
     granted = frozenset(scope for scope in SCOPES if scope in row["scopes"].split())
     if row["account"] is None:
         return Person(
@@ -109,6 +110,23 @@ def by_token(office: Office, secret: str) -> Person:
     role = row["role"]
     scopes = granted & OF_ROLE[role]  # rights that were taken away are gone from tokens too
     return Person(role, row["account"], row["name"], row["own_team"], scopes, "token", row["id"])
+
+
+def _read(office: Office, table: sa.Table, digest: str) -> dict[str, Any] | None:
+    """The row of a session or a token, remembered while nobody's rights change, and for a minute at most.
+
+    Whoever changes accounts, teams or tokens writes a line into the audit log, and the office counts who logs out;
+    only that a session goes on is written without either. What is not there is not remembered: guesses are many.
+    """
+    memory = office.memory
+    stamp = (memory.state(), office.sessions_ended, int(time.monotonic() // _REMEMBERED))
+    row: dict[str, Any] | None = memory.held(digest, stamp)
+    if row is None:
+        query = _with_account(table, table.c.account, outer=table is tokens).where(table.c.hash == digest)
+        row = next(iter(office.store.rows(query)), None)
+        if row is not None:
+            memory.keep(digest, stamp, row)
+    return row
 
 
 def write_uses(office: Office) -> None:

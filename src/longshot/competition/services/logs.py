@@ -10,18 +10,23 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from longshot.competition.inside.shown import readable
 from longshot.competition.policy import Person
 from longshot.competition.queue import archive_path
 from longshot.competition.refusals import not_there
 from longshot.competition.services.office import Office
-from longshot.competition.services.submissions import _without_score, may_see_score, own_row
-from longshot.competition.tables import ENDED, events, runs
+from longshot.competition.services.submissions import (
+    EVENTS_OF,
+    RUNS_OF,
+    _without_score,
+    may_see_score,
+    own_row,
+)
+from longshot.competition.tables import ENDED
 from longshot.core.errors import UserError
 
 MOST = 64 << 10  # letters of one answer
+_FRESH = EVENTS_OF.limit(200)
 _CURSOR = re.compile(r"(\d{1,9})\.(\d{1,3})\.(\d{1,12})")
 
 
@@ -44,12 +49,11 @@ def tail(
     if position is None:
         raise UserError("The cursor is none that this server gave; begin without one.")
     last_event, attempt, offset = map(int, position.groups())
-    listed = office.store.rows(sa.select(runs).where(runs.c.submission == number).order_by(runs.c.seed))
+    listed = office.store.rows(RUNS_OF, number=number)
     run = next((each for each in listed if seed is None or each["seed"] == seed), None)
     if run is None:
         raise not_there("run", f"with seed {seed}")
-    lines = sa.select(events).where(events.c.submission == number, events.c.id > last_event)
-    fresh = office.store.rows(lines.order_by(events.c.id).limit(200))
+    fresh = office.store.rows(_FRESH, number=number, after=last_event)
     shown = may_see_score(office, person, row)
     messages = [(line["time"], readable(_without_score(line["what"], shown))) for line in fresh]
     restarted = attempt not in (0, run["attempt"]) and run["attempt"] > 0

@@ -15,9 +15,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from longshot.competition import timetable
 from longshot.competition.draws import read_secret, secret_file
 from longshot.competition.policy import Person
 from longshot.competition.refusals import Refusal
+from longshot.competition.services.memory import Memory
 from longshot.competition.settings import FILE, Competition, load
 from longshot.competition.store import Store
 from longshot.competition.tables import audit, facts, now
@@ -44,12 +46,14 @@ class Office:
         read_secret(self.competition)  # refuses a secret that others may read
         self.store = Store(self.competition)
         self.id = self._identity()
-        self.boards: dict[tuple[str, str, str], tuple[object, list[Any]]] = {}  # see services.boards
+        self.memory = Memory(self.store)
+        self.sessions_ended = 0  # by logging out; a folder has one server, and so one count
         self._touched: set[tuple[str, str]] = set()
         self.hashing = threading.BoundedSemaphore(2)  # a password takes 32 MB while it is looked at
 
     def close(self) -> None:
         """Give connections back."""
+        self.memory.close()
         self.store.engine.dispose()
 
     @property
@@ -66,6 +70,16 @@ class Office:
                         raise
                     self._read = (stamp, self._read[1])
             return self._read[1]
+
+    def tag(self, person: Person, *parts: str) -> str:
+        """What stays the same as long as a person who asks for ``parts`` would get the same answer.
+
+        It holds for answers that follow from submissions, people, settings and phases, and not from the clock beside.
+        """
+        competition = self.competition
+        phases = [phase.state for phase in timetable.timetable(competition)]
+        about = (self.memory.state(), self._read and self._read[0], phases, self.id, person, parts)
+        return hashlib.sha256(repr(about).encode()).hexdigest()[:32]
 
     def _identity(self) -> str:
         """A random name of this competition, made once: tokens of another one do not fit."""

@@ -109,7 +109,11 @@ def list_announcements(office: Office, person: Person, *, trash: bool = False) -
     where = announcements.c.deleted.is_not(None) if trash else announcements.c.deleted.is_(None)
     query = sa.select(announcements).where(where).order_by(announcements.c.id.desc()).limit(200)
     columns = ("id", "time", "title", "text", "deleted")
-    return [Announcement(*(row[name] for name in columns)) for row in office.store.rows(query)]
+
+    def read() -> list[Announcement]:
+        return [Announcement(*(row[name] for name in columns)) for row in office.store.rows(query)]
+
+    return list(office.memory.kept(("announcements", trash), office.memory.state(), read))
 
 
 def delete_announcement(office: Office, person: Person, number: int, *, deleted: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -16,6 +17,14 @@ from longshot.competition.services.office import Office, record
 from longshot.competition.services.teams import require_team
 from longshot.competition.tables import events, runs, submissions, teams
 from longshot.core.errors import UserError
+
+# Queries of one submission, put together once: that takes as long as asking them.
+RUNS_OF = sa.select(runs).where(runs.c.submission == sa.bindparam("number")).order_by(runs.c.seed)
+EVENTS_OF = (
+    sa.select(events)
+    .where(events.c.submission == sa.bindparam("number"), events.c.id > sa.bindparam("after"))
+    .order_by(events.c.id)
+)
 
 
 class RunView(NamedTuple):
@@ -92,12 +101,13 @@ def list_submissions(
         which.append(submissions.c.phase == phase)
     if state:
         which.append(submissions.c.state == state)
-    count = sa.select(sa.func.count().label("total")).select_from(submissions).where(*which)
-    total = office.store.rows(count)[0]["total"]
-    if before is not None:
-        which.append(submissions.c.id < before)
-    query = _rows().where(*which).order_by(submissions.c.id.desc()).limit(max(1, min(limit, 100)))
-    rows = office.store.rows(query)
+    most = max(1, min(limit, 100))
+    listed = which if before is None else [*which, submissions.c.id < before]
+    rows = office.store.rows(_rows().where(*listed).order_by(submissions.c.id.desc()).limit(most))
+    total = len(rows)
+    if before is not None or total == most:  # there may be more than these
+        count = sa.select(sa.func.count().label("total")).select_from(submissions).where(*which)
+        total = office.store.rows(count)[0]["total"]
     return SubmissionList(total, _views(office, person, rows))
 
 
@@ -105,15 +115,13 @@ def read_submission(office: Office, person: Person, number: int) -> SubmissionPa
     """One submission with its runs and history."""
     row = own_row(office, person, "submission.read", number)
     (view,) = _views(office, person, [row])
-    query = sa.select(runs).where(runs.c.submission == number).order_by(runs.c.seed)
     shown = may_see_score(office, person, row)
     columns = ("seed", "state", "attempt", "score", "half", "duration")
-    seen = [{**each, **({} if shown else {"score": None, "half": None})} for each in office.store.rows(query)]
+    without = {} if shown else {"score": None, "half": None}
+    seen = [{**each, **without} for each in office.store.rows(RUNS_OF, number=number)]
     lines = [
         (line["time"], _without_score(line["what"], shown))
-        for line in office.store.rows(
-            sa.select(events).where(events.c.submission == number).order_by(events.c.id)
-        )
+        for line in office.store.rows(EVENTS_OF, number=number, after=0)
     ]
     listed = [RunView(**{key: each[key] for key in columns}) for each in seen]
     return SubmissionPage(view, listed, lines, stored(row["fact_sheet"]))
@@ -164,18 +172,14 @@ def allowances(office: Office, person: Person) -> list[quota.Allowance]:
     team = require_team(person)
     competition = office.competition
     with office.store.reading() as connection:
-        return [
-            quota.allowance(connection, team, phase, league)
-            for phase in competition.phases
-            if phase.submissions
-            for league in competition.leagues
-        ]
+        taking = [phase for phase in competition.phases if phase.submissions]
+        return quota.allowances(connection, team, taking, competition.leagues)
 
 
 def own_row(office: Office, person: Person, action: str, number: int) -> dict[str, Any]:
     """The row of a submission that a person may take an action on; elsewhere it is not there."""
     permit(person, action)
-    rows = office.store.rows(_rows().where(submissions.c.id == number)) if 0 < number < 2**31 else []
+    rows = office.store.rows(_row(), number=number) if 0 < number < 2**31 else []
     if not rows or (rows[0]["deleted"] is not None and not sees_all(person)):
         raise not_there("submission", number)
     permit_own(person, action, rows[0]["team"], "submission", number)
@@ -191,6 +195,12 @@ def may_see_score(office: Office, person: Person, row: dict[str, Any]) -> bool:
     return phase is not None and timetable.scores_shown(phase)
 
 
+@cache
+def _row() -> sa.Select[Any]:
+    return _rows().where(submissions.c.id == sa.bindparam("number"))
+
+
+@cache
 def _rows() -> sa.Select[Any]:
     """Submissions with their team's name and the interval of the run that counts, the worst."""
     worst = runs.alias("worst")
@@ -249,7 +259,11 @@ def positions(office: Office) -> dict[int, int]:
         .group_by(runs.c.submission)
         .order_by(first)
     )
-    return {row["submission"]: number for number, row in enumerate(office.store.rows(query), start=1)}
+
+    def count() -> dict[int, int]:
+        return {row["submission"]: number for number, row in enumerate(office.store.rows(query), start=1)}
+
+    return office.memory.kept("positions", office.memory.state(), count)
 
 
 def _without_score(line: str, shown: bool) -> str:

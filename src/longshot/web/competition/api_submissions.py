@@ -160,6 +160,7 @@ OPERATIONS = [
         lambda call: submissions.list_submissions(call.office, call.person, **call.query.model_dump()),
         submissions.SubmissionList,
         query=ListQuery,
+        steady=True,
     ),
     Operation(
         "GET",
@@ -168,6 +169,7 @@ OPERATIONS = [
         "One submission.",
         lambda call: submissions.read_submission(call.office, call.person, call.path["number"]),
         submissions.SubmissionPage,
+        steady=True,
     ),
     Operation(
         "GET",

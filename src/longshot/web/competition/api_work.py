@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -12,6 +13,7 @@ from longshot.core.settings import Record
 from longshot.web.competition.declare import Call, FileAnswer, Operation, Query
 
 BINARY = "application/octet-stream"
+T = TypeVar("T")
 
 
 class Held(NamedTuple):
@@ -61,54 +63,10 @@ def _blob(call: Call) -> FileAnswer:
     return FileAnswer(path, lasting=True)
 
 
-def _log(call: Call) -> Stored:
-    size = desk.append_log(
-        call.office,
-        call.person,
-        call.path["run"],
-        attempt=call.query.attempt,
-        worker=call.query.worker,
-        offset=call.query.offset,
-        data=call.data,
-    )
-    return Stored(size)
-
-
-def _file(call: Call) -> None:
-    desk.put_file(
-        call.office,
-        call.person,
-        call.path["run"],
-        attempt=call.query.attempt,
-        worker=call.query.worker,
-        name=call.path["name"],
-        data=call.data,
-    )
-
-
-def _finish(call: Call) -> Held:
-    ended = desk.finish_job(
-        call.office,
-        call.person,
-        call.path["run"],
-        attempt=call.query.attempt,
-        worker=call.query.worker,
-        duration=call.body.duration,
-        reason=call.body.reason,
-    )
-    return Held(ended)
-
-
-def _release(call: Call) -> None:
-    desk.release_job(
-        call.office,
-        call.person,
-        call.path["run"],
-        attempt=call.query.attempt,
-        worker=call.query.worker,
-        why=call.body.why,
-        counted=call.body.counted,
-    )
+def _of_run(service: Callable[..., T], call: Call, **more: Any) -> T:
+    """A service of the desk for the run in the address, as the attempt and the worker behind the question mark."""
+    hold = {"attempt": call.query.attempt, "worker": call.query.worker}
+    return service(call.office, call.person, call.path["run"], **hold, **more)
 
 
 OPERATIONS = [
@@ -145,15 +103,7 @@ OPERATIONS = [
         "/work/runs/{run:int}/archive",
         "work.read",
         "The submission that this worker runs.",
-        lambda call: FileAnswer(
-            desk.archive_file(
-                call.office,
-                call.person,
-                call.path["run"],
-                attempt=call.query.attempt,
-                worker=call.query.worker,
-            )
-        ),
+        lambda call: FileAnswer(_of_run(desk.archive_file, call)),
         query=HoldQuery,
         file=BINARY,
     ),
@@ -162,15 +112,7 @@ OPERATIONS = [
         "/work/runs/{run:int}/answers",
         "work.read",
         "The answers of a run that is scored anew.",
-        lambda call: FileAnswer(
-            desk.answers_file(
-                call.office,
-                call.person,
-                call.path["run"],
-                attempt=call.query.attempt,
-                worker=call.query.worker,
-            )
-        ),
+        lambda call: FileAnswer(_of_run(desk.answers_file, call)),
         query=HoldQuery,
         file=BINARY,
     ),
@@ -179,15 +121,7 @@ OPERATIONS = [
         "/work/runs/{run:int}/alive",
         "work.write",
         "A sign of life.",
-        lambda call: Held(
-            desk.beat(
-                call.office,
-                call.person,
-                call.path["run"],
-                attempt=call.query.attempt,
-                worker=call.query.worker,
-            )
-        ),
+        lambda call: Held(_of_run(desk.beat, call)),
         Held,
         query=HoldQuery,
     ),
@@ -196,7 +130,7 @@ OPERATIONS = [
         "/work/runs/{run:int}/log",
         "work.write",
         "What a run printed.",
-        _log,
+        lambda call: Stored(_of_run(desk.append_log, call, offset=call.query.offset, data=call.data)),
         Stored,
         query=LogQuery,
         raw=desk.LIVE,
@@ -206,7 +140,7 @@ OPERATIONS = [
         "/work/runs/{run:int}/files/{name}",
         "work.write",
         "A file that a run wrote.",
-        _file,
+        lambda call: _of_run(desk.put_file, call, name=call.path["name"], data=call.data),
         query=HoldQuery,
         raw=max(desk.FILES.values()),
     ),
@@ -215,7 +149,7 @@ OPERATIONS = [
         "/work/runs/{run:int}/finish",
         "work.write",
         "The end of a run.",
-        _finish,
+        lambda call: Held(_of_run(desk.finish_job, call, **call.body.model_dump())),
         Held,
         Ending,
         query=HoldQuery,
@@ -225,7 +159,7 @@ OPERATIONS = [
         "/work/runs/{run:int}/release",
         "work.write",
         "Give an unfinished run back.",
-        _release,
+        lambda call: _of_run(desk.release_job, call, **call.body.model_dump()),
         None,
         GivingBack,
         query=HoldQuery,

@@ -58,6 +58,12 @@ class Begun(NamedTuple):
     answer: Any
 
 
+class Written(NamedTuple):
+    """An answer that is JSON already."""
+
+    text: str
+
+
 @dataclass(frozen=True)
 class Operation:
     """A route: its address, who may ask, what it reads and what it answers."""
@@ -73,6 +79,7 @@ class Operation:
     raw: int = 0  # most bytes of a raw body
     file: str = ""  # content type, where the answer is a file
     costly: bool = False  # passwords are looked at: a stricter limit on how often
+    steady: bool = False  # follows from submissions, people and settings alone: it has a tag, and may be 304
     heavy: bool = False  # takes longer than reading: few at a time, so that readers do not wait for them
 
     @property

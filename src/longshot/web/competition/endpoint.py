@@ -26,11 +26,14 @@ from longshot.competition.services.office import Office
 from longshot.core.errors import UserError
 from longshot.core.settings import read_record
 from longshot.web.competition.buckets import Buckets, Rates
-from longshot.web.competition.declare import Begun, Call, FileAnswer, Operation, plain
+from longshot.web.competition.declare import Begun, Call, FileAnswer, Operation, Written, plain
 from longshot.web.competition.problems import as_refusal, problem
 
 COOKIE = "__Host-longshot"
 JSON = 256 << 10  # bytes of a JSON body
+DRAINED = (
+    256 << 20
+)  # bytes of a form that are read though they are too many, so that a browser shows the answer
 PAUSE = 20.0  # seconds between two pieces of a body
 SLOWEST = 20_000  # bytes a second that a body must come with, after the first pause
 SLOW = 4  # requests at a time that take longer than reading
@@ -56,8 +59,8 @@ class Front:
         self.addresses, self.accounts = Buckets(rates.address), Buckets(rates.account)
         self.passwords, self.names = Buckets(rates.password), Buckets(rates.name)
 
-    async def person(self, request: Request) -> Person:
-        """Who asks; Refusal where a token is wrong, a visitor where nothing is brought."""
+    def person(self, request: Request) -> Person:
+        """Who asks; Refusal where a token is wrong, a visitor where nothing is brought. It may ask the database."""
         address = request.client.host if request.client else ""
         self.addresses.take(address, "requests from your address")
         bearer = request.headers.get("authorization", "")
@@ -66,9 +69,9 @@ class Front:
             scheme, _, token = bearer.partition(" ")
             if scheme.lower() != "bearer" or not token.strip():
                 raise Refusal(401, "The authorisation is no 'Bearer TOKEN'.")
-            person = await run_in_threadpool(credentials.by_token, self.office, token.strip())
+            person = credentials.by_token(self.office, token.strip())
         elif secret:
-            person = await run_in_threadpool(credentials.by_session, self.office, secret)
+            person = credentials.by_session(self.office, secret)
         else:
             person = VISITOR
         if person.via:
@@ -105,30 +108,50 @@ def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awai
 
 
 async def _answer(front: Front, operation: Operation, request: Request) -> Response:
-    person = await front.person(request)
+    """Whatever asks the database or makes a long answer is done in a thread; where no body comes, in one go."""
+    admitted, body, data = None, None, b""
+    if operation.raw or operation.body is not None:
+        admitted = await run_in_threadpool(_admit, front, operation, request)
+        if operation.raw:
+            data = await read_body(request, operation.raw)
+        else:
+            body = await _json(request, operation)
+        if operation.costly:
+            front.take_password(request, admitted[0].name or str(getattr(body, "name", "")))
+
+    def work() -> Response:
+        person, query = admitted or _admit(front, operation, request)
+        tag = ""
+        if operation.steady:
+            tag = f'"{front.office.tag(person, request.url.path, request.url.query)}"'
+            if request.headers.get("if-none-match") == tag:
+                return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
+        path = dict(request.path_params)
+        if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
+            raise Refusal(404, "There is nothing of that number here.")
+        response = _response(
+            operation, operation.call(Call(front.office, front.blobs, person, path, query, body, data))
+        )
+        if tag:
+            response.headers["etag"] = tag
+        return response
+
+    slow = operation.heavy or operation.costly
+    return await to_thread.run_sync(work, limiter=front.slow if slow else None)
+
+
+def _admit(front: Front, operation: Operation, request: Request) -> tuple[Person, Any]:
+    """Who asks, who may, and what stands behind the question mark."""
+    person = front.person(request)
     permit(person, operation.action)
     front.check_csrf(request, person, request.headers.get("x-csrf-token"))
     _check_clock(request)
-    query = None
-    if operation.query is not None:
-        query = read_record(operation.query, dict(request.query_params), "The request")
-    body, data = None, b""
-    if operation.raw:
-        data = await read_body(request, operation.raw)
-    elif operation.body is not None:
-        body = await _json(request, operation)
-    if operation.costly:
-        front.take_password(request, person.name or str(getattr(body, "name", "")))
-    path = dict(request.path_params)
-    if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
-        raise Refusal(404, "There is nothing of that number here.")
-    call = Call(front.office, front.blobs, person, path, query, body, data)
-    slow = operation.heavy or operation.costly
-    answer = await to_thread.run_sync(operation.call, call, limiter=front.slow if slow else None)
-    return _response(front, operation, answer)
+    if operation.query is None:
+        return person, None
+    return person, read_record(operation.query, dict(request.query_params), "The request")
 
 
-def _response(front: Front, operation: Operation, answer: Any) -> Response:
+def _response(operation: Operation, answer: Any) -> Response:
     if isinstance(answer, FileAnswer):
         done = BackgroundTask(_remove, answer) if answer.temporary else None
         lasting = "private, max-age=31536000, immutable" if answer.lasting else "no-store"
@@ -137,8 +160,11 @@ def _response(front: Front, operation: Operation, answer: Any) -> Response:
             answer.path, headers=headers, media_type=answer.kind, filename=answer.name, background=done
         )
     begun = answer if isinstance(answer, Begun) else None
-    content = plain(begun.answer if begun else answer)
-    text = json.dumps({} if content is None and operation.answer is None else content, allow_nan=False)
+    if isinstance(answer, Written):
+        text = answer.text
+    else:
+        content = plain(begun.answer if begun else answer)
+        text = json.dumps({} if content is None and operation.answer is None else content, allow_nan=False)
     response = Response(text, media_type="application/json", headers={"cache-control": "no-store"})
     if begun is not None:
         set_cookie(response, begun.secret)
@@ -167,10 +193,14 @@ def cookie(request: Request) -> str | None:
     return jar[COOKIE].value if COOKIE in jar else None
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """A body of at most ``most`` bytes, counted while it comes; a client that is too slow is not waited for."""
+async def read_body(request: Request, most: int, *, to_its_end: bool = False) -> bytes:
+    """A body of at most ``most`` bytes, counted while it comes; a client that is too slow is not waited for.
+
+    ``to_its_end``: of one that is larger, up to ``DRAINED`` bytes are read and forgotten before it is refused.
+    """
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most:
+    longest = DRAINED if to_its_end else most
+    if announced.isdecimal() and int(announced) > longest:
         raise Refusal(413, f"The body has {int(announced):,} bytes, at most {most:,} are allowed.")
     pieces: list[bytes] = []
     size, begun = 0, time.monotonic()
@@ -179,15 +209,20 @@ async def read_body(request: Request, most: int) -> bytes:
         try:
             piece = await asyncio.wait_for(anext(stream), PAUSE)
         except StopAsyncIteration:
+            if size > most:
+                raise Refusal(413, f"The body has {size:,} bytes, at most {most:,} are allowed.") from None
             return b"".join(pieces)
         except TimeoutError:
             raise Refusal(408, f"Nothing came for {PAUSE:.0f} seconds", "send it again") from None
         size += len(piece)
-        if size > most:
+        if size > longest:
             raise Refusal(413, f"The body has more than the {most:,} bytes that are allowed.")
         if time.monotonic() - begun > PAUSE + size / SLOWEST:
             raise Refusal(408, f"The body came at less than {SLOWEST:,} bytes a second", "send it again")
-        pieces.append(piece)
+        if size <= most:
+            pieces.append(piece)
+        else:
+            pieces.clear()
 
 
 async def _json(request: Request, operation: Operation) -> Any:

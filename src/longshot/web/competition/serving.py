@@ -11,12 +11,12 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.locks import Busy, file_lock
-from longshot.web.serving import _hosts, _is_loopback, _listen
+from longshot.web.running import RunningServer, in_url, is_loopback, listen, own_hosts
 
 PORT = 8430
 
 
-class CompetitionServer:
+class CompetitionServer(RunningServer):
     """A running competition server. Made by :func:`serve_competition`.
 
     Parameters
@@ -39,32 +39,19 @@ class CompetitionServer:
     >>> server.close()
     """
 
+    patience = 15.0
+
     def __init__(
         self, url: str, server: Any, thread: threading.Thread, built: Any, stack: contextlib.ExitStack
     ) -> None:
-        self.url, self.port = url, 0
-        self._server, self._thread, self._built, self._stack = server, thread, built, stack
+        super().__init__(url, server, thread)
+        self.port = 0
+        self._built, self._stack = built, stack
         self.invitation = ""  # a link for the first organiser, where there is none
-
-    def __repr__(self) -> str:
-        return f"<CompetitionServer {self.url}>"
-
-    @property
-    def running(self) -> bool:
-        """Whether it still answers."""
-        return self._thread.is_alive() and not self._server.should_exit
-
-    def wait(self) -> None:
-        """Until it is closed or interrupted."""
-        with contextlib.suppress(KeyboardInterrupt):
-            while self._thread.is_alive():
-                self._thread.join(1.0)
-        self.close()
 
     def close(self) -> None:
         """Stop answering; what is queued stays queued."""
-        self._server.should_exit = True
-        self._thread.join(15.0)
+        super().close()
         self._stack.close()
 
 
@@ -129,7 +116,7 @@ def serve_competition(
         ) from error
     if (certificate is None) != (key is None):
         raise UserError("TLS needs both a certificate and its key", "give {certificate} and {key}")
-    local, tls = _is_loopback(host), certificate is not None
+    local, tls = is_loopback(host), certificate is not None
     if not (local or tls or names):
         raise UserError(
             f"{{host:{host}}} lets other machines in, and passwords would go over the network as they are",
@@ -144,9 +131,9 @@ def serve_competition(
             raise UserError(
                 f"The competition in {folder} is served already", "end the other server first"
             ) from error
-        listening = stack.enter_context(contextlib.closing(_listen(host, port)))
+        listening = stack.enter_context(contextlib.closing(listen(host, port)))
         bound = int(listening.getsockname()[1])
-        hosts = _hosts(host, bound, names)
+        hosts = own_hosts(host, bound, names)
         built = build_server(Path(folder), hosts, rates=rates, any_address=not local)
         stack.callback(built.stop)
         config = uvicorn.Config(
@@ -167,8 +154,8 @@ def serve_competition(
         thread = threading.Thread(
             target=lambda: server.run(sockets=[listening]), name="longshot-competition", daemon=True
         )
-        shown = f"[{host}]" if ":" in host else host
-        url = f"https://{names[0]}/" if names else f"{'https' if tls else 'http'}://{shown}:{bound}/"
+        own = f"{'https' if tls else 'http'}://{in_url(host)}:{bound}/"
+        url = f"https://{names[0]}/" if names else own
         running = CompetitionServer(url, server, thread, built, stack)
         running.port = bound
         invitation = people.first_organiser(built.office)

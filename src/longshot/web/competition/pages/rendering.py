@@ -131,9 +131,9 @@ def at_form(make: Shown) -> Failed:
     return failed_at_form
 
 
-def show(front: Front, path: str, action: str, make: Shown) -> BaseRoute:
+def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = False) -> BaseRoute:
     """A page by its address."""
-    return page_route(front, path, action, make, failed)
+    return page_route(front, path, action, make, failed, steady=steady)
 
 
 def take(
@@ -144,9 +144,10 @@ def take(
     shown: Shown,
     *,
     password: bool = False,
+    file: int = 0,
 ) -> BaseRoute:
     """A form by its address, and the page that it stands on."""
-    return form_route(front, path, action, handle, at_form(shown), password=password)
+    return form_route(front, path, action, handle, at_form(shown), password=password, file=file)
 
 
 def field(request: PageRequest, name: str, default: str = "") -> str:

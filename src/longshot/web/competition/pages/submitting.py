@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from starlette.routing import BaseRoute
 
 from longshot.competition.fact_sheet import FIELDS
+from longshot.competition.refusals import Refusal
 from longshot.competition.services import logs, submissions, uploads
 from longshot.competition.services.teams import own_team
 from longshot.web.competition.api_public import competition_info
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.page_endpoint import Html, Move, PageRequest
-from longshot.web.competition.pages.rendering import number, page, show, take
+from longshot.web.competition.pages.rendering import field, number, page, show, take
 
+PLAIN = (
+    8 << 20
+)  # bytes of an archive that is sent without a script: it comes in one piece, and is held in memory
 _PAGE = 50
 
 
@@ -20,7 +26,8 @@ def routes(front: Front) -> list[BaseRoute]:
     address = "/submissions/{number:int}"
     return [
         show(front, "/submit", "upload.begin", submit),
-        show(front, "/submissions", "submission.list", listed),
+        take(front, "/submit", "upload.begin", hand_in, submit, file=PLAIN),
+        show(front, "/submissions", "submission.list", listed, steady=True),
         show(front, address, "submission.read", submission),
         take(front, f"{address}/cancel", "submission.cancel", cancel, submission),
         take(front, f"{address}/select", "submission.select", select, submission),
@@ -29,7 +36,7 @@ def routes(front: Front) -> list[BaseRoute]:
 
 
 def submit(request: PageRequest, problem: str = "") -> Html:
-    """Where a file is chosen; the script sends it in pieces through the API."""
+    """Where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
     office, person = request.office, request.person
     team = own_team(office, person)
     info = competition_info(office)
@@ -40,10 +47,32 @@ def submit(request: PageRequest, problem: str = "") -> Html:
         problem=problem,
         team=team,
         info=info,
+        plain_bytes=min(PLAIN, info.upload_bytes),
         phases=[phase for phase in info.phases if phase.submissions and phase.state == "open"],
         allowances=submissions.allowances(office, person) if team else [],
         fields=[(name, FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
+
+
+def hand_in(request: PageRequest) -> Move:
+    """An archive that came with the form itself, through the services of uploads that come in pieces."""
+    office, person, sent = request.office, request.person, request.files.get("file")
+    if sent is None or not sent.data:
+        raise Refusal(422, "The form brought no archive", "choose a zip")
+    upload = uploads.begin_upload(
+        office,
+        person,
+        size=len(sent.data),
+        sha256=hashlib.sha256(sent.data).hexdigest(),
+        name=sent.name or "submission.zip",
+        phase=field(request, "phase") or None,
+        league=field(request, "league"),
+        fact_sheet=_sheet(request),
+    )
+    for offset in range(upload.received, upload.size, uploads.CHUNK):
+        piece = sent.data[offset : offset + uploads.CHUNK]
+        uploads.write_chunk(office, person, upload.id, offset, piece)
+    return Move(f"/submissions/{uploads.finish_upload(office, person, upload.id).submission}")
 
 
 def listed(request: PageRequest, problem: str = "") -> Html:
@@ -109,10 +138,14 @@ def select(request: PageRequest) -> Move:
 def describe(request: PageRequest) -> Move:
     """The fact sheet, as it is now."""
     identity = number(request, "number")
-    fields = {
+    submissions.set_sheet(request.office, request.person, identity, _sheet(request))
+    return Move(f"/submissions/{identity}")
+
+
+def _sheet(request: PageRequest) -> dict[str, str]:
+    """The fields of a fact sheet that a form filled in."""
+    return {
         name.removeprefix("field-"): text
         for name, text in request.form.items()
         if name.startswith("field-") and text.strip()
     }
-    submissions.set_sheet(request.office, request.person, identity, fields)
-    return Move(f"/submissions/{identity}")

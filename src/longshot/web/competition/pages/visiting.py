@@ -23,7 +23,7 @@ def routes(front: Front) -> list[BaseRoute]:
         show(front, "/", "competition.read", home),
         show(front, "/terms", "competition.read", terms),
         show(front, "/rules", "competition.read", rules),
-        show(front, "/board", "board.read", board),
+        show(front, "/board", "board.read", board, steady=True),
     ]
 
 

@@ -13,11 +13,13 @@ localTimes(document);
 // Parts that say how often they may have changed are fetched again; who selects or types in them is not disturbed.
 const parts = document.querySelectorAll("[data-renew]");
 parts.forEach((part, number) => {
+  let tag = "";
   setInterval(async () => {
     if (document.hidden || part.contains(document.activeElement) || part.querySelector("details[open]")) return;
     try {
-      const answer = await fetch(location.href);
-      if (!answer.ok) return;
+      const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {} });
+      if (!answer.ok) return; // 304: nothing has changed
+      tag = answer.headers.get("etag") || "";
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       const same = fresh.querySelectorAll("[data-renew]")[number];
       if (same) { part.replaceChildren(...same.childNodes); localTimes(part); }
