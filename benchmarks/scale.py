@@ -184,8 +184,10 @@ def costs(folder: str) -> None:
     longshot.evaluate(tasks, methods="protonet", **where)
     used, _ = measured(lambda: longshot.evaluate(tasks, methods="ridge", **where))
     print(f"ridge on a task of 25 and 50 images' features: {1000 * used / 1000:.2f} ms", flush=True)
-    few = longshot.sample(photos, tasks=ADAPTED, way=5, shot=5, query=10)
-    used, _ = measured(lambda: longshot.evaluate(few, methods="finetune-all(steps=10, lr=0.001)", **where))
+    adapted = longshot.sample(photos, tasks=ADAPTED, way=5, shot=5, query=10)
+    used, _ = measured(
+        lambda: longshot.evaluate(adapted, methods="finetune-all(steps=10, lr=0.001)", **where)
+    )
     print(f"full fine-tuning on such a task, ten steps: {used / ADAPTED:.1f} s", flush=True)
 
 

@@ -48,7 +48,7 @@ def remember(dataset: Dataset) -> None:
         before = content.datasets[fingerprint].sources if fingerprint in content.datasets else ()
         sources = (source, *(other for other in before if other != source))
         if len(sources) > _REMEMBERED_SOURCES:
-            sources = tuple(sorted(sources, key=lambda known: not is_there(known)))[:_REMEMBERED_SOURCES]
+            sources = tuple(sorted(sources, key=lambda other: not is_there(other)))[:_REMEMBERED_SOURCES]
         content.datasets[fingerprint] = entry.model_copy(update={"sources": sources})
         content.latest[source] = fingerprint
         content.called[source] = dataset.name
