@@ -10,6 +10,7 @@ import click
 
 from longshot.cli.common import PATH, print_table
 from longshot.core.errors import UserError
+from longshot.core.wording import count
 
 _folder = click.argument("folder", type=PATH)
 
@@ -121,7 +122,7 @@ def check_command(archive: Path, league: str) -> None:
     size = (
         f"{checked.bytes / 2**20:,.1f} MB" if checked.bytes >= 1 << 20 else f"{checked.bytes / 2**10:,.1f} KB"
     )
-    click.echo(f"{archive} can be submitted: {checked.files} files, {size}")
+    click.echo(f"{archive} can be submitted: {count(checked.files, 'file')}, {size}")
     for line in checked.notes:
         click.echo(f"note: {line}; the league refuses it where it runs")
 

@@ -6,8 +6,8 @@ from starlette.routing import BaseRoute
 
 from longshot.competition.services import boards, credentials, organising, people, teams
 from longshot.core.wording import count
-from longshot.web.competition.api_public import competition_info
 from longshot.web.competition.endpoint import Front
+from longshot.web.competition.info import competition_info
 from longshot.web.competition.page_endpoint import Html, Move, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 

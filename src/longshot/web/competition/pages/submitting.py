@@ -10,14 +10,12 @@ from longshot.competition.fact_sheet import FIELDS
 from longshot.competition.refusals import Refusal
 from longshot.competition.services import logs, submissions, uploads
 from longshot.competition.services.teams import own_team
-from longshot.web.competition.api_public import competition_info
 from longshot.web.competition.endpoint import Front
+from longshot.web.competition.info import competition_info
 from longshot.web.competition.page_endpoint import Html, Move, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 
-PLAIN = (
-    8 << 20
-)  # bytes of an archive that is sent without a script: it comes in one piece, and is held in memory
+PLAIN = 8_000_000  # bytes of an archive that is sent without a script: in one piece, held in memory
 _PAGE = 50
 
 
