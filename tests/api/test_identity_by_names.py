@@ -98,7 +98,11 @@ MADE: tuple[Callable[[Path, Path], str], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, marks=pytest.mark.long) if make is made_explanation else make for make in MADE],
+    ids=lambda make: make.__name__,
+)
 def test_every_verb_reads_few_images_and_records_that_names_were_enough(
     album: Path, tmp_path: Path, by_names: None, digested: set[int], make: Callable[[Path, Path], str]
 ) -> None:

@@ -59,6 +59,7 @@ def blind(folder: Path, needs_sandbox: None) -> tuple[float, dict[str, float]]:
     return run(folder, "blind")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("channel", LASTING)
 def test_the_attack_works_where_one_process_answers_all_tasks(one_process, honest, channel):
     assert one_process[1][channel] > honest + 0.4

@@ -135,7 +135,8 @@ def test_submissions_by_many_processes_at_once(
     check_each_scored_once(generous, store, submitters * each)
 
 
-@pytest.mark.parametrize("submitters", [3, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("submitters", [3, 8])
 def test_the_random_baseline_under_load(generous, tmp_path, under_load, needs_sandbox, submitters):
     """As above with real runs; `python -m benchmarks competition` does it with a hundred."""
     source = write_baseline("random", tmp_path / "random")

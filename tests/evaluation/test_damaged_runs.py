@@ -187,6 +187,7 @@ class TestRecord:
                 assert isinstance(got, UserError), (path, changed)
                 assert "run.json" in str(got)
 
+    @pytest.mark.long
     def test_a_record_without_a_checksum(self, base: Path, tmp_path: Path) -> None:
         """As earlier versions wrote it: results may be left out with their entry, but none becomes another."""
         rng = random.Random(16)

@@ -79,6 +79,7 @@ def test_a_training_that_hit_its_ceiling_is_marked(tmp_path: Path) -> None:
     assert "at the ceiling in time" not in made(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_the_page_is_read_on_a_phone_and_in_the_dark(browser: Any, better: Path) -> None:
     for width, scheme in ((390, "light"), (1280, "dark")):
