@@ -50,6 +50,14 @@ class Window:
         self.page.goto(self.base + path)
         self.page.wait_for_load_state("networkidle")
 
+    def arrive(self, part: str) -> None:
+        """Wait until a page with ``part`` in its address is there, scripts included: keys before that are lost."""
+        for _ in range(1200):
+            self.page.wait_for_timeout(50)
+            if part in self.page.url and self.page.evaluate("document.readyState") == "complete":
+                return
+        raise AssertionError(f"the window is still at {self.page.url}, and not at {part}")
+
     def violations(self) -> list[str]:
         """What axe-core finds wrong with names, roles and contrast."""
         script = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from longshot.causes import table as attribute_table
 from longshot.causes.columns import comparable
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.causes.table import image_attributes, measure_images, measured_pixels
+from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.part import under
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +123,9 @@ def test_a_picture_of_one_colour_has_finite_numbers(colour: str, size: tuple[int
 
 
 def test_measured_once_and_gone_on_with(
-    toys: Dataset, fresh_cache: object, monkeypatch: pytest.MonkeyPatch
+    photos: Path, fresh_cache: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toys = under(toys, toys.class_ids[0].rpartition("/")[0])
+    dataset = open_dataset(photos)
     monkeypatch.setattr(attribute_table, "_SHARD", 40)
     calls: list[int] = []
     real = attribute_table.measure
@@ -138,15 +138,15 @@ def test_measured_once_and_gone_on_with(
 
     monkeypatch.setattr(attribute_table, "measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        measured_pixels(toys, altered=False)
+        measured_pixels(dataset, altered=False)
     seen: list[int] = []
     monkeypatch.setattr(
         attribute_table, "measure", lambda pixels: (seen.append(len(pixels)), real(pixels))[1]
     )
-    first = measured_pixels(toys, altered=False).table
-    assert sum(seen) == len(toys) - 40  # the finished part was not measured again
-    assert measured_pixels(toys, altered=False).table.equals(first)
-    assert sum(seen) == len(toys) - 40
+    first = measured_pixels(dataset, altered=False).table
+    assert sum(seen) == len(dataset) - 40  # the finished part was not measured again
+    assert measured_pixels(dataset, altered=False).table.equals(first)
+    assert sum(seen) == len(dataset) - 40
 
 
 def test_own_columns_come_first(toys: Dataset, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ SCRIPT = Path(__file__).with_name("real_timm.py")
 TORCH = importlib.metadata.version("torch").partition("+")[0]
 
 
-@pytest.mark.parametrize("which", ["short", pytest.param("long", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("which", ["short", "long"])
 def test_against_timm_itself(which: str, tmp_path: Path) -> None:
     """All checks of real_timm.py in one process, whose imports cost more than they do; long: networks of full size."""
     if not (PEERS / "timm").is_dir():

@@ -84,7 +84,7 @@ def test_equals_a_dataset_without_the_rows(
 
 
 @every_objective
-@pytest.mark.parametrize("hidden", [0.5, 1.0])
+@pytest.mark.parametrize("hidden", [pytest.param(0.5, marks=pytest.mark.long), 1.0])
 @pytest.mark.parametrize("name", ["refined and searched", "steps on the simplex"])
 @settings(max_examples=2, deadline=None, derandomize=True)
 @given(seed=seeds)

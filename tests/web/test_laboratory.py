@@ -141,11 +141,12 @@ def test_arrow_keys_stay_within_the_chosen_images(
         tiles = window.page.locator(".gallery a.tile")
         order = [tiles.nth(number).get_attribute("href") for number in range(3)]
         tiles.nth(0).click()
+        window.arrive(order[0])
         for path in order[1:]:
             window.page.keyboard.press("ArrowRight")
-            window.page.wait_for_url(f"{window.base}{path}")
+            window.arrive(path)
         window.page.keyboard.press("Escape")
-        window.page.wait_for_url(f"{window.base}{addresses['chosen']}")
+        window.arrive(addresses["chosen"])
 
 
 def test_a_bar_of_an_attribute_leads_to_its_images(
