@@ -71,6 +71,9 @@ class Server:
         self.process.wait()
 
 
+PAINTED = "(performance.getEntriesByName('first-contentful-paint')[0] || {startTime: null}).startTime"
+
+
 def say(what_is: str, value: float, unit: str, goal: str, met: bool) -> None:
     """One line: what was measured, and whether the goal is met."""
     print(f"{what_is:58} {value:10,.1f} {unit:7} goal {goal:14} {'met' if met else 'MISSED'}", flush=True)
@@ -167,9 +170,10 @@ def painted(server: Server, path: str) -> float | None:
         spent = []
         for _ in range(5):
             page.goto(server.url.rstrip("/") + path)
-            script = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-            page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
-            spent.append(page.evaluate(script) / 1000)
+            # Not wait_for_function: it evaluates text within the page, which the page's policy forbids.
+            while (painted := page.evaluate(PAINTED)) is None:
+                page.wait_for_timeout(20)
+            spent.append(painted / 1000)
         elements = page.evaluate("document.querySelectorAll('*').length")
         browser.close()
     say("elements of the list page", elements, "", "≤ 1,500", elements <= 1500)
