@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import longshot
 from longshot.competition import queue, timetable
 from longshot.competition.policy import Person
 from longshot.competition.refusals import Refusal
@@ -34,7 +35,7 @@ from longshot.competition.tables import in_future, invitations, runs
 from longshot.competition.tables import uploads as upload_rows
 from longshot.core.errors import UserError
 
-from .conftest import PASSWORD, archive, change
+from .conftest import PASSWORD, PORTS, archive, change
 
 
 @pytest.fixture
@@ -335,6 +336,19 @@ def test_the_final_begins_by_itself_where_the_settings_say_so(office: Office) ->
 
 
 # --- the reaper, the disk, the queue ---
+
+
+def test_a_server_that_starts_makes_the_checks_of_one_that_died(office: Office) -> None:
+    ada = leader(office, "Ada")
+    data = archive()
+    upload = uploads.begin_upload(office, ada, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    uploads.write_chunk(office, ada, upload.id, 0, data)
+    with office.store.change() as connection:  # a moment ago
+        connection.execute(upload_rows.update().values(state="checking", seen=time.time()))
+    with pytest.raises(Refusal, match="The upload is being checked"):
+        uploads.finish_upload(office, ada, upload.id)
+    longshot.serve_competition(office.folder, port=next(PORTS)).close()
+    assert uploads.finish_upload(office, ada, upload.id).submission == 1
 
 
 def test_every_state_that_is_no_end_is_swept(office: Office) -> None:

@@ -259,6 +259,12 @@ def sweep(office: Office) -> int:
     return revived + expired
 
 
+def reopen_checks(office: Office) -> None:
+    """Let checks be made again that an earlier server died over: the one that starts now is the only one."""
+    with office.store.change() as connection:
+        connection.execute(uploads.update().where(uploads.c.state == "checking").values(state="open"))
+
+
 def lacking_fields(office: Office, sheet: dict[str, str]) -> list[str]:
     """The fields that the competition asks for and a sheet does not fill in."""
     return missing(sheet, office.competition.fact_fields)

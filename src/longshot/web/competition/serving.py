@@ -105,7 +105,7 @@ def serve_competition(
     try:
         import uvicorn
 
-        from longshot.competition.services import people
+        from longshot.competition.services import people, uploads
         from longshot.competition.settings import load
         from longshot.web.competition.app import build_server
         from longshot.web.competition.protocol import PatientProtocol
@@ -158,6 +158,7 @@ def serve_competition(
         url = f"https://{names[0]}/" if names else own
         running = CompetitionServer(url, server, thread, built, stack)
         running.port = bound
+        uploads.reopen_checks(built.office)
         invitation = people.first_organiser(built.office)
         running.invitation = f"{url}register?code={invitation.code}" if invitation else ""
         thread.start()
