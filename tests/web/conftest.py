@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,21 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 import longshot
+from answers import Answer
 from longshot.web.serving import Explorer
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the server answered."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    cookies: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return self.body.decode("utf-8")
 
 
 class Client:
@@ -44,14 +30,7 @@ class Client:
             for name, value in {"Host": f"127.0.0.1:{self.port}", **(headers or {})}.items():
                 connection.putheader(name, value)
             connection.endheaders()
-            answer = connection.getresponse()
-            pairs = answer.getheaders()
-            return Answer(
-                answer.status,
-                {name.lower(): value for name, value in pairs},
-                answer.read(),
-                [value for name, value in pairs if name.lower() == "set-cookie"],
-            )
+            return Answer.read(connection.getresponse())
         finally:
             connection.close()
 

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 import longshot
+from answers import Answer
 from longshot.competition.services import passwords
 from longshot.competition.services.office import Office
 from longshot.competition.store import Store
@@ -27,24 +28,6 @@ from ..conftest import TEMPLATE, write_competition, write_submission
 PASSWORD = "correct horse battery staple"
 PLENTY = Rates(*[Rate(1e9, 1e9)] * 4)
 PORTS = iter(range(18700, 20000, 5))
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the server answered."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    cookies: list[str] = field(default_factory=list)
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-    @property
-    def detail(self) -> str:
-        return str(self.json["detail"])
 
 
 @dataclass
@@ -77,14 +60,7 @@ class Visitor:
             for name, value in sent.items():
                 connection.putheader(name, value)
             connection.endheaders(data)
-            answer = connection.getresponse()
-            pairs = answer.getheaders()
-            return Answer(
-                answer.status,
-                {name.lower(): value for name, value in pairs},
-                answer.read(),
-                [value for name, value in pairs if name.lower() == "set-cookie"],
-            )
+            return Answer.read(connection.getresponse())
         finally:
             connection.close()
 

@@ -6,11 +6,12 @@ import hashlib
 
 import pytest
 
+from answers import Answer
 from longshot.core.errors import UserError
 from longshot.web.competition.multipart import PARTS, parse_form
 from longshot.web.competition.pages import submitting
 
-from .conftest import Answer, Arena, Visitor, archive
+from .conftest import Arena, Visitor, archive
 
 KIND = "multipart/form-data; boundary=----edge"
 
