@@ -36,6 +36,7 @@ from longshot.cli.compete_server import (
     serve_command,
     server_option,
     token_option,
+    uploads_command,
     whole_number,
 )
 
@@ -283,6 +284,7 @@ for _command in (
     run_bundle_command,
     serve_command,
     invite_command,
+    uploads_command,
     log_command,
     cancel_command,
     quota_command,
