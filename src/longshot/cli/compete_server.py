@@ -121,6 +121,8 @@ def serve_command(folder: Path, **settings: Any) -> None:
 
     server = longshot.serve_competition(folder, **settings)
     click.echo(f"the competition is at {server.url}  (Ctrl-C ends it)")
+    for note in server.notes:
+        click.echo(f"note: {note}", err=True)
     if server.invitation:
         click.echo(
             f"there is no organiser yet; this link, good for 2 days and once, makes one:\n{server.invitation}"
