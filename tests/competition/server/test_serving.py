@@ -66,8 +66,8 @@ def test_serving_tells_of_phases_that_are_open_without_a_date(folder: Path, date
         pages = [person.ask("GET", "/").body.decode() for person in (organiser, visitor)]
     finally:
         served.send_signal(signal.SIGINT)
-        told = served.communicate(timeout=60)[1]
-    notes = [line for line in told.splitlines() if line.startswith("note: ")]
+        errors = served.communicate(timeout=60)[1]
+    notes = [line for line in errors.splitlines() if line.startswith("note: ")]
     assert len(notes) == (0 if dated else 2)
     assert all("takes submissions now and has no start and no end" in note for note in notes)
     assert [page.count("For organisers: phase") for page in pages] == [0 if dated else 2, 0]
