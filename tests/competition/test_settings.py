@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from longshot.competition import check_bundle, create, history, make_submission
 from longshot.competition.limits import RunLimits
 from longshot.competition.outcomes import SubmissionFailed
 from longshot.competition.settings import FILE, Competition, CompetitionShape, load, parse_time
+from longshot.competition.timetable import timetable, undated
 from longshot.core.errors import UserError
 
 PLAIN: dict[str, Any] = {
@@ -260,3 +262,56 @@ def test_a_new_competition_is_what_was_asked_for(tmp_path):
     assert (feedback.per_day, feedback.total, final.review_days) == (2, 100, 14)
     with pytest.raises(UserError, match="is not empty; choose a new folder"):
         create(tmp_path / "cup")
+
+
+def test_a_new_competition_has_dates(tmp_path):
+    """Feedback is open at once, and the final begins as it ends: nobody enters that before its time."""
+    public, feedback, final = create(tmp_path / "cup", start="2027-06-15 12:00", days=10).phases
+    assert (feedback.start, feedback.end) == ("2027-06-15 12:00", "2027-06-25 12:00")
+    assert (final.start, final.end) == ("2027-06-25 12:00", "2027-07-02 12:00")
+    assert (public.start, public.end) == (feedback.start, final.end)
+    made = create(tmp_path / "today")
+    assert [phase.state for phase in timetable(made)] == ["open", "open", "coming"]
+    assert undated(made) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            {"start": "soon"},
+            "start names the time 'soon', which is no date and time such as '2027-06-15 12:00'.",
+        ),
+        ({"days": 0}, "The feedback phase would last 0 days and needs at least 1; raise days."),
+        (
+            {"start": "2027-06-15", "days": 10**7},
+            "10,000,000 days from 2027-06-15 on lead beyond the year 9999; lower days.",
+        ),
+    ],
+)
+def test_dates_that_are_none(tmp_path, settings, sentence):
+    with pytest.raises(UserError) as caught:
+        create(tmp_path / "cup", **settings)
+    assert str(caught.value) == sentence and not (tmp_path / "cup").exists()
+
+
+@pytest.mark.parametrize(
+    ("dates", "words"),
+    [
+        ({}, "no start and no end; write start and end"),
+        ({"start": "2020-01-01"}, "no end; write end"),
+        ({"end": "2030-01-01"}, "no start; write start"),
+        ({"start": "2020-01-01", "end": "2030-01-01"}, ""),
+        ({"start": "2029-01-01"}, ""),  # not open yet
+        ({"end": "2021-01-01"}, ""),
+        ({"submissions": False}, ""),
+    ],
+)
+def test_a_phase_that_is_open_without_a_date_is_told(tmp_path, dates, words):
+    phases = {"feedback": {"train": ["one"], "test": ["two"], **dates}}
+    notes = undated(read(tmp_path, {**PLAIN, "phases": phases}), dt.datetime(2027, 1, 1, tzinfo=dt.UTC))
+    expected = (
+        f"phase 'feedback' takes submissions now and has {words} into competition.yaml, as in "
+        "'2027-06-15 12:00' (UTC)"
+    )
+    assert notes == ([expected] if words else [])

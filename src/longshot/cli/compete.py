@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,6 +37,7 @@ from longshot.cli.compete_server import (
     serve_command,
     server_option,
     token_option,
+    uploads_command,
     whole_number,
 )
 
@@ -67,18 +69,30 @@ def command() -> None:
 @click.option(
     "--image-size", type=click.IntRange(8, 512), default=128, show_default=True, help="Pixels of a side."
 )
-def init_command(folder: Path, title: str, tasks: int, minutes: float, image_size: int) -> None:
+@click.option("--start", metavar="DATE", help="When it begins, in UTC.  [default: today at 00:00]")
+@click.option(
+    "--days",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Days of the feedback phase; the final follows and has 7.",
+)
+def init_command(folder: Path, **settings: Any) -> None:
     """Make a working competition on the embedded default: the ten families of toybox are its domains.
 
     \b
     Example:
       longshot compete init my-competition
+      longshot compete init my-competition --start "2027-06-15 12:00" --days 60
     """
     from longshot.competition import create
 
-    competition = create(folder, title=title, tasks=tasks, minutes=minutes, image_size=image_size)
+    competition = create(folder, **settings)
     names = ", ".join(phase.name for phase in competition.phases)
     click.echo(f"{folder}/competition.yaml: {len(competition.datasets)} datasets, phases {names}")
+    for phase in competition.phases:
+        if phase.submissions:
+            click.echo(f"{phase.name}: {phase.start} to {phase.end} UTC")
 
 
 @command.command("baseline")
@@ -283,6 +297,7 @@ for _command in (
     run_bundle_command,
     serve_command,
     invite_command,
+    uploads_command,
     log_command,
     cancel_command,
     quota_command,

@@ -1,4 +1,4 @@
-"""``longshot compete serve | invite | log | cancel | board | quota | dry-run``: a competition on a server."""
+"""``longshot compete serve | invite | uploads | log | cancel | board | quota | dry-run``: a competition on a server."""
 
 from __future__ import annotations
 
@@ -121,6 +121,8 @@ def serve_command(folder: Path, **settings: Any) -> None:
 
     server = longshot.serve_competition(folder, **settings)
     click.echo(f"the competition is at {server.url}  (Ctrl-C ends it)")
+    for note in server.notes:
+        click.echo(f"note: {note}", err=True)
     if server.invitation:
         click.echo(
             f"there is no organiser yet; this link, good for 2 days and once, makes one:\n{server.invitation}"
@@ -151,6 +153,64 @@ def invite_command(folder: Path, role: str, name: str, days: int | None) -> None
     made = invite(folder, role=role, name=name, days=days)
     click.echo(made.secret)
     click.echo(made.use, err=True)
+
+
+@click.command("uploads")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@server_option
+@token_option
+@click.option("--all", "every", is_flag=True, help="Those of all teams on a server, for organisers.")
+@click.option("--delete", "unwanted", multiple=True, metavar="ID", help="Give this one up; repeatable.")
+@json_option
+def uploads_command(
+    folder: Path | None,
+    server: str | None,
+    token: str | None,
+    every: bool,
+    unwanted: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List uploads that were begun and not finished, or give some up: a team may have three at a time.
+
+    With --server those of your team; with the competition's folder those of all teams.
+
+    \b
+    Example:
+      longshot compete uploads --server https://cup.example.org
+      longshot compete uploads --server https://cup.example.org --delete 1f0c8e2a4b6d8f0a1c3e5a7b9d1f3a5c
+      longshot compete uploads my-competition
+    """
+    from longshot.competition import delete_upload, uploads
+    from longshot.competition.remote import local_time
+
+    (folder,) = folder_or_server(server, [folder], ["FOLDER"], 0)
+    cup = None if server is None else at_server(server, token)
+    for identity in unwanted:
+        gone = (
+            delete_upload(folder, identity)._asdict()
+            if cup is None
+            else cup.delete_upload(identity, every=every)
+        )
+        click.echo(
+            f"'{gone['name']}' of team '{gone['team']}' is {gone['state']}; the team may begin another"
+        )
+    if unwanted:
+        return
+    rows = [row._asdict() for row in uploads(folder)] if cup is None else cup.uploads(every=every)
+    rows = [{**row, "expires": str(row["expires"])} for row in rows]
+    shown = [
+        {
+            "upload": row["id"],
+            "team": row["team"],
+            "archive": row["name"],
+            "phase": row["phase"],
+            "league": row["league"],
+            "arrived": f"{row['received']:,} of {row['size']:,} bytes",
+            "goes": local_time(row["expires"]),
+        }
+        for row in rows
+    ]
+    print_table(rows if as_json else shown, as_json=as_json, footer=None if rows else "no unfinished uploads")
 
 
 @click.command("log")

@@ -1,7 +1,8 @@
 """Blind competitions: other people's code on hidden tasks, in a sandbox, scored and ranked.
 
 Organisers: ``create``, ``build_environment``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``,
-``write_leaderboard``, ``enter_final``, ``blank_fact_sheet``, ``export_bundle``, ``dry_run``, ``invite``. Participants:
+``write_leaderboard``, ``enter_final``, ``blank_fact_sheet``, ``export_bundle``, ``dry_run``, ``invite``, ``uploads``,
+``delete_upload``. Participants:
 ``write_baseline``, ``make_submission``, ``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``,
 ``hand_in_fact_sheet``; on a server ``connect``, whose answer submits, looks and works.
 Bundles: ``check_bundle``, ``run_bundle``. All but the checks take the competition's folder first. They are the
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.environments import build_environment as build_environment
     from longshot.competition.new_competition import create as create
     from longshot.competition.organiser import blank_fact_sheet as blank_fact_sheet
+    from longshot.competition.organiser import delete_upload as delete_upload
     from longshot.competition.organiser import enter_final as enter_final
     from longshot.competition.organiser import export_bundle as export_bundle
     from longshot.competition.organiser import fact_sheet_of as fact_sheet_of
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.organiser import leaderboard as leaderboard
     from longshot.competition.organiser import rerun as rerun
     from longshot.competition.organiser import status as status
+    from longshot.competition.organiser import uploads as uploads
     from longshot.competition.organiser import work as work
     from longshot.competition.organiser import write_leaderboard as write_leaderboard
     from longshot.competition.participant import submit as submit
@@ -47,7 +50,7 @@ _MODULES = {
     "new_competition": "create",
     "settings": "Competition load",
     "organiser": "work status history rerun leaderboard write_leaderboard enter_final export_bundle "
-    "blank_fact_sheet fact_sheet_of hand_in_fact_sheet invite",
+    "blank_fact_sheet fact_sheet_of hand_in_fact_sheet invite uploads delete_upload",
     "check": "check_submission",
     "environments": "build_environment",
     "participant": "submit try_submission",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
-from longshot.competition.settings import FILE, Competition, load
+from longshot.competition.settings import FILE, Competition, load, parse_time
 from longshot.competition.templates import template
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
@@ -12,10 +13,18 @@ from longshot.core.files import write_text
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")
 FINAL = ("insects", "tools", "vehicles")
+DAYS, FINAL_DAYS = 30, 7  # that the phases last
 
 
 def create(
-    folder: str | Path, *, title: str = "Toybox", tasks: int = 20, minutes: float = 30, image_size: int = 128
+    folder: str | Path,
+    *,
+    title: str = "Toybox",
+    tasks: int = 20,
+    minutes: float = 30,
+    image_size: int = 128,
+    start: str | None = None,
+    days: int = DAYS,
 ) -> Competition:
     """Make a working competition on the embedded default: the ten families of toybox are its domains.
 
@@ -31,6 +40,10 @@ def create(
         Time that a run of a submission has.
     image_size : int
         Pixels of a side.
+    start : str, optional
+        When the competition begins, as ``2027-06-15`` or ``2027-06-15 12:00``, in UTC; today at 00:00 unless given.
+    days : int
+        Days that the feedback phase lasts; the final begins as it ends, and lasts 7.
 
     Returns
     -------
@@ -38,6 +51,18 @@ def create(
         The settings that were written.
     """
     folder = Path(folder)
+    if days < 1:
+        raise UserError(f"The feedback phase would last {days} days and needs at least 1", "raise {days}")
+    opening = (
+        dt.datetime.now(dt.UTC).replace(hour=0, minute=0) if start is None else parse_time(start, "{start}")
+    )
+    try:
+        closing = opening + dt.timedelta(days=days)
+        end = closing + dt.timedelta(days=FINAL_DAYS)
+    except OverflowError as error:
+        raise UserError(
+            f"{days:,} days from {opening:%Y-%m-%d} on lead beyond the year 9999", "lower {days}"
+        ) from error
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; choose a new folder for the competition.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,6 +78,13 @@ def create(
         tasks=tasks,
         seconds=round(60 * minutes),
         size=image_size,
+        opening=_written(opening),
+        closing=_written(closing),
+        end=_written(end),
     )
     write_text(folder / FILE, text)
     return load(folder)
+
+
+def _written(moment: dt.datetime) -> str:
+    return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
@@ -17,6 +18,10 @@ from longshot.competition.ranking import BoardEntry
 from longshot.competition.settings import load
 from longshot.competition.store import open_competition, submissions, teams
 from longshot.core.files import write_text
+
+if TYPE_CHECKING:
+    from longshot.competition.services.office import Office
+    from longshot.competition.services.unfinished import UnfinishedUpload
 
 
 class SubmissionStatus(NamedTuple):
@@ -240,10 +245,8 @@ def invite(
     'longshot_'
     """
     from longshot.competition.services import credentials, people
-    from longshot.competition.services.office import Office
 
-    office = Office(Path(folder))
-    try:
+    with _office(folder) as office:
         if role == "worker":
             token = credentials.create_worker_token(office, people.HOST, name=name, days=days)
             use = f"a worker's token until {token.expires} UTC: longshot compete work with it and the server"
@@ -252,6 +255,41 @@ def invite(
         invitation = people.invite(office, people.HOST, role=role, days=lasting)
         use = f"a code for one {role} until {invitation.expires} UTC: open /register?code=CODE on the server"
         return Invited(invitation.code, use, invitation.expires)
+
+
+def uploads(folder: str | Path) -> list[UnfinishedUpload]:
+    """All teams' uploads to the competition's server that were begun and not finished, the oldest first.
+
+    Examples
+    --------
+    >>> import longshot.competition as competition
+    >>> competition.create("quiet-cup", tasks=1, image_size=16).title
+    'Toybox'
+    >>> competition.uploads("quiet-cup")
+    []
+    """
+    from longshot.competition.services import people, unfinished
+
+    with _office(folder) as office:
+        return unfinished.list_uploads(office, people.HOST, every=True)
+
+
+def delete_upload(folder: str | Path, upload: str) -> UnfinishedUpload:
+    """Give the unfinished upload with the id ``upload`` up, so that its team may begin another."""
+    from longshot.competition.services import people, unfinished
+
+    with _office(folder) as office:
+        return unfinished.delete_upload(office, people.HOST, upload, every=True)
+
+
+@contextmanager
+def _office(folder: str | Path) -> Iterator[Office]:
+    """What the competition's server does, from the machine that has its folder."""
+    from longshot.competition.services.office import Office
+
+    office = Office(Path(folder))
+    try:
+        yield office
     finally:
         office.close()
 

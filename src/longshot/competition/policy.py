@@ -85,6 +85,8 @@ ACTIONS: dict[str, Rule] = {
     "upload.read": _SUBMIT,
     "upload.write": _SUBMIT,
     "upload.finish": _SUBMIT,
+    "upload.list": _SUBMIT,
+    "upload.delete": _SUBMIT,
     # workers
     "work.claim": _WORK,
     "work.read": _WORK,
@@ -95,6 +97,8 @@ ACTIONS: dict[str, Rule] = {
     "invitation.create": _rule("organiser", "admin", session=True),
     "worker.token": _rule("organiser", "admin", session=True),
     "announcement.write": _ADMIN,
+    "upload.every": _ADMIN,
+    "upload.clear": _ADMIN,
     "submission.every": _ADMIN,
     "submission.rerun": _ADMIN,
     "submission.delete": _ADMIN,

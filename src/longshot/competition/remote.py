@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from longshot.competition import leagues
 from longshot.competition.client import Client
@@ -170,6 +171,29 @@ class RemoteCompetition:
             if not page["items"] or len(items) >= page["total"]:
                 return items
 
+    def uploads(self, *, every: bool = False) -> list[dict[str, Any]]:
+        """One's team's uploads that were begun and not finished, the oldest first.
+
+        Parameters
+        ----------
+        every : bool
+            Those of all teams, for organisers.
+        """
+        return list(self._client.ask("GET", "/organiser/uploads" if every else "/uploads"))
+
+    def delete_upload(self, upload: str, *, every: bool = False) -> dict[str, Any]:
+        """Give an unfinished upload up, so that the team may begin another.
+
+        Parameters
+        ----------
+        upload : str
+            Its id.
+        every : bool
+            Of any team, for organisers.
+        """
+        path = f"{'/organiser' if every else ''}/uploads/{quote(upload, safe='')}"
+        return dict(self._client.ask("DELETE", path))
+
     def quota(self) -> list[dict[str, Any]]:
         """What one's team may still submit, and when the day's count begins anew."""
         return list(self._client.ask("GET", "/quota"))
@@ -269,8 +293,8 @@ def connect(server: str, token: str | None = None) -> RemoteCompetition:
     Returns
     -------
     RemoteCompetition
-        ``submit``, ``status``, ``log``, ``cancel``, ``board``, ``quota``, ``queue`` and, for machines that run
-        submissions, ``work``.
+        ``submit``, ``uploads``, ``delete_upload``, ``status``, ``log``, ``cancel``, ``board``, ``quota``, ``queue``
+        and, for machines that run submissions, ``work``.
 
     Examples
     --------

@@ -169,7 +169,7 @@ uploads = sa.Table(
     sa.Column("size", sa.Integer, nullable=False),
     sa.Column("sha256", sa.String(64), nullable=False),
     sa.Column("received", sa.Integer, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),  # open, checking, taken, refused, expired
+    sa.Column("state", sa.String(16), nullable=False),  # open, checking, taken, refused, expired, deleted
     sa.Column("seen", sa.Float, nullable=False),  # last sign of life, seconds since 1970
     sa.Column("created", sa.String(32), nullable=False),
     sa.Column("fact_sheet", sa.Text),

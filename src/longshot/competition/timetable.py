@@ -58,6 +58,19 @@ def check_open(phase: Phase, moment: dt.datetime | None = None) -> None:
         )
 
 
+def undated(competition: Competition, moment: dt.datetime | None = None) -> list[str]:
+    """A sentence about every phase that takes submissions at ``moment`` and has no start or no end."""
+    notes = []
+    for phase, when in zip(competition.phases, timetable(competition, moment), strict=True):
+        missing = [name for name in ("start", "end") if getattr(phase, name) is None]
+        if when.state == "open" and phase.submissions and missing:
+            notes.append(
+                f"phase '{phase.name}' takes submissions now and has no {' and no '.join(missing)}; write "
+                f"{' and '.join(missing)} into competition.yaml, as in '2027-06-15 12:00' (UTC)"
+            )
+    return notes
+
+
 def default_phase(competition: Competition, moment: dt.datetime | None = None) -> Phase:
     """Where a submission goes that names no phase: the first open one that counts, else the first that would."""
     moment = moment or dt.datetime.now(dt.UTC)

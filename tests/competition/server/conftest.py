@@ -20,13 +20,14 @@ from answers import Answer
 from longshot.competition.services import passwords
 from longshot.competition.services.office import Office
 from longshot.competition.store import Store
-from longshot.web.competition.buckets import Rate, Rates
+from longshot.web.competition.buckets import LoginRates, Rate, Rates
 from longshot.web.competition.serving import CompetitionServer
 
 from ..conftest import TEMPLATE, write_competition, write_submission
 
 PASSWORD = "correct horse battery staple"
-PLENTY = Rates(*[Rate(1e9, 1e9)] * 4)
+ENDLESS = Rate(1e9, 1e9)
+PLENTY = Rates(ENDLESS, ENDLESS, LoginRates(*[ENDLESS] * 4))
 PORTS = iter(range(18700, 20000, 5))
 
 

@@ -27,7 +27,7 @@ VISITORS = ("/", "/board", "/rules", "/terms", "/login", "/register")
 MEMBERS = ("/", "/submit", "/submissions", "/submissions/1", "/team", "/account", "/board")
 ORGANISERS = (
     *("/organise", "/organise/announcements", "/organise/queue", "/organise/scores", "/organise/bin"),
-    *("/organise/audit", "/submissions"),
+    *("/organise/uploads", "/organise/audit", "/submissions"),
 )
 MARKUP = "<img src=x onerror=alert(1)><script>alert(1)</script>\"'&"
 

@@ -43,10 +43,12 @@ from longshot.web.competition import app
 queue.LEASE = 3.0
 passwords.COST, passwords.PARALLEL = 16, 1
 app.build_server.__kwdefaults__["sweep_every"] = 0.3
-from longshot.web.competition.buckets import Rate, Rates
+from longshot.web.competition.buckets import LoginRates, Rate, Rates
+endless = Rate(1e9, 1e9)
+rates = Rates(endless, endless, LoginRates(*[endless] * 4))
 while True:  # the database may be away
     try:
-        server = longshot.serve_competition(sys.argv[1], port=int(sys.argv[2]), rates=Rates(*[Rate(1e9, 1e9)] * 4))
+        server = longshot.serve_competition(sys.argv[1], port=int(sys.argv[2]), rates=rates)
         break
     except longshot.UserError as error:
         print(error, flush=True)

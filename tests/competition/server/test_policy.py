@@ -21,12 +21,13 @@ _LISTS = {
     "participant organiser": (
         "session.end account.read account.change token.list token.create token.revoke team.read team.change "
         "quota.read submission.list submission.read submission.log submission.cancel submission.select "
-        "submission.sheet upload.begin upload.read upload.write upload.finish"
+        "submission.sheet upload.begin upload.read upload.write upload.finish upload.list upload.delete"
     ),
     "worker": "work.claim work.read work.write",
     "organiser": (
-        "people.read people.change invitation.create worker.token announcement.write submission.every "
-        "submission.rerun submission.delete scores.redo final.enter queue.pause audit.read export.read"
+        "people.read people.change invitation.create worker.token announcement.write upload.every "
+        "upload.clear submission.every submission.rerun submission.delete scores.redo final.enter "
+        "queue.pause audit.read export.read"
     ),
 }
 WHO = {action: set(roles.split()) for roles, actions in _LISTS.items() for action in actions.split()}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import ssl
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,7 +17,7 @@ import longshot
 from longshot.core.errors import UserError
 
 from ..conftest import write_competition
-from .conftest import PORTS, Arena, Visitor, archive, change, send
+from .conftest import PORTS, Arena, Visitor, archive, change, enter, send
 from .test_attacks import held_run
 
 
@@ -45,6 +48,29 @@ def test_a_folder_has_one_server(folder: Path) -> None:
 def test_a_folder_without_a_competition_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"There is no competition\.yaml in"):
         longshot.serve_competition(tmp_path)
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_serving_tells_of_phases_that_are_open_without_a_date(folder: Path, dated: bool) -> None:
+    """To whoever starts it, and to organisers on the first page; to nobody else."""
+    if dated:
+        change(folder, "tasks: 3, per_day", "start: 2020-01-01, end: 2999-01-01, tasks: 3, per_day")
+        change(folder, "tasks: 3, seeds", "start: 2999-01-01, tasks: 3, seeds")
+    command = [sys.executable, "-m", "longshot", "compete", "serve", str(folder), "--port", str(next(PORTS))]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert served.stdout is not None
+    lines = [served.stdout.readline() for _ in range(3)]
+    visitor = Visitor(int(urlsplit(lines[0].split()[4]).port or 0))
+    try:
+        organiser = enter(visitor, "Olga", lines[2].strip().partition("code=")[2])
+        pages = [person.ask("GET", "/").body.decode() for person in (organiser, visitor)]
+    finally:
+        served.send_signal(signal.SIGINT)
+        errors = served.communicate(timeout=60)[1]
+    notes = [line for line in errors.splitlines() if line.startswith("note: ")]
+    assert len(notes) == (0 if dated else 2)
+    assert all("takes submissions now and has no start and no end" in note for note in notes)
+    assert [page.count("For organisers: phase") for page in pages] == [0 if dated else 2, 0]
 
 
 def test_behind_a_proxy_it_answers_under_its_name(folder: Path) -> None:

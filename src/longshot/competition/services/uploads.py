@@ -33,6 +33,7 @@ from longshot.core.files import hash_file
 
 CHUNK = 4 << 20  # bytes of one piece at most
 OPEN = 3  # uploads that a team may have begun at a time
+UNFINISHED = ("open", "checking")
 LEASE = 120.0  # seconds that a check may take before somebody else may make it
 _HASH = re.compile("[0-9a-f]{64}")
 _locks: dict[str, threading.Lock] = {}  # one writer per upload; a folder has one server
@@ -42,7 +43,7 @@ class Upload(NamedTuple):
     """An upload: how much of it is there, and what became of it."""
 
     id: str
-    state: str  # open, checking, taken, refused, expired
+    state: str  # open, checking, taken, refused, expired, deleted
     size: int
     received: int
     chunk: int  # most bytes of one piece
@@ -117,7 +118,7 @@ def begin_upload(
     number = team_services.require_team(person)
     title = one_line(Path(name.replace("\\", "/")).name or "submission.zip", 100)
     with queue.alone(office.store) as connection:
-        own = (uploads.c.team == number, uploads.c.state.in_(("open", "checking")))
+        own = (uploads.c.team == number, uploads.c.state.in_(UNFINISHED))
         begun = connection.execute(sa.select(uploads).where(*own)).mappings().all()
         for row in begun:
             if (row["sha256"], row["size"], row["phase"], row["league"]) == (
@@ -129,7 +130,9 @@ def begin_upload(
                 return _upload(dict(row))
         if len(begun) >= OPEN:
             raise Refusal(
-                409, f"Your team has {len(begun)} uploads begun, and {OPEN} are allowed", "finish one first"
+                409,
+                f"Your team has {len(begun)} uploads begun and not finished, and {OPEN} are allowed",
+                "finish one, or delete one on the page Submit or by the command 'compete uploads'",
             )
         team = connection.execute(sa.select(teams.c.name).where(teams.c.id == number)).scalar_one()
         quota.check_quota(connection, number, chosen, league, team)
@@ -150,19 +153,19 @@ def begin_upload(
 
 def read_upload(office: Office, person: Person, identity: str) -> Upload:
     """How much of an upload is there."""
-    return _upload(_own(office, person, "upload.read", identity))
+    return _upload(own_upload(office, person, "upload.read", identity))
 
 
 def write_chunk(office: Office, person: Person, identity: str, offset: int, data: bytes) -> Upload:
     """Append a piece. Refusal where it does not begin where the last one ended: ``read_upload`` says where that is."""
-    row = _own(office, person, "upload.write", identity)
+    row = own_upload(office, person, "upload.write", identity)
     if len(data) > CHUNK:
         raise Refusal(
             413, f"A piece has {len(data):,} bytes, at most {CHUNK:,} are allowed", "send smaller pieces"
         )
     office.room()
-    with _locks.setdefault(identity, threading.Lock()):
-        row = _own(office, person, "upload.write", identity)
+    with only_writer(identity):
+        row = own_upload(office, person, "upload.write", identity)
         if row["state"] != "open":
             raise Refusal(409, f"The upload is {row['state']} and takes no more bytes.")
         if offset != row["received"]:
@@ -198,11 +201,13 @@ def finish_upload(office: Office, person: Person, identity: str) -> Receipt:
 
     UserError with what is wrong where it is refused: that uses no quota, but it is an attempt.
     """
-    row = _own(office, person, "upload.finish", identity)
+    row = own_upload(office, person, "upload.finish", identity)
     if row["state"] == "taken":
         return receipt(office, row["submission"])
     if row["state"] == "refused":
         raise UserError(row["reason"])
+    if row["state"] not in UNFINISHED:
+        raise Refusal(409, f"The upload is {row['state']}", "send the archive again")
     if row["received"] != row["size"]:
         raise Refusal(
             409, f"The upload has {row['received']:,} of {row['size']:,} bytes", "send the others first"
@@ -234,6 +239,11 @@ def receipt(office: Office, number: int) -> Receipt:
     return Receipt(*facts, row["created"], seal)
 
 
+def only_writer(identity: str) -> threading.Lock:
+    """What whoever changes the bytes of an upload holds meanwhile."""
+    return _locks.setdefault(identity, threading.Lock())
+
+
 def quarantine(office: Office, identity: str) -> Path:
     """Where the bytes of an upload lie until they are taken."""
     return office.folder / "uploads" / f"{identity}.part"
@@ -250,7 +260,7 @@ def sweep(office: Office) -> int:
         expired = connection.execute(
             uploads.update().where(*old).values(state="expired", reason=reason)
         ).rowcount
-        going = uploads.c.state.in_(("open", "checking"))
+        going = uploads.c.state.in_(UNFINISHED)
         keep = set(connection.execute(sa.select(uploads.c.id).where(going)).scalars())
     for path in (office.folder / "uploads").glob("*.part"):
         if path.stem not in keep:
@@ -313,7 +323,8 @@ def _set(office: Office, identity: str, expected: str, **values: Any) -> None:
         connection.execute(uploads.update().where(*unchanged).values(**values))
 
 
-def _own(office: Office, person: Person, action: str, identity: str) -> dict[str, Any]:
+def own_upload(office: Office, person: Person, action: str, identity: str) -> dict[str, Any]:
+    """The row of an upload that a person may take ``action`` on; to all others it is not there."""
     permit(person, action)
     rows = office.store.rows(sa.select(uploads).where(uploads.c.id == identity[:32]))
     if not rows:

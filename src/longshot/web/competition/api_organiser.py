@@ -8,7 +8,15 @@ from pathlib import Path
 from pydantic import Field
 
 from longshot.competition.organiser import FinalEntry
-from longshot.competition.services import credentials, exporting, organising, people, submissions, teams
+from longshot.competition.services import (
+    credentials,
+    exporting,
+    organising,
+    people,
+    submissions,
+    teams,
+    unfinished,
+)
 from longshot.core.settings import Record
 from longshot.web.competition.api_submissions import ListQuery
 from longshot.web.competition.declare import Call, FileAnswer, Operation, Query
@@ -152,6 +160,22 @@ OPERATIONS = [
         ),
         credentials.NewToken,
         WorkerTokenRequest,
+    ),
+    Operation(
+        "GET",
+        "/organiser/uploads",
+        "upload.every",
+        "Everybody's uploads that were begun and not finished.",
+        lambda call: unfinished.list_uploads(call.office, call.person, every=True),
+        list[unfinished.UnfinishedUpload],
+    ),
+    Operation(
+        "DELETE",
+        "/organiser/uploads/{identity}",
+        "upload.clear",
+        "Give any team's unfinished upload up.",
+        lambda call: unfinished.delete_upload(call.office, call.person, call.path["identity"], every=True),
+        unfinished.UnfinishedUpload,
     ),
     Operation(
         "GET",

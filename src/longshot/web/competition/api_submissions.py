@@ -11,7 +11,7 @@ from pydantic import Field
 from longshot.competition import leagues
 from longshot.competition.quota import Allowance
 from longshot.competition.refusals import not_there
-from longshot.competition.services import logs, submissions, uploads
+from longshot.competition.services import logs, submissions, unfinished, uploads
 from longshot.competition.services.submissions import may_see_score, own_row
 from longshot.competition.worker import run_folder
 from longshot.core.settings import Record
@@ -114,6 +114,14 @@ OPERATIONS = [
         list[AllowanceInfo],
     ),
     Operation(
+        "GET",
+        "/uploads",
+        "upload.list",
+        "One's team's uploads that were begun and not finished.",
+        lambda call: unfinished.list_uploads(call.office, call.person),
+        list[unfinished.UnfinishedUpload],
+    ),
+    Operation(
         "POST",
         "/uploads",
         "upload.begin",
@@ -142,6 +150,14 @@ OPERATIONS = [
         query=OffsetQuery,
         raw=uploads.CHUNK,
         heavy=True,
+    ),
+    Operation(
+        "DELETE",
+        "/uploads/{identity}",
+        "upload.delete",
+        "Give an unfinished upload up.",
+        lambda call: unfinished.delete_upload(call.office, call.person, call.path["identity"]),
+        unfinished.UnfinishedUpload,
     ),
     Operation(
         "POST",

@@ -19,14 +19,14 @@ from starlette.responses import FileResponse, Response
 
 from longshot.competition.policy import VISITOR, Person, permit
 from longshot.competition.refusals import Refusal
-from longshot.competition.rules import same
 from longshot.competition.services import credentials
 from longshot.competition.services.blobs import BlobStore
 from longshot.competition.services.office import Office
 from longshot.core.errors import UserError
 from longshot.core.settings import read_record
-from longshot.web.competition.buckets import Buckets, Rates
+from longshot.web.competition.buckets import Buckets, Rates, network
 from longshot.web.competition.declare import Begun, Call, FileAnswer, Operation, Written, plain
+from longshot.web.competition.logins import Attempt, Logins
 from longshot.web.competition.problems import as_refusal, problem
 
 COOKIE = "__Host-longshot"
@@ -53,16 +53,16 @@ class Front:
     """
 
     def __init__(self, office: Office, rates: Rates | None = None) -> None:
-        rates = rates or Rates()
+        self.rates = rates or Rates()
         self.office, self.blobs = office, BlobStore(office.folder)
         self.slow = CapacityLimiter(SLOW)
-        self.addresses, self.accounts = Buckets(rates.address), Buckets(rates.account)
-        self.passwords, self.names = Buckets(rates.password), Buckets(rates.name)
+        self.addresses = Buckets("requests from your address", self.rates.clock)
+        self.accounts = Buckets("requests of yours", self.rates.clock)
+        self.logins = Logins(lambda: office.competition.server, self.rates.logins, self.rates.clock)
 
     def person(self, request: Request) -> Person:
         """Who asks; Refusal where a token is wrong, a visitor where nothing is brought. It may ask the database."""
-        address = request.client.host if request.client else ""
-        self.addresses.take(address, "requests from your address")
+        self.addresses.take(address_of(request), self.rates.address)
         bearer = request.headers.get("authorization", "")
         secret = cookie(request)
         if bearer:
@@ -75,7 +75,7 @@ class Front:
         else:
             person = VISITOR
         if person.via:
-            self.accounts.take(f"{person.role} {person.account} {person.token}", "requests of yours")
+            self.accounts.take(f"{person.role} {person.account} {person.token}", self.rates.account)
         return person
 
     def check_csrf(self, request: Request, person: Person, brought: str | None) -> None:
@@ -86,11 +86,15 @@ class Front:
         if brought is None or not hmac.compare_digest(brought.encode(), expected.encode()):
             raise Refusal(403, "The form is not one of your session", "load the page again")
 
-    def take_password(self, request: Request, name: str) -> None:
-        """Passwords are tried slowly, from one address and for one name."""
-        address = request.client.host if request.client else ""
-        self.passwords.take(address, "tries with passwords from your address")
-        self.names.take(same(name[:200]), "tries with this name")
+    def password_try(self, request: Request, action: str, person: Person, name: str) -> Attempt:
+        """Count a try with a password: for the account that a log-in names, whoever asks; a new one has none yet."""
+        account = {"session.begin": name, "account.register": None}.get(action, person.name)
+        return self.logins.begin(address_of(request), account)
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from, as limits count it."""
+    return network(request.client.host if request.client else "")
 
 
 def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -110,6 +114,7 @@ def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awai
 async def _answer(front: Front, operation: Operation, request: Request) -> Response:
     """Whatever asks the database or makes a long answer is done in a thread; where no body comes, in one go."""
     admitted, body, data = None, None, b""
+    counted: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if operation.raw or operation.body is not None:
         admitted = await run_in_threadpool(_admit, front, operation, request)
         if operation.raw:
@@ -117,7 +122,8 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
         else:
             body = await _json(request, operation)
         if operation.costly:
-            front.take_password(request, admitted[0].name or str(getattr(body, "name", "")))
+            name = str(getattr(body, "name", ""))
+            counted = front.password_try(request, operation.action, admitted[0], name)
 
     def work() -> Response:
         person, query = admitted or _admit(front, operation, request)
@@ -129,9 +135,9 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
         path = dict(request.path_params)
         if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
             raise Refusal(404, "There is nothing of that number here.")
-        response = _response(
-            operation, operation.call(Call(front.office, front.blobs, person, path, query, body, data))
-        )
+        with counted:
+            answer = operation.call(Call(front.office, front.blobs, person, path, query, body, data))
+        response = _response(operation, answer)
         if tag:
             response.headers["etag"] = tag
         return response

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
@@ -120,11 +121,17 @@ def form_route(
             permit(page_request.person, action)
             fields, files = await _form(request, file)
             front.check_csrf(request, page_request.person, fields.pop("csrf", None))
-            if password:
-                front.take_password(request, page_request.person.name or fields.get("name", ""))
             page_request = replace(page_request, form=fields, files=files)
             slow = front.slow if password or file else None
-            return _answered(await to_thread.run_sync(handle, page_request, limiter=slow))
+            counted: AbstractContextManager[None] = nullcontext()
+            if password:
+                counted = front.password_try(request, action, page_request.person, fields.get("name", ""))
+
+            def answer(sent: PageRequest) -> Html | Move:
+                with counted:
+                    return handle(sent)
+
+            return _answered(await to_thread.run_sync(answer, page_request, limiter=slow))
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:

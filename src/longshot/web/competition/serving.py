@@ -48,6 +48,7 @@ class CompetitionServer(RunningServer):
         self.port = 0
         self._built, self._stack = built, stack
         self.invitation = ""  # a link for the first organiser, where there is none
+        self.notes: list[str] = []  # what an organiser should know before anybody comes
 
     def close(self) -> None:
         """Stop answering; what is queued stays queued."""
@@ -89,8 +90,8 @@ def serve_competition(
     Returns
     -------
     CompetitionServer
-        ``url`` is the address, ``invitation`` a link for the first organiser, ``close()`` ends it, ``wait()`` lets
-        it run.
+        ``url`` is the address, ``invitation`` a link for the first organiser, ``notes`` what to mend before anybody
+        comes, as phases without dates; ``close()`` ends it, ``wait()`` lets it run.
 
     Examples
     --------
@@ -105,6 +106,7 @@ def serve_competition(
     try:
         import uvicorn
 
+        from longshot.competition import timetable
         from longshot.competition.services import people, uploads
         from longshot.competition.settings import load
         from longshot.web.competition.app import build_server
@@ -158,6 +160,7 @@ def serve_competition(
         url = f"https://{names[0]}/" if names else own
         running = CompetitionServer(url, server, thread, built, stack)
         running.port = bound
+        running.notes = timetable.undated(built.office.competition)
         uploads.reopen_checks(built.office)
         invitation = people.first_organiser(built.office)
         running.invitation = f"{url}register?code={invitation.code}" if invitation else ""

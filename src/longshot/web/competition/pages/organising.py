@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
-from longshot.competition.services import boards, credentials, organising, people, teams
+from longshot.competition.services import boards, credentials, organising, people, teams, unfinished
 from longshot.core.wording import count
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.info import competition_info
@@ -16,6 +16,7 @@ _TABS = (
     ("/organise", "People"),
     ("/organise/announcements", "Announcements"),
     ("/organise/queue", "Queue and workers"),
+    ("/organise/uploads", "Uploads"),
     ("/organise/scores", "Scores"),
     ("/organise/bin", "Bin"),
     ("/organise/audit", "Audit"),
@@ -41,6 +42,8 @@ def routes(front: Front) -> list[BaseRoute]:
         show(front, "/organise/queue", "queue.pause", queue),
         take(front, "/organise/queue", "queue.pause", pause, queue),
         take(front, "/organise/workers", "worker.token", create_worker, queue),
+        show(front, "/organise/uploads", "upload.every", uploads),
+        take(front, "/organise/uploads/{identity}/delete", "upload.clear", give_up, uploads),
         show(front, "/organise/scores", "scores.redo", scores),
         take(front, "/organise/scores", "scores.redo", rescore, scores),
         take(front, "/organise/final", "final.enter", hold_final, scores),
@@ -134,6 +137,19 @@ def create_worker(request: PageRequest) -> Html:
         request.office, request.person, name=field(request, "name"), days=days
     )
     return queue(request, token=made)
+
+
+def uploads(request: PageRequest, problem: str = "") -> Html:
+    """What teams began to send and did not finish."""
+    begun = unfinished.list_uploads(request.office, request.person, every=True)
+    counts = [count(begun, "unfinished upload")]
+    return _organiser(request, "uploads", "Uploads", problem=problem, counts=counts, uploads=begun)
+
+
+def give_up(request: PageRequest) -> Move:
+    """An upload of any team that will not be finished."""
+    unfinished.delete_upload(request.office, request.person, request.path["identity"], every=True)
+    return Move("/organise/uploads")
 
 
 def scores(request: PageRequest, problem: str = "", entries: list[object] | None = None) -> Html:

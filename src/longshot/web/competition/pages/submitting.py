@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute
 
 from longshot.competition.fact_sheet import FIELDS
 from longshot.competition.refusals import Refusal
-from longshot.competition.services import logs, submissions, uploads
+from longshot.competition.services import logs, submissions, unfinished, uploads
 from longshot.competition.services.teams import own_team
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.info import competition_info
@@ -25,6 +25,7 @@ def routes(front: Front) -> list[BaseRoute]:
     return [
         show(front, "/submit", "upload.begin", submit),
         take(front, "/submit", "upload.begin", hand_in, submit, file=PLAIN),
+        take(front, "/uploads/{identity}/delete", "upload.delete", give_up, submit),
         show(front, "/submissions", "submission.list", listed, steady=True),
         show(front, address, "submission.read", submission),
         take(front, f"{address}/cancel", "submission.cancel", cancel, submission),
@@ -48,6 +49,8 @@ def submit(request: PageRequest, problem: str = "") -> Html:
         plain_bytes=min(PLAIN, info.upload_bytes),
         phases=[phase for phase in info.phases if phase.submissions and phase.state == "open"],
         allowances=submissions.allowances(office, person) if team else [],
+        uploads=unfinished.list_uploads(office, person) if team else [],
+        most_uploads=uploads.OPEN,
         fields=[(name, FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
 
@@ -71,6 +74,12 @@ def hand_in(request: PageRequest) -> Move:
         piece = sent.data[offset : offset + uploads.CHUNK]
         uploads.write_chunk(office, person, upload.id, offset, piece)
     return Move(f"/submissions/{uploads.finish_upload(office, person, upload.id).submission}")
+
+
+def give_up(request: PageRequest) -> Move:
+    """An upload that was begun and will not be finished."""
+    unfinished.delete_upload(request.office, request.person, request.path["identity"])
+    return Move("/submit")
 
 
 def listed(request: PageRequest, problem: str = "") -> Html:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from starlette.routing import BaseRoute
 
+from longshot.competition import timetable
 from longshot.competition.services import boards, organising, submissions
 from longshot.core.wording import count
 from longshot.web.competition.endpoint import Front
@@ -42,6 +43,7 @@ def home(request: PageRequest, problem: str = "") -> Html:
         limits={phase.name: phase.limits for phase in office.competition.phases},
         announcements=organising.list_announcements(office, person),
         queue=boards.queue_state(office, person),
+        notes=timetable.undated(office.competition) if person.role == "organiser" else [],
         allowances=submissions.allowances(office, person) if member else [],
     )
 
