@@ -106,11 +106,8 @@ class Worker:
             _own(root / "program", user)
             for name in ("ingestion_program", "input_data"):
                 self._unpack(name, root / name, user)
-            program, output, data = (
-                root / "program",
-                root / "output",
-                {"/app/input_data": root / "input_data"},
-            )
+            program, output = root / "program", root / "output"
+            data = {"/app/input_data": root / "input_data"}
             companion = self._companion(program, output, data, world, slot)
             output.mkdir(exist_ok=True)
             _own(output, user)
@@ -182,7 +179,10 @@ def _command(program: Path) -> str | None:
 
 def _ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit code and last line."""
-    printed, _ = process.communicate(timeout=SECONDS)
+    try:
+        printed, _ = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()  # what has not ended by then
     return process.returncode, (printed.strip().splitlines() or [""])[-1]
 
 

@@ -39,7 +39,8 @@ def write_bundle(
 
     Test labels are in the reference data only, which ingestion never sees. The images are written once, as the input
     data of every task, each dataset sealed under a key of its own; keys, tasks and support labels of a run are in its
-    ingestion program, which hands them to a submission one task at a time.
+    ingestion program, which hands them to a submission one task at a time. It signs the answers, and scoring accepts no
+    others.
 
     Parameters
     ----------
