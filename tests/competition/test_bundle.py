@@ -264,8 +264,26 @@ def test_output_of_the_last_phase_is_hidden_scores_have_decimals_and_no_limit_is
     assert [column["precision"] for column in described["leaderboards"][0]["columns"]] == [4, 4, 1]
     assert described["phases"][0]["max_submissions_per_day"] == 1_000_000
     assert "any number of submissions, 1 run." in overview and "0 submissions" not in overview
-    assert "submissions: 2 a day, 100 in all, 3 runs, of which the worst counts" in overview
+    assert "1 submission, 3 runs, of which the worst counts" in overview
     assert check_bundle(tmp_path / "free.zip") == []
+
+
+def test_the_final_takes_one_entry_where_a_phase_before_lets_teams_in(competition, tmp_path):
+    def most(phases: tuple[Phase, ...]) -> list[int]:
+        changed_phases = competition.model_copy(update={"phases": phases})
+        with zipfile.ZipFile(write_bundle(changed_phases, tmp_path / "bundle.zip")) as archive:
+            described = yaml.safe_load(archive.read("competition.yaml"))
+        return [phase["max_submissions"] for phase in described["phases"]]
+
+    assert most(competition.phases) == [4, 1]
+    assert most(competition.phases[1:]) == [100]  # as submit --phase final does without one
+
+
+def test_a_command_of_its_own_is_refused_in_the_rehearsal_too(bundle, submission, tmp_path, needs_sandbox):
+    folder = submission()
+    (folder / "metadata").write_text("command: python3 model.py")
+    with pytest.raises(UserError, match="is refused: its metadata may hold a command"):
+        run_bundle(bundle, folder, tmp_path / "out")
 
 
 def test_an_unquoted_date_is_named(bundle):

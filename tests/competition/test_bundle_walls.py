@@ -45,6 +45,10 @@ CHANNELS = {
     "tasks": "open('/app/program/run.json')",
     "images": "open('/app/input_data/images/0.bin')",
     "organiser": "open(f'/proc/{os.getppid()}/mem')",
+    "shared folder": "os.listdir('/app/ingested_program')",
+    "shared files": "os.stat('/app/ingested_program/model.py')",
+    "shared output": "os.listdir('/app/output')",
+    "attributes": "os.utime(__file__, ns=(1, 1)); assert os.stat(__file__).st_mtime_ns > 1; raise OSError",
 }
 
 
@@ -154,14 +158,17 @@ def test_a_league_that_is_not_there(small_bundle, tmp_path):
         write_bundle(load(small_bundle.parent), tmp_path / "x.zip", league="meta-learnin")
 
 
-def walled(code: str, hidden: Path, work: Path, drop: bool) -> subprocess.CompletedProcess[str]:
-    """``code`` in a process of its own that put up the walls before."""
+def walled(
+    code: str, hidden: Path, work: Path, drop: bool, first: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """``code`` in a process of its own that put up the walls before, and ran ``first`` before that."""
     text = f"""
 import os, sys
 from pathlib import Path
 sys.path.insert(0, {str(PROGRAMS)!r})
 import confine
 hidden, work = Path({str(hidden)!r}), Path({str(work)!r})
+{first}
 readable = confine.around([hidden, work])
 if {drop}:
     confine.drop_user()
@@ -194,3 +201,33 @@ for path in (hidden / "file", hidden.parent / "beside"):
 """
     done = walled(code, hidden, work, False)
     assert done.stdout.split() == ["text", "closed", "closed"], done.stderr
+
+
+REMEMBERS = """
+import fcntl
+path = hidden.parent / "beside"
+os.chmod(path, 0o640)
+os.utime(path, ns=(7, 7))
+with open(path) as file:
+    try:
+        fcntl.ioctl(file, 0x40086602, (0x40).to_bytes(8, "little"))  # FS_IOC_SETFLAGS: "no dump"
+        flags = fcntl.ioctl(file, 0x80086601, bytes(8))[0] & 0x40
+    except OSError:  # a file system without flags
+        flags = 0
+print(oct(path.stat().st_mode)[-3:], path.stat().st_mtime_ns == 7, flags)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "remembered"),
+    [("confine.ATTRIBUTES, confine.FLAGS = ((), ()), ()", ("640", "True")), ("", ("600", "False"))],
+    ids=["without the filter", "with it"],
+)
+def test_attributes_of_files_remember_nothing(tmp_path, first, remembered):
+    """Landlock leaves modes, times and flags to a file's owner, the same in all tasks where no user can be dropped."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "beside").touch(mode=0o600)
+    done = walled(REMEMBERS, tmp_path / "hidden", tmp_path / "work", False, first)
+    mode, time, flags = done.stdout.split() or [done.stderr] * 3
+    assert (mode, time) == remembered
+    assert flags == "0" or first  # those that can be set on this file system are set without the filter

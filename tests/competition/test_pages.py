@@ -18,6 +18,7 @@ from scipy import stats
 from longshot.competition import queue, sandbox
 from longshot.competition.board import leaderboard_page
 from longshot.competition.bundle import write as bundle
+from longshot.competition.bundle.programs import handover
 from longshot.competition.difficulty import FILE
 from longshot.competition.fact_sheet import dump
 from longshot.competition.figures import Difficulty, curve, curves, difficulties
@@ -294,19 +295,14 @@ def test_a_page_has_a_heading_wherever_it_is_written(folder, title):
 
 
 def test_details_written_by_a_bundle_are_harmless(tmp_path):
-    for name, facts in (
-        (
-            "ref/truth.json",
-            {"tasks": [{"dataset": IMAGE, "ways": 2, "shots": 1, "query_label": [0, 1]}], "t95": {}},
-        ),
-        (
-            "res/answers.json",
-            {"answers": [{"predicted": [0, 1], "seconds": 0.1}], "meta_training_seconds": 1.0},
-        ),
-    ):
-        path = tmp_path / name
-        path.parent.mkdir()
-        path.write_text(json.dumps(facts))
+    key = "ab" * 32
+    task = {"dataset": IMAGE, "ways": 2, "shots": 1, "query_label": [0, 1]}
+    answered = {"answers": [{"predicted": [0, 1], "seconds": 0.1}], "meta_training_seconds": 1.0}
+    for name in ("ref", "res", "submission"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "ref" / "truth.json").write_text(json.dumps({"tasks": [task], "t95": {}, "key": key}))
+    handover.hand_on(tmp_path / "submission", tmp_path / "res", answered, key)
+    (tmp_path / "res" / "metadata").write_text("ingestionExitCode: 0\n")
     room = {**os.environ, "PYTHONPATH": str(sandbox.PROGRAM.parent)}  # where its 'inside' lies
     command = [sys.executable, str(bundle.PROGRAMS / "scoring.py"), str(tmp_path), str(tmp_path)]
     subprocess.run(command, check=True, env=room, timeout=120)

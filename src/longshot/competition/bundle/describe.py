@@ -39,7 +39,7 @@ def describe(
             "start": _written(start),
             "tasks": list(used[position]),
             "max_submissions_per_day": phase.per_day or UNLIMITED,
-            "max_submissions": phase.total or UNLIMITED,
+            "max_submissions": allowed_in_all(competition, phase) or UNLIMITED,
             "execution_time_limit": round(phase.limits.seconds),
             "hide_output": phase is taking[-1],  # what ranks for good shows nothing but scores
         }
@@ -57,6 +57,16 @@ def describe(
         "phases": phases,
     }
     return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)  # quotes texts that look like dates
+
+
+def allowed_in_all(competition: Competition, phase: Phase) -> int:
+    """Count the submissions that a team may make to a phase, 0 for no limit.
+
+    The final takes one entry where a phase before it lets teams in, as in Longshot's own competitions. The platform
+    counts what it moves there by itself, and leaves out what failed.
+    """
+    final = phase is competition.final and competition.qualifying is not None
+    return 1 if final else phase.total
 
 
 def dates(

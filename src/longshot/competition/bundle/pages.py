@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longshot.competition.bundle.describe import allowed_in_all
 from longshot.competition.domains import describe
 from longshot.competition.leagues import META
 from longshot.competition.settings import Competition, Phase
@@ -31,7 +32,7 @@ def pages(competition: Competition, taking: Sequence[Phase], stored: int, runs: 
             tasks=phase.tasks,
             datasets=len(phase.test),
             minutes=phase.limits.seconds / 60,
-            allowed=_allowed(phase),
+            allowed=_allowed(phase.per_day, allowed_in_all(competition, phase)),
             seeds=_seeds(len(phase.seeds)),
             domains=f" {describe(competition, phase)}".rstrip(),
         )
@@ -80,10 +81,12 @@ def _packages(competition: Competition) -> str:
     )
 
 
-def _allowed(phase: Phase) -> str:
+def _allowed(per_day: int, total: int) -> str:
     """The submissions of a team in words."""
-    limits = [f"{phase.per_day} a day"] if phase.per_day else []
-    limits += [f"{phase.total} in all"] if phase.total else []
+    if total == 1:
+        return "1 submission"
+    limits = [f"{per_day} a day"] if per_day else []
+    limits += [f"{total} in all"] if total else []
     return f"submissions: {', '.join(limits)}" if limits else "any number of submissions"
 
 

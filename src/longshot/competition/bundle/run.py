@@ -1,4 +1,7 @@
-"""Run a bundle's own programs on a submission, here: the same mounts as on the platform, inside the sandbox."""
+"""Run a bundle's own programs on a submission, here: with the platform's mounts and files, inside the sandbox.
+
+A ``command`` of the submission's own is not started: no bundle of Longshot's runs beside one.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ import yaml
 from longshot.competition import sandbox
 from longshot.competition.archive import ArchiveLimits, unpack_any
 from longshot.competition.bundle.check import check_bundle
+from longshot.competition.bundle.programs.handover import METADATA
 from longshot.competition.check import check_size
 from longshot.competition.limits import RunLimits
 from longshot.competition.outcomes import SubmissionFailed
@@ -67,6 +71,7 @@ def run_bundle(
         for task in described["tasks"]:
             if task["index"] not in chosen["tasks"]:
                 continue
+            entry = _writable(code, work / f"{task['index']}-submission")  # before the programs, as there
             parts: dict[str, Path] = {}
             for key in ("ingestion_program", "scoring_program", "input_data", "reference_data"):
                 if key in task:
@@ -74,22 +79,28 @@ def run_bundle(
                     with archive.open(task[key]) as data, file.open("wb") as copy:
                         shutil.copyfileobj(data, copy)
                     parts[key] = unpack_any(file, file.with_suffix(""), _ROOM)
-            scores.append(_run_task(parts, code, Path(out) / str(task["index"]), work, limits))
+            scores.append(_run_task(parts, entry, Path(out) / str(task["index"]), work, limits))
     return scores
 
 
 def _run_task(parts: dict[str, Path], code: Path, out: Path, work: Path, limits: RunLimits) -> dict[str, Any]:
     """Ingest and score one task; gives its scores.json."""
     results, final = (Path(tempfile.mkdtemp(dir=work)) for _ in range(2))
+    for folder in (results, final):
+        folder.chmod(0o777)
+    if not any((code / name).exists() for name in METADATA):
+        _writable(code, results)
     if "ingestion_program" in parts:
-        mounts = {"/app/program": parts["ingestion_program"], "/app/ingested_program": code}
+        mounts = {"/app/program": parts["ingestion_program"]}
         if "input_data" in parts:
             mounts["/app/input_data"] = parts["input_data"]
-        _program(parts["ingestion_program"], mounts, results, limits, "ingestion")
+        shared = {"/app/output": results, "/app/ingested_program": code}
+        _program(parts["ingestion_program"], mounts, shared, limits, "ingestion")
+        (results / METADATA[1]).write_text("ingestionExitCode: 0\n", encoding="utf-8")
     mounts = {"/app/program": parts["scoring_program"], "/app/input/res": results}
     if "reference_data" in parts:
         mounts["/app/input/ref"] = parts["reference_data"]
-    _program(parts["scoring_program"], mounts, final, limits, "scoring")
+    _program(parts["scoring_program"], mounts, {"/app/output": final}, limits, "scoring")
     shutil.copytree(final, out, dirs_exist_ok=True)
     path = out / "scores.json"
     if not path.is_file():
@@ -98,17 +109,25 @@ def _run_task(parts: dict[str, Path], code: Path, out: Path, work: Path, limits:
     return scores
 
 
-def _program(program: Path, mounts: dict[str, Path], output: Path, limits: RunLimits, kind: str) -> None:
-    """Run one program; its output folder is the only thing it can write to that lasts."""
-    metadata = next(program / name for name in ("metadata.yaml", "metadata") if (program / name).is_file())
+def _writable(source: Path, target: Path) -> Path:
+    """Copy a folder so that the sandbox's user may change what is in it; gives ``target``."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
+        folder.chmod(0o777)
+    return target
+
+
+def _program(
+    program: Path, mounts: dict[str, Path], writable: dict[str, Path], limits: RunLimits, kind: str
+) -> None:
+    """Run one program, which reads ``mounts`` and may write to ``writable``."""
+    metadata = next(program / name for name in METADATA if (program / name).is_file())
     words = shlex.split(yaml.safe_load(metadata.read_text(encoding="utf-8"))["command"])
     if words and words[0] in ("python", "python3"):
         words[0] = sys.executable
-    output.chmod(0o777)
     with sandbox.free_slot() as slot, sandbox.system_calls() as filtered:
-        output_bind = {"/app/output": output}
         command = sandbox.command(
-            words, binds=mounts, limits=limits, slot=slot, writable=output_bind, filtered=filtered
+            words, binds=mounts, limits=limits, slot=slot, writable=writable, filtered=filtered
         )
         try:
             done = subprocess.run(

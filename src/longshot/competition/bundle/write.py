@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import secrets
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,7 +39,8 @@ def write_bundle(
 
     Test labels are in the reference data only, which ingestion never sees. The images are written once, as the input
     data of every task, each dataset sealed under a key of its own; keys, tasks and support labels of a run are in its
-    ingestion program, which hands them to a submission one task at a time.
+    ingestion program, which hands them to a submission one task at a time. It signs the answers, and scoring accepts no
+    others.
 
     Parameters
     ----------
@@ -98,9 +100,13 @@ def write_bundle(
         bundle.writestr("scoring_program.zip", _zip(_scoring()))
         shared = _ingestion()
         for (phase, seed), entry, tasks_of_run in zip(runs, tasks, hidden, strict=True):
-            run = {"run.json": json.dumps(_run(data, phase, seed, tasks_of_run, images)).encode()}
-            bundle.writestr(str(entry["ingestion_program"]), _zip({**shared, **run}), zipfile.ZIP_STORED)
-            truth = {"truth.json": json.dumps(_truth(tasks_of_run)).encode()}
+            key = {
+                "key": secrets.token_hex(32)
+            }  # signs the answers: in the programs of this run and nowhere else
+            run = {**_run(data, phase, seed, tasks_of_run, images), **key}
+            program = {**shared, "run.json": json.dumps(run).encode()}
+            bundle.writestr(str(entry["ingestion_program"]), _zip(program), zipfile.ZIP_STORED)
+            truth = {"truth.json": json.dumps({**_truth(tasks_of_run), **key}).encode()}
             bundle.writestr(str(entry["reference_data"]), _zip(truth), zipfile.ZIP_STORED)
         stored = len(inputs)
         for name, text in pages(competition, taking, stored, len(runs)).items():
@@ -167,7 +173,7 @@ def _truth(tasks: Sequence[HiddenTask]) -> dict[str, Any]:
 
 def _scoring() -> dict[str, bytes]:
     files = {
-        "scoring.py": (PROGRAMS / "scoring.py").read_bytes(),
+        **{f"{name}.py": (PROGRAMS / f"{name}.py").read_bytes() for name in ("scoring", "handover")},
         "metadata.yaml": yaml.safe_dump({"command": COMMANDS["scoring"]}).encode(),
     }
     return files | {f"inside/{path.name}": path.read_bytes() for path in sorted(sandbox.PROGRAM.glob("*.py"))}
@@ -179,7 +185,7 @@ def _ingestion() -> dict[str, bytes]:
         "ingestion.py": (PROGRAMS / "ingestion.py").read_bytes(),
         "metadata.yaml": yaml.safe_dump({"command": COMMANDS["ingestion"]}).encode(),
     }
-    for name in ("confine", "pictures", "spawn"):
+    for name in ("confine", "handover", "pictures", "spawn"):
         files[f"host/{name}.py"] = (PROGRAMS / f"{name}.py").read_bytes()
     for path in sorted(sandbox.PROGRAM.glob("*.py")):
         files[f"host/inside/{path.name}"] = path.read_bytes()

@@ -3,8 +3,9 @@
 python3 ingestion.py INPUT_DATA OUTPUT SUBMISSION [wipe]
 
 What is secret (``run.json`` beside this program: keys, rows, support labels; the images of INPUT_DATA under these keys)
-is read first, then removed (``wipe``) or covered; the submission gets a task at a time through a pipe, each in a
-process of its own behind walls (``confine.py``). Where the walls cannot be put up, nothing is run.
+is read first, then removed (``wipe``) or covered. The submission is copied, and its folder emptied (``handover.py``);
+the copy gets a task at a time through a pipe, each in a process of its own behind walls (``confine.py``). Where the
+walls cannot be put up, nothing is run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "host"))
 
 import confine  # noqa: E402
+import handover  # noqa: E402
 import pictures  # noqa: E402
 from inside import drive, shipped, shown, spawn, wire  # noqa: E402
 
@@ -120,9 +122,23 @@ class Processes:
 
 
 def main() -> None:
-    data, output, submission = (Path(argument).resolve() for argument in sys.argv[1:4])
+    data, output, shared = (Path(argument).resolve() for argument in sys.argv[1:4])
     wipe = "wipe" in sys.argv[4:]
     confine.private()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder).resolve()
+        work.chmod(0o755)
+        try:
+            handover.take(shared, output, work / "submission", Path(__file__).stat().st_mtime_ns)
+            result, key = _run(data, output, shared, work, wipe)
+            handover.hand_on(shared, output, result, key)
+        except handover.Refused as error:
+            sys.exit(f"the submission is refused: {error}")
+
+
+def _run(data: Path, output: Path, shared: Path, work: Path, wipe: bool) -> tuple[dict[str, Any], str]:
+    """Train and answer with the copy in ``work``; gives the answers and the key to sign them with."""
+    submission = work / "submission"
     if not (submission / "model.py").is_file():
         sys.exit("the submission has no model.py at its top")
     secret = HERE / "run.json"
@@ -131,35 +147,31 @@ def main() -> None:
         listed = shown.one_line("; ".join(findings[:3]))
         sys.exit(f"the submission failed: the meta-learning league allows no saved weights, but {listed}")
     images = {name: _open(data / entry["file"], entry, run["size"]) for name, entry in run["images"].items()}
-    hidden = [secret, data, output]
+    hidden = [secret, data, output, shared]
     with suppress(OSError):  # whatever else the platform mounts beside its own folders
-        hidden += [path for path in Path("/app").iterdir() if path not in (HERE, submission, *hidden)]
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder).resolve()
-        work.chmod(0o755)
-        _write_training(run["train"], images, work / "train")
-        if wipe:
-            with suppress(OSError):
-                secret.unlink()
-            shutil.rmtree(data, ignore_errors=True)
-        processes = Processes(submission, work / "train", work, hidden, run)
-        try:
-            with processes.process(spawn.TRAIN) as channel:
-                training = drive.begin(channel, int(run["seed"]))
-            tasks = [_task(entry) for entry in run["tasks"]]
-            answers = drive.answer_all(processes.process, tasks, images.__getitem__)
-        except Failed as error:
-            sys.exit(f"the submission failed: {error}")
-        except (wire.WireError, drive.BadAnswer) as error:
-            reason = shown.one_line(str(error))
-            if run["logs"] == SYSTEM:  # shapes and kinds of what it sent are the submission's choice
-                early = isinstance(error.__cause__ or error, wire.WireError)
-                reason = "its process ended early or sent no message" if early else drive.NO_PREDICTION
-            sys.exit(f"the submission failed: {reason}")
-        finally:
-            processes.close()
-    result = {"meta_training_seconds": training, "answers": answers}
-    (output / "answers.json").write_text(json.dumps(result), encoding="utf-8")
+        hidden += [path for path in Path("/app").iterdir() if path not in (HERE, *hidden)]
+    _write_training(run["train"], images, work / "train")
+    if wipe:
+        with suppress(OSError):
+            secret.unlink()
+        shutil.rmtree(data, ignore_errors=True)
+    processes = Processes(submission, work / "train", work, hidden, run)
+    try:
+        with processes.process(spawn.TRAIN) as channel:
+            training = drive.begin(channel, int(run["seed"]))
+        tasks = [_task(entry) for entry in run["tasks"]]
+        answers = drive.answer_all(processes.process, tasks, images.__getitem__)
+    except Failed as error:
+        sys.exit(f"the submission failed: {error}")
+    except (wire.WireError, drive.BadAnswer) as error:
+        reason = shown.one_line(str(error))
+        if run["logs"] == SYSTEM:  # shapes and kinds of what it sent are the submission's choice
+            early = isinstance(error.__cause__ or error, wire.WireError)
+            reason = "its process ended early or sent no message" if early else drive.NO_PREDICTION
+        sys.exit(f"the submission failed: {reason}")
+    finally:
+        processes.close()
+    return {"meta_training_seconds": training, "answers": answers}, run["key"]
 
 
 def _open(path: Path, entry: dict[str, Any], size: int) -> pictures.Pictures:

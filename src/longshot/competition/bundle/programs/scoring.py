@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import handover
 import numpy as np
 from inside import scoring
 
@@ -18,7 +19,10 @@ from inside import scoring
 def main() -> None:
     source, output = Path(sys.argv[1]), Path(sys.argv[2])
     reference = json.loads((source / "ref" / "truth.json").read_text(encoding="utf-8"))
-    answered = json.loads((source / "res" / "answers.json").read_text(encoding="utf-8"))
+    try:
+        answered = handover.accept(source / "res", reference["key"])
+    except handover.Refused as error:
+        sys.exit(f"the answers are not scored: {error}")
     truths = [
         scoring.Truth(task["dataset"], task["ways"], task["shots"], np.asarray(task["query_label"], np.int64))
         for task in reference["tasks"]

@@ -59,8 +59,9 @@ class Spawner(spawn.Forks):
         memory = [Path("/proc", str(pid), "mem") for pid in (os.getpid(), os.getppid())]
         for path in [*self.hidden, *memory]:
             files = [file for file in path.rglob("*") if file.is_file()][:1] if path.is_dir() else [path]
-            if files and self._reads(files[0]):
-                raise confine.Unprotected(f"a submission could read {files[0]}")
+            file = files[0] if files else path  # of an empty folder: its list
+            if self._reads(file):
+                raise confine.Unprotected(f"a submission could read {file}")
 
     def _reads(self, path: Path) -> bool:
         def look() -> int:
