@@ -23,6 +23,7 @@ from typing import Any
 import PIL.Image
 
 import few_toys
+import longshot  # noqa: F401  before the libraries below, whose telemetry it switches off
 
 PR_SET_PDEATHSIG = 1
 # What commands, and the libraries under them, import on use.

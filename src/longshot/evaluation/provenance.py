@@ -59,7 +59,7 @@ def source_revision() -> str | None:
     def git(*args: str) -> str | None:
         try:
             done = subprocess.run(
-                ["git", "-C", str(here.parent), *args], capture_output=True, text=True, timeout=10
+                ["git", "--no-optional-locks", "-C", str(here.parent), *args], capture_output=True, text=True, timeout=10
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
