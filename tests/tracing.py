@@ -8,12 +8,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+import few_toys
 
 OPENING = ("open", "openat")
 MAKING = (
@@ -24,9 +26,16 @@ SPEAKING = ("connect", "sendto", "sendmsg", "sendmmsg")
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ADDRESS = re.compile(r'(?:htons\((\d+)\)).*?(?:inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)")')
+_CONNECTED = re.compile(r"send\w*\(\d+<UDP(?:v6)?:\[.*->\[?([^\]]+)\]?:(\d+)\]>")
 _RESOLVER = re.compile(r'sun_path="(/run/systemd/resolve/[^"]+)"')
-# A few toys stand for all where the tests' environment says so; otherwise this is ``python -m longshot``.
-COMMAND = "import few_toys; few_toys.heed(); import runpy; runpy.run_module('longshot', run_name='__main__', alter_sys=True)"
+# ``python -m longshot`` with a smaller toybox, where the environment asks for one.
+COMMAND = """
+import runpy
+import few_toys
+few_toys.heed()
+runpy.run_module("longshot", run_name="__main__", alter_sys=True)
+"""
+SILENT = " (nothing sent)"
 DEVICES = ("/dev/", "/proc/", "pipe:", "socket:", "anon_inode:")
 
 
@@ -34,21 +43,23 @@ DEVICES = ("/dev/", "/proc/", "pipe:", "socket:", "anon_inode:")
 class Trace:
     """What a program wrote and whom it spoke to."""
 
+    home: str
     written: set[str] = field(default_factory=set)  # absolute paths of files, folders and links
     contacted: set[str] = field(default_factory=set)  # ADDRESS:PORT; a look-up is one with port 53
-    printed: str = ""
 
     def outside(self, *folders: Path) -> list[str]:
-        """What was written elsewhere than in these folders, devices apart."""
+        """What was written elsewhere than in these folders; devices apart, and temporary files that are gone."""
         own = [str(folder.resolve()) for folder in folders]
         elsewhere = (path for path in self.written if not path.startswith(DEVICES))
+        strange = (path for path in elsewhere if not any(f"{path}/".startswith(f"{top}/") for top in own))
         return sorted(
-            path for path in elsewhere if not any(path == top or path.startswith(f"{top}/") for top in own)
+            path for path in strange if not path.startswith(f"{self.home}/tmp/") or os.path.lexists(path)
         )
 
     def abroad(self) -> list[str]:
         """Addresses that are not of this machine, and name servers wherever they are."""
-        return sorted(each for each in self.contacted if each.endswith(":53") or not _is_here(each))
+        spoken = (each for each in self.contacted if not each.endswith(SILENT))
+        return sorted(each for each in spoken if each.endswith(":53") or not _is_here(each))
 
 
 @cache
@@ -60,36 +71,70 @@ def missing() -> str:
     return "" if probe.returncode == 0 else f"strace may not trace here ({probe.stderr.strip()[-100:]})"
 
 
-def empty_home(home: Path, **variables: str) -> dict[str, str]:
+def empty_home(home: Path) -> dict[str, str]:
     """The environment of somebody new: an empty home, no CI, nothing of the tests' but where programs and code lie."""
-    home.mkdir(exist_ok=True)
-    (home / "tmp").mkdir(exist_ok=True)
-    kept_names = ("PATH", "LANG", "OMP_NUM_THREADS", "LONGSHOT_CACHE", "LONGSHOT_TEST_TOYBOX")
-    environment = {name: os.environ[name] for name in kept_names if name in os.environ}
+    shared_names = ("PATH", "LANG", "OMP_NUM_THREADS", "LONGSHOT_CACHE", few_toys.VARIABLE)
     paths = [Path(__file__).parent, Path(__file__).parents[1] / "src"]
     return {
-        **environment,
+        **{name: os.environ[name] for name in shared_names if name in os.environ},
         "HOME": str(home),
         "TMPDIR": str(home / "tmp"),
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "PYTHONDONTWRITEBYTECODE": "1",  # Python's own files are no business of a command's
-        **variables,
+        "PYTHONDONTWRITEBYTECODE": "1",  # compiled modules are Python's own business
     }
 
 
-def traced(program: Sequence[str | Path], environment: Mapping[str, str], cwd: Path, notes: Path) -> Trace:
-    """Run ``python PROGRAM…`` to its end and tell what it and all that it started did; a failure shows its output.
+class Traced:
+    """``python PROGRAM…`` with all that it starts, under a tracer and with an empty home.
 
-    ``notes`` is a folder for the tracer.
+    Parameters
+    ----------
+    folder : Path
+        Where the home and the tracer's notes are made.
+    cwd : Path
+        The folder that it runs in.
+    program : sequence of str or Path
+        What Python is given.
+    **variables : str
+        Further variables of the environment, or others.
     """
-    if missing():
-        pytest.skip(missing())
-    notes.mkdir()
-    words = ["strace", "-ff", "-qq", "-yy", "-s", "4096", "--seccomp-bpf", "-e", "trace=" + ",".join(OPENING + MAKING + SPEAKING)]
-    words += ["-o", str(notes / "trace"), sys.executable, *map(str, program)]
-    done = subprocess.run(words, env=dict(environment), cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == 0, f"{program}\n{done.stdout}\n{done.stderr}"
-    return read_trace(notes, cwd, done.stdout + done.stderr)
+
+    def __init__(self, folder: Path, cwd: Path, *program: str | Path, **variables: str) -> None:
+        if missing():
+            pytest.skip(missing())
+        self.home, self.notes, self.cwd = folder / "home", folder / "notes", cwd
+        for path in (self.home / "tmp", self.notes):
+            path.mkdir(parents=True)
+        self.program = program
+        words = ["strace", "-ff", "-qq", "-yy", "-s", "4096", "--seccomp-bpf"]
+        words += ["-e", f"trace={','.join(OPENING + MAKING + SPEAKING)}", "-o", str(self.notes / "trace")]
+        self.process = subprocess.Popen(
+            [*words, sys.executable, *map(str, program)],
+            env={**empty_home(self.home), **variables},
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def finish(self) -> Trace:
+        """Wait for its end; a failure shows what it printed."""
+        printed, _ = self.process.communicate()
+        assert self.process.returncode == 0, f"{self.program}\n{printed}"
+        return self.so_far()
+
+    def so_far(self) -> Trace:
+        """What the tracer has noted, in one file per thread."""
+        trace = Trace(str(self.home.resolve()))
+        for path in self.notes.iterdir():
+            for line in path.read_text("utf-8", errors="replace").splitlines():
+                name = line.partition("(")[0]
+                if name in SPEAKING:
+                    trace.contacted |= set(_addresses(line))
+                elif " = -1 " not in line and (name in MAKING or (name in OPENING and _WRITES.search(line))):
+                    trace.written.add(_path(line, self.cwd))
+        return trace
 
 
 @cache
@@ -104,26 +149,13 @@ def _is_here(address: str) -> bool:
     return True
 
 
-def read_trace(notes: Path, cwd: Path, printed: str = "") -> Trace:
-    """What the tracer has noted so far, one file per thread."""
-    trace = Trace(printed=printed)
-    for path in notes.iterdir():
-        for line in path.read_text("utf-8", errors="replace").splitlines():
-            name = line.partition("(")[0]
-            if name in SPEAKING:
-                trace.contacted |= set(_addresses(line, name))
-            elif " = -1 " not in line and (name in MAKING or (name in OPENING and _WRITES.search(line))):
-                trace.written.add(_path(line, cwd))
-    return trace
-
-
-def _addresses(line: str, call: str) -> Iterator[str]:
-    """Whom a call speaks to. Connecting a datagram socket sends nothing: so programs learn their own address."""
-    if call == "connect" and re.match(r"connect\(\d+<UDP", line):
-        return
+def _addresses(line: str) -> Iterator[str]:
+    """Whom a call speaks to."""
     for port, four, six in _ADDRESS.findall(line):
-        yield f"{four or six}:{port}"
-    if connected := re.match(r"\w+\(\d+<UDP(?:v6)?:\[.*->\[?([^\]]+)\]?:(\d+)\]>", line):
+        # Connecting a datagram socket sends nothing, and with a way there programs learn their own address so.
+        silent = re.match(r"connect\(\d+<UDP.* = 0$", line)
+        yield f"{four or six}:{port}" + (SILENT if silent else "")
+    if connected := _CONNECTED.match(line):
         yield f"{connected[1]}:{connected[2]}"
     if resolver := _RESOLVER.search(line):
         yield f"{resolver[1]}:53"

@@ -186,10 +186,11 @@ def _try(packages: tuple[str, ...]) -> subprocess.Popen[str]:
     """Import packages in a process of its own: a library that crashes or talks on the way does so there.
 
     All extras are started at once and asked for their answers last, so that they cost the time of the slowest.
+    Longshot comes first: it switches their telemetry off.
     """
     names = ", ".join(_MODULES.get(package, package.replace("-", "_")) for package in packages)
     return subprocess.Popen(
-        [sys.executable, "-c", f"import {names}"],
+        [sys.executable, "-c", f"import longshot, {names}"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -175,7 +175,8 @@ def _serve_once(control: socket.socket, starter: Starter, work: Work) -> bool:
 def import_libraries(submission: Path) -> None:
     """Import the large libraries that the submission names, so that every process has them.
 
-    Longshot comes first, whatever is named: it switches the telemetry of the libraries off. A module of the submission's own comes first, whatever it is called: one of that name is forgotten again.
+    Longshot is imported before them, and switches their telemetry off. A module of the submission's own comes first,
+    whatever it is called: one of that name is forgotten again.
     """
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in submission.rglob("*.py")]
     own = {path.stem for path in submission.iterdir() if path.is_dir() or path.suffix == ".py"}
