@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ MAKING = (
     *("symlink", "symlinkat", "link", "linkat", "mknod", "mknodat"),
 )
 SPEAKING = ("connect", "sendto", "sendmsg", "sendmmsg")
+APART = "pivot_root"  # from then on a process has files of its own, as in a sandbox
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ADDRESS = re.compile(r'(?:htons\((\d+)\)).*?(?:inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)")')
@@ -107,7 +109,12 @@ class Traced:
             path.mkdir(parents=True)
         self.program = program
         words = ["strace", "-ff", "-qq", "-yy", "-s", "4096", "--seccomp-bpf"]
-        words += ["-e", f"trace={','.join(OPENING + MAKING + SPEAKING)}", "-o", str(self.notes / "trace")]
+        words += [
+            "-e",
+            f"trace={','.join((*OPENING, *MAKING, *SPEAKING, APART))}",
+            "-o",
+            str(self.notes / "trace"),
+        ]
         self.process = subprocess.Popen(
             [*words, sys.executable, *map(str, program)],
             env={**empty_home(self.home), **variables},
@@ -116,7 +123,13 @@ class Traced:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, which the tracer ignores, and wait for the end."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        self.process.communicate()
 
     def finish(self) -> Trace:
         """Wait for its end; a failure shows what it printed."""
@@ -128,11 +141,15 @@ class Traced:
         """What the tracer has noted, in one file per thread."""
         trace = Trace(str(self.home.resolve()))
         for path in self.notes.iterdir():
-            for line in path.read_text("utf-8", errors="replace").splitlines():
+            text = path.read_text("utf-8", errors="replace")
+            apart = f"{APART}(" in text
+            for line in text.splitlines():
                 name = line.partition("(")[0]
                 if name in SPEAKING:
                     trace.contacted |= set(_addresses(line))
-                elif " = -1 " not in line and (name in MAKING or (name in OPENING and _WRITES.search(line))):
+                elif " = -1 " in line or apart:
+                    continue
+                elif name in MAKING or (name in OPENING and _WRITES.search(line)):
                     trace.written.add(_path(line, self.cwd))
         return trace
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import re
-import signal
+import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tracing import COMMAND, Trace, Traced
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra efficientnet")
 # What a user may do who wants the telemetry; here it is the old behaviour, by which the tracer shows that it sees.
 ON = {"ORT_DISABLE_TELEMETRY": "0"}
+SHAPE = ("--tasks", "4", "--way", "3", "--shot", "1", "--query", "2")
 
 
 def strange(trace: Trace, *folders: Path) -> list[str]:
@@ -30,28 +32,28 @@ def strange(trace: Trace, *folders: Path) -> list[str]:
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Callable[..., list[str]]:
+def command(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
     """``command("embed", …)``: what a command did that it should not, in a home of its own."""
     homes = iter(range(100))
 
     def run(*words: str | Path, allowed: tuple[str, ...] = (), **variables: str) -> list[str]:
-        running = Traced(tmp_path / f"user{next(homes)}", tmp_path, "-c", COMMAND, *words, **variables)
+        running = Traced(Path(top, f"user{next(homes)}"), tmp_path, "-c", COMMAND, *words, **variables)
         return strange(running.finish(), tmp_path / "out", *(running.home / name for name in allowed))
 
-    return run
+    with tempfile.TemporaryDirectory() as top:  # Ray's sockets need a short path
+        yield run
 
 
 def test_the_street_leaves_nothing_and_calls_nobody(
     command: Callable[..., list[str]], own_toys: Callable[[FewToys], None], photos: Path
 ) -> None:
     own_toys(FewToys(20, "test"))
-    shape = ("--tasks", "4", "--way", "3", "--shot", "1", "--query", "2")
     embed = ("embed", photos / "round", "--backbone", "efficientnet-lite0")
     evaluate = ("evaluate", "out/tasks.parquet", "--backbone", "efficientnet-lite0", "--method", "protonet")
     for words in (
         ("demo", "--tasks", "2", "-o", "out/demo"),
         embed,
-        ("sample", photos / "round", *shape, "-o", "out/tasks.parquet"),
+        ("sample", photos / "round", *SHAPE, "-o", "out/tasks.parquet"),
         (*evaluate, "-o", "out/run"),
         ("report", "out/run", "-o", "out/report.html"),
     ):
@@ -108,8 +110,7 @@ def test_no_extra_leaves_anything_or_calls_anybody(
 ) -> None:
     """One command for each extra that computes; ``doctor`` imports every extra that there is."""
     bed = "out/tasks.parquet"
-    shape = ("--tasks", "4", "--way", "3", "--shot", "1", "--query", "2")
-    assert command("sample", photos / "round", *shape, "-o", bed) == []
+    assert command("sample", photos / "round", *SHAPE, "-o", bed) == []
     small = "decode|resize(32,32)|normalize(0.5,0.5)"
     search = ("--search", "lr=log(1e-4, 1e-1)", "--trials", "2")
     evaluate = ("evaluate", bed, "--backbone", "efficientnet-lite0", "--method", "protonet")
@@ -144,16 +145,36 @@ def test_urls_reach_their_server_only(
 
 
 @pytest.mark.long
+def test_the_hub_is_asked_for_the_dataset_alone(
+    command: Callable[..., list[str]], fresh_cache: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    answer = tmp_path / "hub" / "api" / "datasets" / "me" / "toys"
+    answer.parent.mkdir(parents=True)
+    facts = {"id": "me/toys", "sha": "a" * 40, "siblings": [{"rfilename": "a.parquet", "size": 1}]}
+    answer.write_text(json.dumps(facts))
+    words = ("datasets", "get", "hub:me/toys", "--dry-run")
+    for switch, asked_more in (("1", False), ("0", True)):
+        with web_server(tmp_path / "hub") as (address, requests):
+            seen = command(*words, HF_ENDPOINT=address, HF_HUB_DISABLE_TELEMETRY=switch)
+        assert any("/api/datasets/me/toys" in request for request in requests)
+        assert any("/api/agent-harnesses" in request for request in requests) == asked_more
+        assert asked_more or seen == []
+
+
+@pytest.mark.long
 def test_the_explorer_calls_nobody(tmp_path: Path, fresh_cache: Path, photos: Path) -> None:
     """It draws in a process of its own, with matplotlib."""
     import longshot
 
     testbed = longshot.sample(photos, tasks=4, way=3, shot=1, query=2, out=tmp_path / "out" / "tasks.parquet")
     longshot.evaluate(testbed, backbones="pixels", methods="protonet", out=tmp_path / "out" / "run")
-    running = Traced(tmp_path / "user", tmp_path, "-u", "-m", "longshot", "serve", "out", "--port", "0")
+    running = Traced(tmp_path / "user", tmp_path, "-u", "-m", "longshot", "serve", "out")
     try:
         assert running.process.stdout is not None
-        (address,) = re.findall(r"http://[\d.]+:\d+", running.process.stdout.readline())
+        address = next(
+            re.findall(r"http://[\d.]+:\d+", line) for line in running.process.stdout if "http" in line
+        )[0]
 
         def ask(path: str) -> tuple[str, bool]:
             """A page, and whether it asks to be loaded again since its plots are not drawn."""
@@ -161,11 +182,10 @@ def test_the_explorer_calls_nobody(tmp_path: Path, fresh_cache: Path, photos: Pa
                 return answer.read().decode(), "refresh" in answer.headers
 
         (run,) = set(re.findall(r'href="(/run/[^"/?]*)"', ask("/?kind=run")[0]))
-        while ask(run)[1]:
+        while ask(f"{run}/report/results")[1]:
             time.sleep(0.1)
     finally:
-        running.process.send_signal(signal.SIGINT)
-        running.process.communicate()
+        running.interrupt()
     trace = running.so_far()
     assert any(path.startswith(f"{fresh_cache}/matplotlib/") for path in trace.written)
     assert strange(trace, tmp_path / "out") == []
