@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import sys
 import tempfile
 import time
 import urllib.request
@@ -21,6 +22,7 @@ from tracing import COMMAND, Trace, Traced
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra efficientnet")
 # What a user may do who wants the telemetry; here it is the old behaviour, by which the tracer shows that it sees.
 ON = {"ORT_DISABLE_TELEMETRY": "0"}
+ROOT = Path(__file__).parents[2]
 SHAPE = ("--tasks", "4", "--way", "3", "--shot", "1", "--query", "2")
 
 
@@ -122,6 +124,18 @@ def test_no_extra_leaves_anything_or_calls_anybody(
         "doctor": ("doctor",),
     }
     assert command(*words[extra], allowed=(COMPILED, *(RAY if extra == "ray" else ()))) == []
+
+
+@pytest.mark.long
+def test_timm_calls_nobody(tmp_path: Path, fresh_cache: Path) -> None:
+    """The checks of ``timm:``, whose files are temporary."""
+    peers = Path(sys.prefix) / "peers"
+    if not (peers / "timm").is_dir():
+        pytest.skip("needs timm in .venv/peers (tools/setup.sh)")
+    paths = [ROOT / "tests", ROOT / "src", peers]
+    program = ROOT / "tests" / "features" / "real_timm.py"
+    running = Traced(tmp_path / "user", tmp_path, program, PYTHONPATH=os.pathsep.join(map(str, paths)))
+    assert strange(running.finish(), running.home / "tmp") == []
 
 
 @pytest.mark.long
