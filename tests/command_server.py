@@ -23,6 +23,7 @@ from typing import Any
 import PIL.Image
 
 import few_toys
+import longshot  # before the libraries below, whose telemetry it switches off
 
 PR_SET_PDEATHSIG = 1
 # What commands, and the libraries under them, import on use.
@@ -72,8 +73,6 @@ def serve() -> None:
 
 def _own_modules() -> list[str]:
     """Longshot's modules, but for those that are programs or run inside a submission's box."""
-    import longshot
-
     apart = re.compile(r"\.(baselines|programs|inside|__main__)(\.|$)")
     walked = pkgutil.walk_packages(longshot.__path__, "longshot.", onerror=lambda _: None)
     return [module.name for module in walked if not apart.search(module.name)]

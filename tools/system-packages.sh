@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install the Debian packages that some tests need. Without root or off Debian those tests skip with their reason.
 set -u
-packages=(chromium wordnet-base bubblewrap postgresql)
+packages=(chromium wordnet-base bubblewrap postgresql strace)
 missing=()
 for package in "${packages[@]}"; do
   dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.showing import show_with as _show_with
+from longshot.core.telemetry import switch_off as _switch_off
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the tables below
     from longshot import competition as competition
@@ -81,6 +82,7 @@ def _view(noun: Any, task: int | None) -> Any:
 
 
 _show_with(_view)
+_switch_off()
 
 # name → module, imported on first use: `import longshot` loads neither torch nor pandas.
 _VERBS: dict[str, str] = {

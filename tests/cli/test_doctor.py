@@ -109,3 +109,12 @@ def test_what_results_vouch_for_is_told(
 
     monkeypatch.setenv("LONGSHOT_IDENTITY", value)
     assert doctor._identity() == {"what": "identity", "state": state, "detail": words}
+
+
+def test_whether_libraries_tell_their_makers_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    from longshot.api import doctor
+
+    assert doctor._telemetry()["state"] == "off"
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "0")
+    row = doctor._telemetry()
+    assert (row["state"], row["detail"]) == ("on", "switched on by ORT_DISABLE_TELEMETRY=0")

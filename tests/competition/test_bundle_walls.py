@@ -49,6 +49,7 @@ CHANNELS = {
     "shared files": "os.stat('/app/ingested_program/model.py')",
     "shared output": "os.listdir('/app/output')",
     "attributes": "os.utime(__file__, ns=(1, 1)); assert os.stat(__file__).st_mtime_ns > 1; raise OSError",
+    "telemetry": "assert os.environ['ORT_DISABLE_TELEMETRY'] == '1'; raise OSError",
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import cache_places, is_writable
+from longshot.core.telemetry import switched_on
 from longshot.datasets.dataset import IDENTITY_VARIABLE, Dataset, default_identity
 from longshot.scale import parse_on
 
@@ -103,7 +104,15 @@ def doctor(
     if report is not None:
         raise UserError("{report} is written by the self-test", "add {selftest:True}")
     tried = {extra: _try(packages) for extra, (packages, _) in EXTRAS.items() if not _missing(packages)}
-    return [*_machine(), *_device(device), *_extras(tried), *_cache(), _identity(), _sandbox()]
+    return [
+        *_machine(),
+        *_device(device),
+        *_extras(tried),
+        *_cache(),
+        _identity(),
+        _telemetry(),
+        _sandbox(),
+    ]
 
 
 def _selftest(device: str, path: Path) -> list[dict[str, Any]]:
@@ -186,10 +195,11 @@ def _try(packages: tuple[str, ...]) -> subprocess.Popen[str]:
     """Import packages in a process of its own: a library that crashes or talks on the way does so there.
 
     All extras are started at once and asked for their answers last, so that they cost the time of the slowest.
+    Longshot comes first: it switches their telemetry off.
     """
     names = ", ".join(_MODULES.get(package, package.replace("-", "_")) for package in packages)
     return subprocess.Popen(
-        [sys.executable, "-c", f"import {names}"],
+        [sys.executable, "-c", f"import longshot, {names}"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -259,6 +269,13 @@ def _identity() -> dict[str, Any]:
     return _row(
         "identity", "ok" if identity == "content" else "names", f"results vouch for {vouched} ({origin})"
     )
+
+
+def _telemetry() -> dict[str, Any]:
+    """Whether libraries tell their makers anything."""
+    if chosen := switched_on():
+        return _row("telemetry", "on", f"switched on by {', '.join(chosen)}")
+    return _row("telemetry", "off", "that of ONNX Runtime, OpenVINO, Ray and the Hugging Face Hub")
 
 
 def _size(path: Path) -> int:

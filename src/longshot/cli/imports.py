@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from longshot.core.files import keep_fonts
+
 
 def trim_imports() -> None:
     """From now on, pyarrow and matplotlib are imported without what only people at a prompt need.
@@ -17,15 +19,18 @@ def trim_imports() -> None:
     to be installed, a third of a small command. Commands hand it no Series. Who asks for a data frame still gets it:
     ``to_pandas`` and ``Table.from_pandas`` look again, and so does ``import pandas``.
 
-    matplotlib writes all settings into the signature and the help text of every class that it defines: 0.15 s.
+    matplotlib writes all settings into the signature and the help text of every class that it defines: 0.15 s. Its list
+    of fonts goes into the cache.
 
     For commands only: in a process of the user's, both behave as ever.
     """
-    if "pandas" not in sys.modules and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def _without_pandas(pyarrow: Any) -> None:
+    if "pandas" in sys.modules:
+        return
     refusal = _NoPandas()
     sys.meta_path.insert(0, refusal)
     try:
@@ -57,6 +62,8 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name == "matplotlib":
+            keep_fonts()
         if name not in _AFTER:
             return None
         spec = PathFinder.find_spec(name, path)

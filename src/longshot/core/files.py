@@ -75,6 +75,16 @@ def own_cache() -> Path:
     return next(filter(is_writable, places), places[0])
 
 
+def keep_fonts() -> None:
+    """Let matplotlib keep its list of fonts in the cache, not in the user's home, unless MPLCONFIGDIR names a folder.
+
+    For processes of Longshot's own, before they import it: in a user's process it would miss the user's settings.
+    """
+    folder = own_cache() / "matplotlib"
+    if not os.environ.get("MPLCONFIGDIR") and is_writable(folder):
+        os.environ["MPLCONFIGDIR"] = str(folder)
+
+
 def is_writable(folder: Path) -> bool:
     """Whether files can be made in a folder, which is created where it is missing."""
     try:

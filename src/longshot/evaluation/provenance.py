@@ -58,9 +58,9 @@ def source_revision() -> str | None:
 
     def git(*args: str) -> str | None:
         try:
-            done = subprocess.run(
-                ["git", "-C", str(here.parent), *args], capture_output=True, text=True, timeout=10
-            )
+            # Without optional locks: looking must not write to the repository's index.
+            command = ["git", "--no-optional-locks", "-C", str(here.parent), *args]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None

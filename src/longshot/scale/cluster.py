@@ -49,7 +49,6 @@ def need_ray(*, client: bool = False) -> Any:
     missing = [name for name in ("ray", *(["grpc"] if client else [])) if find_spec(name) is None]
     if missing:
         raise UserError(f"Work on a cluster needs the package {missing[0]}, which is not installed: {PIP}.")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
@@ -126,12 +125,13 @@ def _init(ray: Any, on: str, address: str) -> bool:
                     address = "local"
             if address == "local":
                 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-                ray.init(
-                    address="local",
-                    num_cpus=int(os.environ.get("LONGSHOT_RAY_CPUS") or cores or 1),
-                    include_dashboard=False,
-                    **quiet,
-                )
+                with _without_dashboard():
+                    ray.init(
+                        address="local",
+                        num_cpus=int(os.environ.get("LONGSHOT_RAY_CPUS") or cores or 1),
+                        include_dashboard=False,
+                        **quiet,
+                    )
                 return True
             for remaining in reversed(range(_ATTEMPTS)):
                 try:
@@ -155,6 +155,24 @@ def _init(ray: Any, on: str, address: str) -> bool:
 def _shown(on: str) -> str:
     address = os.environ.get("RAY_ADDRESS")
     return on if on != "ray" else f"RAY_ADDRESS={address}" if address else "this machine"
+
+
+@contextlib.contextmanager
+def _without_dashboard() -> Iterator[None]:
+    """Start no process for Ray's dashboard: even without one, and without usage reports, it asks where it runs.
+
+    ``include_dashboard=False`` leaves a process that calls the metadata services of three clouds, one by name.
+    """
+    from ray._private.node import Node
+
+    before = getattr(Node, "start_api_server", None)  # not a part of Ray that it promises to keep
+    if before is not None:
+        Node.start_api_server = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        if before is not None:
+            Node.start_api_server = before
 
 
 def _mute() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from longshot.core.errors import UserError, in_words
-from longshot.core.files import cache_dir, hash_json, write_json
+from longshot.core.files import cache_dir, hash_json, keep_fonts, write_json
 
 FORMAT = 5
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
@@ -357,6 +357,7 @@ def _parts(render: Callable[[dict[str, Any]], str], context: dict[str, Any]) -> 
 def main() -> None:
     """Do the job that stands on the input."""
     job = json.loads(sys.stdin.read())
+    keep_fonts()
     with contextlib.suppress(OSError):
         os.nice(5)
     makers = {

@@ -175,11 +175,14 @@ def _serve_once(control: socket.socket, starter: Starter, work: Work) -> bool:
 def import_libraries(submission: Path) -> None:
     """Import the large libraries that the submission names, so that every process has them.
 
-    A module of the submission's own comes first, whatever it is called: one of that name is forgotten again.
+    Longshot is imported before them, and switches their telemetry off. A module of the submission's own comes first,
+    whatever it is called: one of that name is forgotten again.
     """
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in submission.rglob("*.py")]
     own = {path.stem for path in submission.iterdir() if path.is_dir() or path.suffix == ".py"}
     before = set(sys.modules)
+    with suppress(Exception):
+        importlib.import_module("longshot")
     for word, library in LIBRARIES.items():
         if word not in own and any(word in text for text in texts):
             with suppress(Exception):  # where it is missing the submission's own import says so

@@ -1,0 +1,33 @@
+"""What libraries tell their makers about whoever uses them: switched off before any of them is imported.
+
+``import longshot`` calls ``switch_off``, so that it holds in every process that computes: commands, workers, nodes of a
+cluster, benchmarks, and the boxes and bundles of competitions, which import Longshot before a submission.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# variable → the value that switches a library's telemetry off; each is documented by the library
+SWITCHES = {
+    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime: a device id and events, kept in ~/.cache and sent to Microsoft
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # huggingface_hub and hf-xet: versions and what calls them, with every request
+    "RAY_USAGE_STATS_ENABLED": "0",  # Ray: hardware and libraries of a cluster, sent to its makers
+}
+# OpenVINO has no variable: importing it writes ~/intel/openvino_ga_cid and calls Google Analytics through this package.
+# Where the package is missing OpenVINO takes a stub of its own.
+_BLOCKED = "openvino_telemetry"
+
+
+def switch_off() -> None:
+    """Set every switch that the user has not set, and keep OpenVINO's package from being imported."""
+    for name, value in SWITCHES.items():
+        os.environ[name] = os.environ.get(name) or value  # an empty one switches nothing off
+    sys.modules.setdefault(_BLOCKED, None)  # type: ignore[arg-type]  # None: an import fails
+
+
+def switched_on() -> list[str]:
+    """The variables by which the user has switched something on again, as ``NAME=value``."""
+    different = {name: os.environ.get(name, "") for name, value in SWITCHES.items()}
+    return [f"{name}={value}" for name, value in different.items() if value != SWITCHES[name]]
