@@ -6,8 +6,8 @@ from pathlib import Path
 
 from longshot.competition.settings import FILE, Competition, load
 from longshot.competition.templates import template
-from longshot.core.errors import UserError
 from longshot.core.files import write_text
+from longshot.core.outputs import claim_folder
 
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")
@@ -38,8 +38,7 @@ def create(
         The settings that were written.
     """
     folder = Path(folder)
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty; choose a new folder for the competition.")
+    claim_folder(folder, "competition", name="folder")
     folder.mkdir(parents=True, exist_ok=True)
     names = (*TRAIN, *FEEDBACK, *FINAL)
     text = template(FILE).format(
