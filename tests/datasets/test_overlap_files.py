@@ -90,7 +90,7 @@ def test_a_strange_file_is_one_sentence(tmp_path: Path, overlap: Overlap) -> Non
         Overlap.load(tmp_path / "o.json")
     with pytest.raises(UserError, match="There is no overlap file"):
         Overlap.load(tmp_path / "nowhere.parquet")
-    with pytest.raises(UserError, match="ends otherwise"):
+    with pytest.raises(UserError, match=r"is written as \.parquet or \.json"):
         overlap.save(tmp_path / "o.csv")
 
 

@@ -52,7 +52,11 @@ def json_option(function: F) -> F:
 def force_option(function: F) -> F:
     """``--force``: replace whatever file is there."""
     return click.option(
-        "--force", is_flag=True, help="Replace a file that is there, even if Longshot did not write it."
+        "--force",
+        cls=Grouped,
+        rare=True,
+        is_flag=True,
+        help="Replace a file that is there, even if Longshot did not write it.",
     )(function)
 
 

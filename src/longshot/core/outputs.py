@@ -158,7 +158,7 @@ def claim_folder(
         return
     names = sorted(path.name for path in folder.iterdir() if path.name[0] != "." and path.name not in besides)
     if names and not set(marks) & set(names):
-        lacking = f" and no {marks[0]}" if marks else ""
+        lacking = f", and no {marks[0]}" if marks else ""
         raise UserError(
             f"{folder} holds {count(len(names), 'other file')}, such as '{names[0]}'{lacking}, so it is not the folder "
             f"of {_a(title)}",

@@ -125,7 +125,7 @@ def _paper(format: str, layout: str, name: str | None) -> Published | None:
     if layout != "plain" and format not in ("md", "latex"):
         raise UserError(
             f"The layout '{layout}' is for the formats md and latex, not {format}",
-            "pass {format:latex}, or leave {layout} out",
+            "pass {format:latex} with a name that ends in .tex or none, or leave {layout} out",
         )
     if name is not None and format != "html" and layout not in PAPERS:
         raise UserError(

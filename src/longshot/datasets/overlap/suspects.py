@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longshot.core.outputs import Kind, claim_output, delivered, has_columns
-from longshot.datasets import DatasetLike, as_dataset, registry
+from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.formats.view import KIND as VIEW
 from longshot.datasets.overlap.pairs import KINDS, find_pairs
 from longshot.features.runtimes import with_engine
@@ -104,4 +104,4 @@ def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
         "odds": ODDS,
         **suspects.facts(),
     }
-    registry.remember(write_view(path, dataset, set(keys), (), why))
+    write_view(path, dataset, set(keys), (), why)

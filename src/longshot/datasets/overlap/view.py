@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from longshot.core.files import hash_file
-from longshot.core.outputs import claim_output
+from longshot.core.outputs import claim_output, is_stream
 from longshot.datasets import as_dataset, registry
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.view import ENDING, KIND, ViewFile, ViewFormat, without
@@ -68,16 +68,16 @@ def leave_out_overlap(
         "against": {name: overlap.b[name] for name in ("name", "fingerprint")},
     }
     view = write_view(out, original, keys, class_ids, why)
-    registry.remember(view)
     return View(view, original, variant)
 
 
 def write_view(
     path: str | Path, dataset: Dataset, keys: Collection[str], classes: Collection[str], why: dict[str, Any]
 ) -> Dataset:
-    """Write the view file and return what it opens as; ``why`` tells how it came about."""
+    """Write the view file, remember it as a dataset and return it; ``why`` tells how it came about."""
     path = Path(path)
-    view = without(dataset, keys, classes, path.name.removesuffix(ENDING))
+    shown = is_stream(path)
+    view = without(dataset, keys, classes, dataset.name if shown else path.name.removesuffix(ENDING))
     ViewFile(
         source=dataset.source,
         dataset=dataset.name,
@@ -87,4 +87,8 @@ def write_view(
         without_classes=tuple(sorted(classes)),
         why=why,
     ).save(path)
-    return replace(view, source=ViewFormat().source(path.absolute()))
+    if shown:  # nothing that could be opened again
+        return view
+    written = replace(view, source=ViewFormat().source(path.absolute()))
+    registry.remember(written)
+    return written
