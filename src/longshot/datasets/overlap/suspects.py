@@ -94,7 +94,7 @@ def find_suspects(
 
 
 def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
-    from longshot.datasets.overlap.view import write_view
+    from longshot.datasets.overlap.view import remember_view, write_view
 
     keys = suspects.table()["key"].to_pylist()
     why = {
@@ -104,4 +104,4 @@ def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
         "odds": ODDS,
         **suspects.facts(),
     }
-    write_view(path, dataset, set(keys), (), why)
+    remember_view(write_view(path, dataset, set(keys), (), why), path)

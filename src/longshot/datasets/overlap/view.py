@@ -68,15 +68,16 @@ def leave_out_overlap(
         "against": {name: overlap.b[name] for name in ("name", "fingerprint")},
     }
     view = write_view(out, original, keys, class_ids, why)
+    remember_view(view, out)
     return View(view, original, variant)
 
 
 def write_view(
     path: str | Path, dataset: Dataset, keys: Collection[str], classes: Collection[str], why: dict[str, Any]
 ) -> Dataset:
-    """Write the view file, remember it as a dataset and return it; ``why`` tells how it came about."""
-    path = Path(path)
-    shown = is_stream(path)
+    """Write the view file and return what it opens as; ``why`` tells how it came about."""
+    KIND.ending(path)
+    path, shown = Path(path), is_stream(path)
     view = without(dataset, keys, classes, dataset.name if shown else path.name.removesuffix(ENDING))
     ViewFile(
         source=dataset.source,
@@ -87,8 +88,10 @@ def write_view(
         without_classes=tuple(sorted(classes)),
         why=why,
     ).save(path)
-    if shown:  # nothing that could be opened again
-        return view
-    written = replace(view, source=ViewFormat().source(path.absolute()))
-    registry.remember(written)
-    return written
+    return view if shown else replace(view, source=ViewFormat().source(path.absolute()))
+
+
+def remember_view(view: Dataset, path: str | Path) -> None:
+    """Let a view be found again, where it is a file that can be opened."""
+    if not is_stream(path):
+        registry.remember(view)
