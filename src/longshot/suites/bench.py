@@ -92,6 +92,8 @@ def bench(
     if out is not None:
         claim_folder(out, "bench", ("card.json", "leaderboard.json", "run"))
     path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
+    if path is not None:
+        leaderboard.check_place(path)
     if merge and path is None:
         raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
     if not models and not merge and (path is None or not Path(path).exists()):
