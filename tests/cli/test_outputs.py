@@ -281,15 +281,14 @@ def test_a_testbed_with_other_content_is_not_replaced_by_save(world: dict[str, P
     assert longshot.Testbed.load(path).content_hash == other.content_hash
 
 
-def test_a_testbed_goes_into_pipes_and_devices(run_cli: Run, world: dict[str, Path], tmp_path: Path) -> None:
+def test_a_testbed_goes_into_a_pipe(run_cli: Run, world: dict[str, Path], tmp_path: Path) -> None:
     pipe, received = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
     reader.start()
     run_cli(*call("sample", "out", world, pipe))
     reader.join()
-    run_cli(*call("sample", "out", world, "/dev/null"))
-    assert stat.S_ISFIFO(pipe.stat().st_mode) and stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
     run_cli(*call("sample", "out", world, tmp_path / "easy.parquet"))
     assert received == [(tmp_path / "easy.parquet").read_bytes()]
 

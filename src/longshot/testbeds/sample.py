@@ -242,13 +242,14 @@ def sample(
     else:
         counts = class_sampler = ReplayedEpisodes.read(replay, split or "", seed, number)
         opened = [counts.bind(data) for data in opened]
+    image_limits = make_limits(instances, settings, limits)
     if out is not None:  # another testbed is told now, not when this one is drawn
         facts: dict[str, Any] = {"tasks": tasks, "shape": settings_of(counts), "split": _split_name(split)}
+        facts |= {"allow_repeats": allow_repeats, **image_limits.settings()}
         if replay is None:
             facts["classes"] = settings_of(class_sampler)
         sources = {data.name: data.fingerprint for data in opened}
         claim_testbed(out, {"datasets": sources, "seed": seed, "sampler": facts}, force=force)
-    image_limits = make_limits(instances, settings, limits)
     target = check_target(settings)
     # Before the bar of the tasks: embedding has one of its own. Only the classes that tasks may have are embedded.
     networks = [
