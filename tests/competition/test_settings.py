@@ -259,6 +259,7 @@ def test_a_new_competition_is_what_was_asked_for(tmp_path):
     assert feedback.limits.memory == 8 << 30
     assert (feedback.per_day, feedback.total, final.review_days) == (2, 100, 14)
     with pytest.raises(
-        UserError, match="so it is not the folder of a competition; choose an empty or new folder"
+        UserError,
+        match="only a new or empty folder is taken for a competition; choose an empty or new folder",
     ):
         create(tmp_path / "cup")

@@ -152,6 +152,17 @@ def test_a_device_is_written_to(tmp_path: Path, write: Write, stays: bool) -> No
     assert stat.S_ISCHR(null.stat().st_mode) is stays
 
 
+def test_a_disk_is_written_to_with_force_alone(tmp_path: Path) -> None:
+    path = tmp_path / "disk"
+    try:
+        os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(7, 250))
+    except OSError:
+        pytest.skip("needs a user who can make device nodes")
+    with pytest.raises(UserError, match=r"disk is a disk, which would be overwritten; add force=True"):
+        claim_output(path, PAGE)
+    assert claim_output(path, PAGE, force=True) == ".html"
+
+
 def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
     full = device(tmp_path, 7)
     with pytest.raises(UserError, match=r"disk is full while writing .*device"):

@@ -107,6 +107,9 @@ def claim_output(out: Location, kind: Kind, *, force: bool = False, name: str = 
     if is_url(out):
         return ending
     path = Path(out)
+    mode = _mode(path)
+    if stat.S_ISBLK(mode) and not force:
+        raise UserError(f"{path} is a disk, which would be overwritten", "add {force:True} if you mean it")
     if is_stream(out):
         if ending not in _TEXTS and is_screen(out) and _terminal(_stdout()):
             raise UserError(
@@ -114,13 +117,10 @@ def claim_output(out: Location, kind: Kind, *, force: bool = False, name: str = 
                 f"name a file with {{{name}}} or send it into a pipe",
             )
         return ending
-    mode = _mode(path)
     if stat.S_ISDIR(mode):
         raise UserError(f"{path} is a folder, but {_a(kind.title)} is a file", f"name a file with {{{name}}}")
     if force or not mode:
         return ending
-    if stat.S_ISBLK(mode):
-        raise UserError(f"{path} is a disk, which would be overwritten", "add {force:True} if you mean it")
     if path.stat().st_size and not _is_own(kind.endings[ending], path):
         raise UserError(
             f"{path} is there already, and it is no {kind.title} that Longshot wrote",
@@ -158,12 +158,11 @@ def claim_folder(
         return
     names = sorted(path.name for path in folder.iterdir() if path.name[0] != "." and path.name not in besides)
     if names and not set(marks) & set(names):
-        lacking = f", and no {marks[0]}" if marks else ""
-        raise UserError(
-            f"{folder} holds {count(len(names), 'other file')}, such as '{names[0]}'{lacking}, so it is not the folder "
-            f"of {_a(title)}",
-            f"choose an empty or new folder with {{{name}}}",
-        )
+        if marks:
+            why = f"{count(names, 'other file')}, such as '{names[0]}', and no {marks[0]}, so it is not the folder of"
+        else:
+            why = f"{count(names, 'file')}, such as '{names[0]}', but only a new or empty folder is taken for"
+        raise UserError(f"{folder} holds {why} {_a(title)}", f"choose an empty or new folder with {{{name}}}")
 
 
 @contextlib.contextmanager

@@ -93,7 +93,7 @@ def bench(
         claim_folder(out, "bench", ("card.json", "leaderboard.json", "run"))
     path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
     if path is not None:
-        leaderboard.check_place(path)
+        leaderboard.check_place(Path(path))
     if merge and path is None:
         raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
     if not models and not merge and (path is None or not Path(path).exists()):
