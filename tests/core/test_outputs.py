@@ -170,8 +170,8 @@ def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_screen_behind_other_names_is_not_cut(tmp_path: Path) -> None:
-    """With stdout sent to a file, /dev/stdout is that file: what it holds already stays."""
-    code = "from longshot.core.outputs import deliver_text as put; print('before', flush=True); put('/dev/stdout', 'x')"
+    """With stdout sent to a file, /dev/fd/1 is that file: what it holds already stays."""
+    code = "from longshot.core.outputs import deliver_text as put; print('before', flush=True); put('/dev/fd/1', 'x')"
     with (tmp_path / "log").open("w") as log:
         subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
     assert (tmp_path / "log").read_text() == "before\nx"
