@@ -35,12 +35,14 @@ _ELSEWHERE: dict[str, dict[str, str]] = {
     "embed": {
         "skip_bad": "open_dataset(skip_bad=True)",
         "out": "Features.save",
+        "force": "Features.save",
         "backbones": "one call each",
     },
     "sample": {"datasets": "dataset, one or a list", "out": "Testbed.save"},
     "datasets overlap": {"fail_if_any": "Overlap.copies"},
     "evaluate": {"features": "backbones=Features.load(FILE)"},
     "datasets show": {"dataset": "spec"},
+    "taxonomy show": {"force": "what draws the picture"},
 }
 
 

@@ -96,6 +96,8 @@ def test_a_wrong_method_and_a_broken_one_are_told_and_fail(tmp_path: Path) -> No
     assert states == {"method planted": "differs", "method protonet": "ok", "training broken": "failed"}
     assert "at most 1e-03 allowed" in rows["method planted"]["detail"]
     assert rows["selftest"]["detail"].startswith("1 of 3 checks agree with the CPU in double precision")
+    again = CliRunner().invoke(command, ["--selftest", "--device", "cpu", "-o", str(path)])
+    assert isinstance(again.exception, SystemExit)  # no UserError: a report of its own is replaced
     text = path.read_text()
     assert str(Path.home()) not in text and str(tmp_path) not in text
     report = json.loads(text)

@@ -18,11 +18,12 @@ from longshot.competition.bundle.check import check_bundle
 from longshot.competition.bundle.describe import dates
 from longshot.competition.bundle.programs.pictures import Pictures, seal
 from longshot.competition.bundle.run import run_bundle
-from longshot.competition.bundle.write import write_bundle
+from longshot.competition.bundle.write import KIND, write_bundle
 from longshot.competition.data import CompetitionData
 from longshot.competition.settings import Phase
 from longshot.competition.submission import make_submission
 from longshot.core.errors import UserError
+from longshot.core.outputs import claim_output
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +119,14 @@ def test_the_fact_sheet_is_asked_for_there_too(competition, tmp_path):
         sheet = yaml.safe_load(archive.read("competition.yaml"))["fact_sheet"]
     assert list(sheet) == ["league", "title", "hardware"]
     assert sheet["hardware"]["type"] == "text" and sheet["hardware"]["is_required"] is True
+
+
+def test_a_bundle_of_longshot_is_replaced_and_no_other(bundle, tmp_path):
+    assert claim_output(bundle, KIND) == ".zip"
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("competition.yaml", "somebody else's")
+    with pytest.raises(UserError, match="it is no bundle that Longshot wrote"):
+        claim_output(tmp_path / "photos.zip", KIND)
 
 
 def test_a_bundle_runs_here_and_scores_as_the_competition_does(bundle, submission, tmp_path, needs_sandbox):

@@ -260,7 +260,10 @@ def test_a_new_competition_is_what_was_asked_for(tmp_path):
     assert feedback.limits.seconds == final.limits.seconds == 90
     assert feedback.limits.memory == 8 << 30
     assert (feedback.per_day, feedback.total, final.review_days) == (2, 100, 14)
-    with pytest.raises(UserError, match="is not empty; choose a new folder"):
+    with pytest.raises(
+        UserError,
+        match="only a new or empty folder is taken for a competition; choose an empty or new folder",
+    ):
         create(tmp_path / "cup")
 
 

@@ -137,7 +137,7 @@ def test_mistakes(two: tuple[str, str], tmp_path: Path) -> None:
     for args, message in (
         ((two[0], "nowhere"), "There is no dataset"),
         ((*two, "--backbone", "pixel"), "did you mean 'pixels'"),
-        ((*two, "-o", "o.csv"), "ends otherwise"),
+        ((*two, "-o", "o.csv"), "is written as .parquet or .json"),
     ):
         done = _run(overlap, *args, ok=False)
         assert isinstance(done.exception, UserError) and message in str(done.exception)

@@ -90,7 +90,7 @@ def test_a_strange_file_is_one_sentence(tmp_path: Path, overlap: Overlap) -> Non
         Overlap.load(tmp_path / "o.json")
     with pytest.raises(UserError, match="There is no overlap file"):
         Overlap.load(tmp_path / "nowhere.parquet")
-    with pytest.raises(UserError, match="ends otherwise"):
+    with pytest.raises(UserError, match=r"is written as \.parquet or \.json"):
         overlap.save(tmp_path / "o.csv")
 
 
@@ -150,7 +150,7 @@ def test_mistakes_with_views(two: tuple[Dataset, Dataset], tmp_path: Path) -> No
     every = two[0].keys.to_pylist()
     with pytest.raises(UserError, match="leaves nothing"):
         write_view(tmp_path / "v.view.json", two[0], every, [], {})
-    with pytest.raises(UserError, match=r"ends with .view.json"):
+    with pytest.raises(UserError, match=r"is written as \.view\.json"):
         write_view(tmp_path / "v.json", two[0], [], [], {})
     path = tmp_path / "v.view.json"
     path.write_text("{}")

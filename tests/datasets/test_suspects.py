@@ -78,5 +78,5 @@ def test_without_a_judge_nothing_can_be_left_out(noisy: Path) -> None:
 
 
 def test_the_list_is_csv(noisy: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"does not end with .csv"):
+    with pytest.raises(UserError, match=r"a list of suspects is written as \.csv"):
         longshot.find_suspects(noisy, backbone="pixels", out=tmp_path / "list.txt")

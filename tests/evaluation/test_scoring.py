@@ -11,6 +11,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+import longshot
 from longshot.core.errors import UserError
 from longshot.evaluation import scoring
 from longshot.evaluation.predictions import SCORES
@@ -77,12 +78,14 @@ def test_a_run_without_finished_results_is_refused() -> None:
 
 def test_scores_are_written_as_their_ending_says(tmp_path: Path) -> None:
     rows = table([0.5, 0.75])
-    scoring._write(rows, tmp_path / "scores.CSV")
-    scoring._write(rows, tmp_path / "scores.parquet")
+    scoring._write(rows, tmp_path / "scores.CSV", ".csv")
+    scoring._write(rows, tmp_path / "scores.parquet", ".parquet")
     assert pacsv.read_csv(tmp_path / "scores.CSV")["accuracy"].to_pylist() == [0.75, 0.5]
     assert pq.read_table(tmp_path / "scores.parquet").equals(rows)
-    with pytest.raises(UserError, match=r"not as 'scores\.txt'"):
-        scoring._write(rows, tmp_path / "scores.txt")
+    with pytest.raises(
+        UserError, match=r"ends in \.txt, but a table of scores is written as \.parquet or \.csv"
+    ):
+        longshot.score(tmp_path / "none", tmp_path / "none", out=tmp_path / "scores.txt")
 
 
 def test_the_testbed_of_a_folder_is_the_one_that_is_named(

@@ -68,7 +68,7 @@ def test_skip_bad_leaves_unreadable_images_out(
         (["--backbone", "pixels", "--preprocessing", "decode|blur(3)"], "step 'blur(3)' is wrong"),
         (["--backbone", "npy:absent.npy"], "there is no file absent.npy"),
         (["--backbone", "pixels", "--device", "cuda"], "use --device auto or cpu"),
-        (["--backbone", "pixels", "-o", "f.txt"], "does not end in .npy"),
+        (["--backbone", "pixels", "-o", "f.txt"], "ends in .txt, but a set of features is written as .npy"),
         (["--backbone", "pixels", "--backbone", "efficientnet-lite0", "-o", "f.npy"], "-o names one file"),
         (["--backbone", "hf:nobody/nothing"], "downloads nothing unasked"),
     ],

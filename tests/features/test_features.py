@@ -138,7 +138,7 @@ def test_a_newer_format_is_told(tmp_path: Path) -> None:
 
 
 def test_save_wants_npy(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"saved as \.npy"):
+    with pytest.raises(UserError, match=r"a set of features is written as \.npy"):
         make().save(tmp_path / "f.bin")
 
 

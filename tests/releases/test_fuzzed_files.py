@@ -160,7 +160,7 @@ def forge(path: Path, rng: Rng) -> None:
     digests = content.digests.copy()
     digests[int(rng.integers(len(digests)))] ^= np.uint64(1 << 63)
     forged = ImageContent("content", content.images, content.of, content.digest, content.bits, True, digests)
-    bed.changed(bed.table, content={"photos": forged}).save(path)
+    bed.changed(bed.table, content={"photos": forged}).save(path, force=True)
 
 
 def forge_the_whole_digest(path: Path, rng: Rng) -> None:
@@ -168,7 +168,7 @@ def forge_the_whole_digest(path: Path, rng: Rng) -> None:
     content = bed.content["photos"]
     digest = rng.bytes(32).hex()
     forged = ImageContent("content", content.images, content.of, digest, content.bits, True, content.digests)
-    bed.changed(bed.table, content={"photos": forged}).save(path)
+    bed.changed(bed.table, content={"photos": forged}).save(path, force=True)
 
 
 TESTBEDS: list[tuple[Callable[[Path, Rng], None], str, int]] = [
@@ -322,7 +322,7 @@ def put_another_testbed_in_place(root: Path, rng: Rng) -> None:
     path = root / "testbeds" / "bed.parquet"
     bed = Testbed.load(path)
     table = bed.table.take(pa.array(np.arange(5)))
-    bed.changed(columns.canonical(table)).save(path)
+    bed.changed(columns.canonical(table)).save(path, force=True)
     seal(root)
 
 

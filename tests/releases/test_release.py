@@ -133,7 +133,7 @@ def test_by_names_only_thumbnails_tell_other_pictures_from_copies_of_lower_quali
 def test_what_cannot_be_released(bed: Testbed, images: Path, released: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No testbed was given and at least 1"):
         release({}, out=tmp_path / "a", **ABOUT)
-    with pytest.raises(UserError, match="already holds something"):
+    with pytest.raises(UserError, match="only a new or empty folder is taken for a release"):
         release({"plain": bed}, out=released, **ABOUT)
     with pytest.raises(UserError, match="'birds', which is no source"):
         release({"plain": bed}, out=tmp_path / "b", title="x", source_licences={"birds": "CC0"})

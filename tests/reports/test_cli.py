@@ -39,7 +39,9 @@ def test_json_on_the_screen(run_cli: Run, make_run: MakeRun) -> None:
 
 def test_an_ending_that_stands_for_no_format(run_cli: Run, make_run: MakeRun, tmp_path: Path) -> None:
     fails(
-        run_cli("report", make_run(), "-o", tmp_path / "page.pdf", check=False), "none of .html", "--format"
+        run_cli("report", make_run(), "-o", tmp_path / "page.pdf", check=False),
+        "ends in .pdf",
+        ".html or .htm or .md",
     )
     assert not (tmp_path / "page.pdf").exists()
 

@@ -112,7 +112,7 @@ def test_what_is_no_training_is_refused(tmp_path: Path) -> None:
         file.write('{"step": 41, "sec')
     with pytest.raises(UserError, match=r"Line 41 of .* is no record of a training"):
         read_trainings([folder])
-    with pytest.raises(UserError, match=r"end its name in \.png, \.svg or \.pdf\."):
+    with pytest.raises(UserError, match=r"a picture is written as \.png or \.svg or \.pdf"):
         write_curves([folder], tmp_path / "curves.gif")
 
 

@@ -102,6 +102,8 @@ def test_a_png_is_large_enough_to_read(tmp_path: Path) -> None:
 
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"Cannot draw a picture as 'map\.gif'"):
+    with pytest.raises(
+        UserError, match=r"ends in \.gif, but a picture is written as \.png or \.svg or \.pdf"
+    ):
         class_map(EMBEDDINGS, _panels(1), tmp_path / "map.gif")
     assert not list(tmp_path.iterdir())

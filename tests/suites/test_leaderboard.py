@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longshot.core.errors import UserError
-from longshot.suites.leaderboard import Entry, Leaderboard, TestbedScore, append, read_board
+from longshot.suites.leaderboard import Entry, Leaderboard, TestbedScore, append, check_place, read_board
 
 
 def suite(digest: str = "d" * 64, name: str = "birds") -> Any:
@@ -132,3 +132,31 @@ def test_damaged_boards_are_one_sentence(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(UserError, match=sentence):
             read_board(path)
+
+
+def test_a_link_to_a_board_stays_a_link(tmp_path: Path) -> None:
+    link, target = tmp_path / "latest.json", tmp_path / "elsewhere" / "board.json"
+    link.symlink_to(target)
+    append(link, suite(), [entry("a", [0.5], [0.5])])
+    append(link, suite(), [entry("b", [0.5], [0.5])])
+    assert link.is_symlink() and [each.model for each in read_board(target).entries] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("-", r"read and extended, which '-' cannot be; name board=FILE\.$"),
+        ("/dev/null", "which '/dev/null' cannot be"),
+        ("board.csv", r"ends in \.csv, but a leaderboard is written as \.json"),
+        ("notes.json", "leaderboard"),
+    ],
+)
+def test_no_board_can_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str
+) -> None:
+    """Told before anything is measured; what is there stays."""
+    monkeypatch.chdir(tmp_path)
+    Path("notes.json").write_text("{}")
+    with pytest.raises(UserError, match=sentence):
+        check_place(name)
+    assert Path("notes.json").read_text() == "{}"

@@ -55,7 +55,7 @@ def test_written_and_opened_again(files: dict[str, Path], tmp_path: Path) -> Non
     again = open_suite(folder)
     assert (again.name, again.version, again.about) == ("photos", "2", "Two small ones.")
     assert (again.digest, again.methods, again.kinds) == (own.digest, own.methods, own.kinds)
-    with pytest.raises(UserError, match="is not empty"):
+    with pytest.raises(UserError, match="only a new or empty folder is taken for a suite"):
         write_suite(named, folder)
 
 

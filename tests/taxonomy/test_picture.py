@@ -55,5 +55,5 @@ def test_one_class_can_be_drawn(tmp_path: Path) -> None:
 
 
 def test_another_ending_is_refused_before_drawing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"end its name in \.png, \.svg or \.pdf"):
+    with pytest.raises(UserError, match=r"a picture is written as \.png or \.svg or \.pdf"):
         draw_taxonomy(Taxonomy.from_class_ids(CLASSES), CLASSES, tmp_path / "t.bmp")

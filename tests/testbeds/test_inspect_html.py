@@ -227,7 +227,7 @@ def test_a_dataset_that_is_gone_leaves_a_page_without_pictures(
     ("options", "message"),
     [
         (["--pictures", "3"], "--pictures 3 goes with --html only"),
-        (["--html", "uniform.parquet"], "is the testbed itself"),
+        (["--html", "uniform.parquet"], "ends in .parquet, but a page is written as .html"),
         (["--html", "a.html", "--dataset", "other=x"], "no dataset 'other'; it has: "),
     ],
 )

@@ -67,9 +67,11 @@ def test_the_page_is_written(bed: Testbed, tmp_path: Path) -> None:
 
 
 def test_the_page_is_not_the_testbed(bed: Testbed, tmp_path: Path) -> None:
+    path = tmp_path / "bed.html"
     bed.save(tmp_path / "bed.parquet")
+    (tmp_path / "bed.parquet").rename(path)
     with pytest.raises(UserError, match="is the testbed itself; give the page another name"):
-        longshot.inspect(tmp_path / "bed.parquet", html=tmp_path / "bed.parquet")
+        longshot.inspect(path, html=path, force=True)
 
 
 def test_a_testbed_shows_itself_in_four_lines_and_as_a_table(bed: Testbed, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import cache_places, is_writable
+from longshot.core.outputs import Kind, claim_output, has_json
 from longshot.core.telemetry import switched_on
 from longshot.datasets.dataset import IDENTITY_VARIABLE, Dataset, default_identity
 from longshot.scale import parse_on
@@ -48,6 +49,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 _MODULES = {"faiss-cpu": "faiss", "grpcio": "grpc"}  # packages that are imported by another name
 REPORT = "longshot-selftest.json"
+_REPORT_FILE = Kind("report of a self-test", {".json": has_json(reference=..., machine=..., checks=...)})
 _PATIENCE = 60  # seconds for an import, on a machine that is busy with something else
 
 
@@ -56,6 +58,7 @@ def doctor(
     selftest: bool = False,
     device: str = "auto",
     report: str | Path | None = None,
+    force: bool = False,
     on: str | None = None,
     dataset: Dataset | str | Path | None = None,
     out: str | Path | None = None,
@@ -74,6 +77,8 @@ def doctor(
     report : str or Path, optional
         Where the self-test writes what it saw as JSON, to be sent with a bug report; "longshot-selftest.json" in the
         current folder by default. It holds versions, hardware, differences and times, no names and no paths.
+    force : bool
+        Replace what is at ``report``, even if no self-test wrote it.
     on : str, optional
         Instead of looking around here, look at a cluster: "ray" or "ray://HOST:PORT". One row per node: resources,
         versions, processor, and what would change bytes there.
@@ -94,7 +99,9 @@ def doctor(
     ['ok']
     """
     if selftest:
-        return [*_machine(), *_device(device), *_selftest(device, Path(report or REPORT))]
+        path = Path(report or REPORT)
+        claim_output(path, _REPORT_FILE, force=force, name="report")
+        return [*_machine(), *_device(device), *_selftest(device, path)]
     if on is not None and parse_on(on) != "local":
         from longshot.api.doctor_cluster import look_at_cluster
 

@@ -25,6 +25,7 @@ def inspect(
     reduction: str | None = None,
     html: str | Path | None = None,
     pictures: int | None = None,
+    force: bool = False,
 ) -> Inspection:
     """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
 
@@ -44,9 +45,11 @@ def inspect(
     reduction : {"shortest-paths"}, optional
         Also measure it on one shortest path per class.
     html : path, optional
-        Also write a page with plots and pictures of tasks.
+        Also write a page with plots and pictures of tasks; ``"-"`` is the screen.
     pictures : int, optional
         With ``html``: how many tasks of each kind to show as pictures; 2 unless given, 0 for none.
+    force : bool
+        Replace what is at ``html``, even if it is no page that Longshot wrote.
 
     Returns
     -------
@@ -60,10 +63,13 @@ def inspect(
     >>> inspection.facts["tasks"], inspection.findings
     (20, ())
     """
+    from longshot.core.outputs import PAGE, claim_output
     from longshot.testbeds.inspection import inspect
 
     if pictures is not None and html is None:
         raise UserError(f"{{pictures:{pictures}}} goes with {{html}} only", "say which page to write")
+    if html is not None:
+        claim_output(html, PAGE, force=force, name="html")
     inspection = inspect(
         testbed, verify=verify, sample=sample, datasets=datasets, taxonomy=taxonomy, reduction=reduction
     )
@@ -78,7 +84,7 @@ def _write_page(
     datasets: Mapping[str, Dataset | str | Path] | None,
     pictures: int,
 ) -> None:
-    from longshot.core.files import write_text
+    from longshot.core.outputs import deliver_text
     from longshot.evaluation.pictures import find_images
     from longshot.reports.testbed_page import render_testbed
 
@@ -87,4 +93,4 @@ def _write_page(
     fingerprints = {name: (fingerprint,) for name, fingerprint in inspection.testbed.datasets.items()}
     images = find_images(fingerprints, datasets or {}) if pictures else None
     name = Path(inspection.name).name
-    write_text(page, render_testbed(inspection.testbed, name=name, images=images, pictures=pictures))
+    deliver_text(page, render_testbed(inspection.testbed, name=name, images=images, pictures=pictures))

@@ -25,6 +25,7 @@ def report(
     published: str | None = None,
     training: Sequence[str | Path] = (),
     title: str | None = None,
+    force: bool = False,
 ) -> Path | str:
     """Write one self-contained page, or the table alone, from the results of one or several runs.
 
@@ -33,7 +34,7 @@ def report(
     runs : path or URL, Results, or list of those
         What to report on.
     out : path or URL
-        The file to write.
+        The file to write; ``"-"`` is the screen.
     format : str, optional
         ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone; by default what the
         file's ending stands for.
@@ -55,10 +56,12 @@ def report(
         Folders of trainings whose learning curves the page shows.
     title : str, optional
         Heading of the page.
+    force : bool
+        Replace what is there, even if it is no report that Longshot wrote.
 
     Returns
     -------
-    Path, or str for a URL
+    Path, or str for a URL and the screen
         Where the report is.
 
     Examples
@@ -69,16 +72,16 @@ def report(
     ['| Method', 'Backbone']
     """
     settings = dict(locals())  # before any other name is bound
-    from longshot.core.files import write_text
+    from longshot.core.outputs import deliver_text
     from longshot.core.remote import check_writable
     from longshot.core.urls import is_url
-    from longshot.reports.report import format_of
+    from longshot.reports.report import claim_report
 
-    format = format or format_of(out)
+    settings["format"] = claim_report(settings.pop("out"), format, force=settings.pop("force"))
     if is_url(out):
         check_writable(str(out))
-    write_text(settings.pop("out"), report_text(**{**settings, "format": format}))
-    return out if is_url(out) else Path(out)
+    deliver_text(out, report_text(**settings))
+    return out if is_url(out) or str(out) == "-" else Path(out)
 
 
 def report_text(

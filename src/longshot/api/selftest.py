@@ -161,7 +161,7 @@ def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> P
     """Versions, hardware and outcomes as JSON, without paths or names of this machine or its user."""
     import json
 
-    from longshot.core.files import atomic
+    from longshot.core.outputs import delivered
 
     facts = {
         "reference": REFERENCE,
@@ -170,7 +170,7 @@ def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> P
         "versions": {"longshot": version("longshot"), "python": platform.python_version(), **_versions()},
         "checks": [asdict(outcome) for outcome in outcomes],
     }
-    with atomic(path) as temporary:
+    with delivered(path) as temporary:
         temporary.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return path
 

@@ -19,6 +19,7 @@ def plot_splits(
     *,
     backbone: BackboneLike,
     out: str | Path,
+    force: bool = False,
     of: str = "classes",
     order: str | Path | None = None,
     references: bool = True,
@@ -39,6 +40,8 @@ def plot_splits(
         Whose features give the class embeddings; anything that ``embed`` takes.
     out : path
         The picture: ``.png``, ``.svg`` or ``.pdf``.
+    force : bool
+        Replace what is there, even if it is no picture that Longshot drew.
     of : {"classes", "hardness"}
         A panel of classes for each split, or all splits by class similarity and transfer loss.
     order : path, optional
@@ -52,8 +55,10 @@ def plot_splits(
     engine : str, optional
         What computes the backbone, as in ``embed``.
     """
+    from longshot.core.outputs import PICTURE, claim_output
     from longshot.datasets import as_dataset
 
+    claim_output(out, PICTURE, force=force)
     opened = as_dataset(dataset)
     seen = {"device": device, "engine": engine}
     if of == "hardness":

@@ -82,6 +82,7 @@ def measure_distances(
     taxonomy: str | Path | Taxonomy | None = None,
     counts: str | Path | Mapping[str, int] | None = None,
     out: str | Path | None = None,
+    force: bool = False,
 ) -> ClassDistances:
     """Distances between all classes of a dataset or a taxonomy file, and which are the nearest and the farthest.
 
@@ -102,7 +103,9 @@ def measure_distances(
     counts : mapping or path, optional
         Images per class, or a JSON file of them, where the source does not tell.
     out : path, optional
-        Also write the matrix as CSV.
+        Also write the matrix as CSV; ``"-"`` is the screen.
+    force : bool
+        Replace what is there, even if Longshot did not write it.
 
     Returns
     -------
@@ -119,6 +122,7 @@ def measure_distances(
     """
     import numpy as np
 
+    from longshot.core.outputs import claim_output
     from longshot.taxonomy.distances import (
         by_images,
         class_distances,
@@ -126,8 +130,10 @@ def measure_distances(
         lowest_common_ancestors,
         reduce_taxonomy,
     )
-    from longshot.taxonomy.readers import read_counts, write_matrix
+    from longshot.taxonomy.readers import MATRIX, read_counts, write_matrix
 
+    if out is not None:
+        claim_output(out, MATRIX, force=force)
     name, tree, class_ids, images = class_hierarchy(source, taxonomy)
     if len(class_ids) < 2:
         raise UserError(f"{name} has {count(class_ids, 'class', 'classes')}; distances need at least 2.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from longshot.causes.explanation import Explanation, compose_testbed, explain_testbed
 from longshot.causes.findings import LEVEL
 from longshot.core.errors import UserError
-from longshot.core.files import write_text
+from longshot.core.outputs import PAGE, claim_output, deliver_text
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.pictures import find_images
@@ -43,6 +43,7 @@ def explain(
     no_pixels: bool = False,
     level: float = LEVEL,
     html: str | os.PathLike[str] | None = None,
+    force: bool = False,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
     engine: str | None = None,
@@ -80,7 +81,9 @@ def explain(
     level : float
         Share of false discoveries that is put up with, above 0 and up to 1.
     html : path, optional
-        Write a page with the pictures.
+        Write a page with the pictures; ``"-"`` is the screen.
+    force : bool
+        Replace what is at ``html``, even if it is no page that Longshot wrote.
     datasets : mapping, optional
         Name → dataset or path, for datasets that do not lie where this machine saw them last.
     device : str
@@ -110,6 +113,8 @@ def explain(
         raise UserError(f"{{focus:{focus}}} goes with {{run}} only", "say which run holds the results")
     if not 0 < level <= 1:
         raise UserError(f"The share of false discoveries is {level:g}", "pass {level} above 0 and up to 1")
+    if html is not None:
+        claim_output(html, PAGE, force=force, name="html")
     (name, bed), *further = open_distinct_testbeds(testbeds).items()
     every = {name: bed, **dict(further)}
     _check_names("datasets", datasets, every)
@@ -141,7 +146,7 @@ def explain(
         page = render_explanation(
             explanation, bed, images=find_images(datasets=opened[name]), tasks=max(top, _PAGE_TASKS)
         )
-        write_text(html, page)
+        deliver_text(html, page)
     return explanation
 
 

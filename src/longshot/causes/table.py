@@ -25,7 +25,8 @@ from longshot.causes.measures import NUMBERS, SIDE, fine_measures, hue_names, me
 from longshot.causes.signatures import learn_signatures
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, cache_places, canonical_json, hash_text
+from longshot.core.files import cache_dir, cache_places, canonical_json, hash_text
+from longshot.core.outputs import Kind, claim_output, delivered, has_columns, has_parquet
 from longshot.core.progress import progress
 from longshot.core.tasks import TaskRows
 from longshot.datasets import as_dataset
@@ -41,6 +42,13 @@ _SHARD = 4096  # images that a kill can cost
 _STEP = 32  # images measured at a time
 _SAMPLE = (16, 40)  # images on which alterations are learnt: at least, at most
 _LEAST = 20  # images without which nothing is learnt
+_KIND = Kind(
+    "table of attributes",
+    {
+        ".csv": has_columns("path", *NUMBERS[:8]),
+        ".parquet": has_parquet("longshot", fingerprint=..., identity=...),
+    },
+)
 
 
 def measure_attributes(
@@ -48,6 +56,7 @@ def measure_attributes(
     *,
     attributes: str | Path | None = None,
     out: str | Path | None = None,
+    force: bool = False,
 ) -> pa.Table:
     """The attributes of a dataset's images: annotated ones, and those measured from the pixels.
 
@@ -60,7 +69,9 @@ def measure_attributes(
     out : path, optional
         Write all of them with the images' paths and short digests, as CSV (.csv) or Parquet (.parquet). Beside the
         images as attributes.csv, the file makes every attribute usable in rules such as
-        ``query_where="brightness < 0.3"``.
+        ``query_where="brightness < 0.3"``. ``"-"`` is the screen.
+    force : bool
+        Replace what is there, even if Longshot did not write it.
 
     Returns
     -------
@@ -74,22 +85,18 @@ def measure_attributes(
     >>> {"viewpoint", "brightness"} <= set(table.column_names)
     True
     """
-    path = None if out is None else Path(out)
-    if path is not None and path.suffix.lower() not in (".csv", ".parquet"):
-        raise UserError(
-            f"Attributes are written as .csv or .parquet, not as '{path.name}'", "choose one of these endings"
-        )
+    ending = None if out is None else claim_output(out, _KIND, force=force)
     opened = as_dataset(dataset)
     table = image_attributes(opened, attributes=attributes, pixels=measured_pixels(opened, altered=False))
-    if path is not None:
-        write = pacsv.write_csv if path.suffix.lower() == ".csv" else pq.write_table
+    if out is not None:
+        write = pacsv.write_csv if ending == ".csv" else pq.write_table
         content = content_of(opened)
         named = table.add_column(0, "path", opened.keys)
         meta = {"fingerprint": opened.fingerprint, "identity": content.identity}
         if content.short is not None:
             named = named.add_column(1, DIGEST, digest_column(content.short))
             meta["content"] = content.digest
-        with atomic(path) as temporary:
+        with delivered(out) as temporary:
             write(named.replace_schema_metadata({b"longshot": canonical_json(meta).encode()}), temporary)
     return table
 

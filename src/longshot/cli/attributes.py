@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, json_option, print_table
+from longshot.cli.common import FILE, PATH, force_option, json_option, print_table
 
 
 @click.command()
 @click.argument("dataset")
 @click.option("--attributes", type=PATH, help="A CSV with further attributes.")
-@click.option("-o", "--out", type=PATH, help="Write all of them as CSV (.csv) or Parquet.")
+@click.option("-o", "--out", type=FILE, help="Write all of them as CSV (.csv) or Parquet.")
+@force_option
 @json_option
-def command(dataset: str, attributes: Path | None, out: Path | None, as_json: bool) -> None:
+def command(dataset: str, attributes: Path | None, out: Path | None, force: bool, as_json: bool) -> None:
     """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.
 
     \b
@@ -26,11 +27,13 @@ def command(dataset: str, attributes: Path | None, out: Path | None, as_json: bo
     usable in rules such as --query-where "brightness < 0.3".
     """
     import longshot
+    from longshot.core.outputs import is_stream
 
-    table = longshot.measure_attributes(dataset, attributes=attributes, out=out)
+    table = longshot.measure_attributes(dataset, attributes=attributes, out=out, force=force)
     print_table([_row(name, table.column(name)) for name in table.column_names], as_json=as_json)
     if out is not None and not as_json:
-        click.echo(f"\n{out.resolve()}: {table.num_columns} attributes of {table.num_rows:,} images")
+        shown = out if is_stream(out) else out.resolve()
+        click.echo(f"\n{shown}: {table.num_columns} attributes of {table.num_rows:,} images")
 
 
 def _row(name: str, values: Any) -> dict[str, Any]:

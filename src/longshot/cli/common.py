@@ -12,6 +12,7 @@ import click
 
 from longshot.cli.help import Grouped
 from longshot.core.errors import UserError
+from longshot.core.outputs import is_stream
 from longshot.core.urls import Location, is_url, shown
 
 if TYPE_CHECKING:
@@ -46,6 +47,17 @@ FILE_PLACE = PlaceType(dir_okay=False)
 def json_option(function: F) -> F:
     """``--json``: print machine-readable JSON instead of a table."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(function)
+
+
+def force_option(function: F) -> F:
+    """``--force``: replace whatever file is there."""
+    return click.option(
+        "--force",
+        cls=Grouped,
+        rare=True,
+        is_flag=True,
+        help="Replace a file that is there, even if Longshot did not write it.",
+    )(function)
 
 
 def device_option(function: F) -> F:
@@ -198,7 +210,7 @@ def echo_json(value: Any) -> None:
 
 def print_written(location: Location) -> None:
     """Where a page or picture lies now, and its size where it is here."""
-    if is_url(location):
+    if is_url(location) or is_stream(location):
         click.echo(shown(location))
         return
     path = Path(location)

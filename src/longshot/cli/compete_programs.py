@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, print_table
+from longshot.cli.common import FILE, PATH, force_option, print_table
 from longshot.core.errors import UserError
+from longshot.core.outputs import is_stream
 from longshot.core.wording import count
 
 _folder = click.argument("folder", type=PATH)
@@ -129,12 +130,15 @@ def check_command(archive: Path, league: str) -> None:
 
 @click.command("bundle")
 @_folder
-@click.option("-o", "--out", type=PATH, required=True, help="Zip to write.")
+@click.option("-o", "--out", type=FILE, required=True, help="Zip to write.")
+@force_option
 @click.option(
     "--docker-image", help="Image that runs the programs; it needs Python, NumPy, torch and Pillow."
 )
 @click.option("--league", help="Write this league alone; only so its programs keep to the league's rule.")
-def bundle_command(folder: Path, out: Path, docker_image: str | None, league: str | None) -> None:
+def bundle_command(
+    folder: Path, out: Path, force: bool, docker_image: str | None, league: str | None
+) -> None:
     """Write the competition as a Codabench bundle (version 2).
 
     \b
@@ -145,8 +149,9 @@ def bundle_command(folder: Path, out: Path, docker_image: str | None, league: st
     from longshot.competition import export_bundle
 
     image = {"docker_image": docker_image} if docker_image else {}
-    path = export_bundle(folder, out, league=league, **image)
-    click.echo(f"{path}: {path.stat().st_size / 2**20:,.1f} MB; 'longshot compete validate {path}' checks it")
+    path = export_bundle(folder, out, league=league, force=force, **image)
+    size = "" if is_stream(path) else f": {path.stat().st_size / 2**20:,.1f} MB"
+    click.echo(f"{path}{size}; 'longshot compete validate {path}' checks it")
 
 
 @click.command("validate")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import PATH, json_option, print_table
+from longshot.cli.common import FILE, PATH, force_option, json_option, print_table
 
 _folder = click.argument("folder", type=PATH)
 
@@ -47,10 +47,11 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
 @_folder
 @click.option("--phase", help="Phase to show.  [default: the last with scores]")
 @click.option("--league", help="League to show.  [default: all]")
-@click.option("--html", "page", type=PATH, help="Write a page with all leagues and plots.")
+@click.option("--html", "page", type=FILE, help="Write a page with all leagues and plots.")
+@force_option
 @json_option
 def leaderboard_command(
-    folder: Path, phase: str | None, league: str | None, page: Path | None, as_json: bool
+    folder: Path, phase: str | None, league: str | None, page: Path | None, force: bool, as_json: bool
 ) -> None:
     """Show who is where: the last valid submission of every team, ties to the earlier one.
 
@@ -59,7 +60,10 @@ def leaderboard_command(
       longshot compete leaderboard my-competition --phase feedback --html board.html
     """
     from longshot.competition import leaderboard, write_leaderboard
+    from longshot.core.outputs import PAGE, claim_output
 
+    if page is not None:
+        claim_output(page, PAGE, force=force, name="page")
     board = leaderboard(folder, phase=phase, league=league)
     rows = [
         {
@@ -77,7 +81,7 @@ def leaderboard_command(
     ]
     print_table(rows, as_json=as_json, footer="\n".join([board.standing, *board.marks]))
     if page is not None and rows:
-        write_leaderboard(folder, page, phase=board.phase)
+        write_leaderboard(folder, page, phase=board.phase, force=force)
 
 
 @click.command("final")

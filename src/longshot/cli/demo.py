@@ -41,10 +41,12 @@ def command(out: Path, tasks: int, device: str, engine: str | None, as_json: boo
       longshot demo
     """
     import longshot
+    from longshot.core.outputs import claim_folder
     from longshot.evaluation.inputs import used_rows
     from longshot.evaluation.views import summary_rows
     from longshot.features.extract import embed_rows
 
+    claim_folder(out, "demo", ("mixed.parquet",))
     start = time.monotonic()
 
     def say(text: str) -> None:

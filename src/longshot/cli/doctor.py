@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import FILE, PATH, device_option, json_option, print_table
+from longshot.cli.common import FILE, PATH, device_option, force_option, json_option, print_table
 
 
 @click.command()
@@ -23,6 +23,7 @@ from longshot.cli.common import FILE, PATH, device_option, json_option, print_ta
     type=FILE,
     help="Where the self-test writes its report, to be sent.  [default: longshot-selftest.json]",
 )
+@force_option
 @click.option(
     "--on",
     metavar="ray|ray://HOST:PORT",
@@ -35,6 +36,7 @@ def command(
     selftest: bool,
     device: str,
     report: Path | None,
+    force: bool,
     on: str | None,
     dataset: str | None,
     out: Path | None,
@@ -54,7 +56,9 @@ def command(
     """
     import longshot
 
-    rows = longshot.doctor(selftest=selftest, device=device, report=report, on=on, dataset=dataset, out=out)
+    rows = longshot.doctor(
+        selftest=selftest, device=device, report=report, force=force, on=on, dataset=dataset, out=out
+    )
     print_table(rows, as_json=as_json)
     if (selftest and rows[-1]["state"] != "ok") or (on and any(row["state"] == "refused" for row in rows)):
         sys.exit(1)

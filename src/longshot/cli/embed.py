@@ -13,6 +13,7 @@ from longshot.cli.common import (
     dry_run_option,
     echo_json,
     engine_option,
+    force_option,
     identity_option,
     json_option,
     on_options,
@@ -55,6 +56,7 @@ from longshot.cli.common import (
 @click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")
 @identity_option
 @click.option("-o", "--out", type=FILE_PLACE, help="Also write a copy: FILE.npy and FILE.json, or URLs.")
+@force_option
 @dry_run_option
 @json_option
 def command(
@@ -62,6 +64,7 @@ def command(
     backbones: tuple[str, ...],
     skip_bad: bool,
     out: Path | str | None,
+    force: bool,
     dry_run: bool,
     as_json: bool,
     **settings: Any,
@@ -78,13 +81,14 @@ def command(
     """
     import longshot
     from longshot.core.errors import UserError
+    from longshot.features.features import claim_features
 
     if out is not None and len(backbones) > 1:
         raise UserError(
             f"-o names one file, but {len(backbones)} backbones were given; export them one by one."
         )
-    if out is not None and Path(out).suffix != ".npy":
-        raise UserError(f"-o writes FILE.npy and FILE.json, but '{out}' does not end in .npy.")
+    if out is not None and not dry_run:
+        claim_features(out, force=force)
     opened = longshot.open_dataset(dataset, skip_bad=skip_bad)
     rows: list[dict[str, Any]] = []
     for backbone in backbones:
@@ -94,7 +98,7 @@ def command(
         features = longshot.embed(opened, backbone, **settings)
         work = features.work
         if out is not None:
-            features.save(out)
+            features.save(out, force=force)
         rows.append(
             {
                 "dataset": features.dataset,

@@ -14,6 +14,7 @@ from longshot.cli.common import (
     device_option,
     echo_json,
     engine_option,
+    force_option,
     json_option,
     on_options,
     pairs_option,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     help="Share of false discoveries that is put up with.",
 )
 @click.option("--html", type=FILE_PLACE, help="Write a page with the pictures.")
+@force_option
 @datasets_option("Where a dataset lives now.")
 @device_option
 @engine_option

@@ -13,6 +13,7 @@ from longshot.cli.common import (
     PLACE,
     datasets_option,
     echo_json,
+    force_option,
     json_option,
     print_written,
     reduction_option,
@@ -34,6 +35,7 @@ from longshot.cli.common import (
 @click.option(
     "--html", type=FILE_PLACE, metavar="FILE", help="Also write a page with plots and task pictures."
 )
+@force_option
 @click.option(
     "--pictures",
     type=click.IntRange(min=0),
@@ -67,11 +69,13 @@ def command(
       7  as far as names tell: the testbed was drawn with --identity names
     """
     import longshot
+    from longshot.core.outputs import is_stream
     from longshot.testbeds.verification import EXIT_CODES
 
     inspection = longshot.inspect(testbed, verify=verify, html=html, **settings)
     if as_json:
-        page = {} if html is None else {"html": html if isinstance(html, str) else str(html.resolve())}
+        here = html is not None and not (isinstance(html, str) or is_stream(html))
+        page = {} if html is None else {"html": str(Path(html).resolve() if here else html)}
         echo_json({**inspection.facts, **page})
     else:
         click.echo(f"{inspection}\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, ClassVar
 
 import click
@@ -12,6 +14,7 @@ from longshot.cli.faces import face_of, sentence
 from longshot.cli.imports import trim_imports
 from longshot.core.errors import UserError, speak_as
 from longshot.core.files import lend_temporary
+from longshot.core.outputs import is_screen, screen_for_output
 
 # name → (module, what it does). The module is imported only when its command is called, so that
 # `longshot --help` stays fast; each module holds a click command called `command`.
@@ -57,10 +60,17 @@ class _Context(click.Context):
         self.call_on_close(lambda: speak_as(before))
 
     def invoke(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command; where only its -o can be written, temporary files go there."""
+        """Run the command; where only its -o can be written, temporary files go there.
+
+        Where what it writes goes to the screen, what it says goes to stderr.
+        """
         if (out := self.params.get("out")) is not None:
             lend_temporary(out)
-        return super().invoke(*args, **kwargs)
+        shown = [name for name, value in self.params.items() if isinstance(value, Path) and is_screen(value)]
+        if len(shown) > 1:
+            raise UserError(f"{{{shown[0]}}} and {{{shown[1]}}} cannot both go to the screen; name a file.")
+        with screen_for_output() if shown else nullcontext():
+            return super().invoke(*args, **kwargs)
 
 
 def _remembered(command: click.Command) -> click.Command:

@@ -15,6 +15,7 @@ from longshot.cli.common import (
     device_option,
     echo_json,
     engine_option,
+    force_option,
     json_option,
     on_options,
     print_table,
@@ -57,6 +58,7 @@ _SHOWN = 10  # pairs and classes listed on the screen; the file has all
 @on_options
 @click.option("-o", "--out", type=FILE, help="Write all pairs: .parquet or .json.")
 @click.option("--page", type=FILE, help="Write a page with pictures of the pairs.")
+@force_option
 @click.option(
     "--pictures",
     type=click.IntRange(min=0),
@@ -116,6 +118,7 @@ def overlap(
     help="Which relations count for --classes; repeat for several.  [default: all]",
 )
 @click.option("-o", "--out", type=FILE, required=True, help="FILE.view.json")
+@force_option
 @json_option
 def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settings: Any) -> None:
     """Write DATASET without what OVERLAP_FILE says it shares with another: deduplicated, or class-ablated.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, PLACE, PlaceType, datasets_option, print_written
+from longshot.cli.common import FILE_PLACE, PATH, PLACE, datasets_option, force_option, print_written
 
 
 @click.command()
@@ -15,9 +15,10 @@ from longshot.cli.common import PATH, PLACE, PlaceType, datasets_option, print_w
 @click.option(
     "-o",
     "--out",
-    type=PlaceType(dir_okay=False, allow_dash=True),
+    type=FILE_PLACE,
     help="File or URL to write, - for the screen. [default: report.html; the screen for the other formats]",
 )
+@force_option
 @click.option(
     "--format",
     type=click.Choice(["html", "md", "csv", "latex", "json"]),
@@ -74,11 +75,9 @@ def command(
     A RUN is a folder, or the URL of one, such as s3://bucket/runs/first.
     """
     import longshot
-    from longshot.api.reports import report_text
 
     format = "json" if as_json else format
-    on_screen = str(out) == "-" or (out is None and format not in (None, "html"))
-    if on_screen:
-        click.echo(report_text(runs, format=format or "html", **settings), nl=False)
-        return
-    print_written(longshot.report(runs, out or "report.html", format=format, **settings))
+    target: Path | str = out or ("report.html" if format in (None, "html") else "-")
+    written = longshot.report(runs, target, format=format, **settings)
+    if str(target) != "-":
+        print_written(written)

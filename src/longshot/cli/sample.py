@@ -15,6 +15,7 @@ from longshot.cli.common import (
     dry_run_option,
     echo_json,
     engine_option,
+    force_option,
     identity_option,
     json_option,
     on_options,
@@ -37,6 +38,7 @@ from longshot.core.wording import count, span
 @click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET…")
 @click.option("-o", "--out", type=FILE_PLACE, help="Testbed file or URL to write (Parquet).")
+@force_option
 @click.option("--tasks", type=COUNT, default=600, show_default=True, help="Tasks to draw from each dataset.")
 @click.option("--split", help="Draw only from the classes of this split: train, validation or test.")
 @splits_option

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, PLACE, echo_json, json_option, print_table
+from longshot.cli.common import FILE, PLACE, echo_json, force_option, json_option, print_table
 
 
 @click.command()
@@ -19,9 +19,12 @@ from longshot.cli.common import PATH, PLACE, echo_json, json_option, print_table
     metavar="RUN",
     help="Also compare, task by task, with what this run holds on the same testbed.",
 )
-@click.option("-o", "--out", type=PATH, help="Write the scores per task (.parquet or .csv).")
+@click.option("-o", "--out", type=FILE, help="Write the scores per task (.parquet or .csv).")
+@force_option
 @json_option
-def command(predictions: Path, testbed: Path, against: Path | None, out: Path | None, as_json: bool) -> None:
+def command(
+    predictions: Path, testbed: Path, against: Path | None, out: Path | None, force: bool, as_json: bool
+) -> None:
     """Score the predictions in FILE on TESTBED: a testbed file, or the folder of a release or run that holds it.
 
     \b
@@ -34,7 +37,7 @@ def command(predictions: Path, testbed: Path, against: Path | None, out: Path | 
     """
     import longshot
 
-    scores = longshot.score(predictions, testbed, against=against, out=out)
+    scores = longshot.score(predictions, testbed, against=against, out=out, force=force)
     if as_json:
         echo_json(scores.record())
         return

@@ -16,6 +16,7 @@ from longshot.cli.common import (
     dry_run_option,
     echo_json,
     engine_option,
+    force_option,
     identity_option,
     json_option,
     print_table,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     help="Measure how hard the split is, where there are features.",
 )
 @click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
+@force_option
 @identity_option
 @device_option
 @engine_option
@@ -127,7 +129,9 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
     file = None if dry_run else out
     made = longshot.make_split(dataset, out=file, **options)
     splits = made if isinstance(made, list) else [made]
-    files = [sweep_file(file, split) if kind == "sweep" else file for split in splits if file is not None]
+    files = [] if file is None else [file]
+    if kind == "sweep" and file is not None:
+        files = [sweep_file(file, divergence) for divergence in options["sweep"]]
     _tell(splits, files, time.monotonic() - began, as_json)
     if not (seen or as_json):
         click.echo("how hard it is can be measured through features: add --backbone NAME")

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 import click
 
 from longshot.cli.common import (
+    FILE,
     PATH,
     device_option,
     echo_json,
     engine_option,
+    force_option,
     json_option,
     print_table,
     reduction_option,
@@ -274,7 +276,8 @@ def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
 @_references
 @_way
 @_shot
-@click.option("-o", "--out", required=True, type=PATH, help="Picture: FILE.png, .svg or .pdf.")
+@click.option("-o", "--out", required=True, type=FILE, help="Picture: FILE.png, .svg or .pdf.")
+@force_option
 @device_option
 @engine_option
 def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> None:

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, device_option, echo_json, engine_option, json_option, print_table
+from longshot.cli.common import (
+    FILE,
+    device_option,
+    echo_json,
+    engine_option,
+    force_option,
+    json_option,
+    print_table,
+)
 
 _SHOWN = 10  # suspects listed on the screen; the file has all
 
@@ -23,6 +31,7 @@ _SHOWN = 10  # suspects listed on the screen; the file has all
 )
 @click.option("-o", "--out", type=FILE, help="Write all suspects: FILE.csv.")
 @click.option("--view", type=FILE, help="Write the dataset without them: FILE.view.json.")
+@force_option
 @click.option("--workers", type=click.IntRange(min=1), help="Threads that read images; all cores by default.")
 @device_option
 @engine_option

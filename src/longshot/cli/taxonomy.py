@@ -12,6 +12,7 @@ import click
 from longshot.cli.common import (
     FILE,
     echo_json,
+    force_option,
     json_option,
     print_table,
     reduction_option,
@@ -46,9 +47,17 @@ def command() -> None:
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--depth", type=click.IntRange(min=0), help="Show so many levels below the root.")
 @click.option("--picture", type=FILE, help="Also draw it: FILE.png, .svg or .pdf.")
+@force_option
 @taxonomy_option
 @json_option
-def show(source: str, depth: int | None, picture: Path | None, taxonomy: str | None, as_json: bool) -> None:
+def show(
+    source: str,
+    depth: int | None,
+    picture: Path | None,
+    force: bool,
+    taxonomy: str | None,
+    as_json: bool,
+) -> None:
     """Print the tree with classes and images per node, and draw it.
 
     \b
@@ -64,9 +73,8 @@ def show(source: str, depth: int | None, picture: Path | None, taxonomy: str | N
     if picture is not None:
         from longshot.taxonomy.picture import draw_taxonomy
 
-        draw_taxonomy(
-            shown.taxonomy, shown.class_ids, picture, images=shown.images, depth=depth, title=shown.name
-        )
+        look: dict[str, Any] = {"images": shown.images, "depth": depth, "title": shown.name}
+        draw_taxonomy(shown.taxonomy, shown.class_ids, picture, **look, force=force)
         click.echo(f"wrote {picture}", err=True)
     top = display_tree(shown.taxonomy, shown.class_ids, shown.images)
     if as_json:
@@ -94,6 +102,7 @@ def show(source: str, depth: int | None, picture: Path | None, taxonomy: str | N
 @taxonomy_option
 @click.option("--counts", type=FILE, help="JSON {class: images}, when SOURCE is a taxonomy file.")
 @click.option("-o", "--out", "--output", "out", type=FILE, help="Write the whole matrix as CSV.")
+@force_option
 @json_option
 def distances(
     source: str, kind: str, reduction: str | None, out: Path | None, as_json: bool, **settings: Any
@@ -134,7 +143,8 @@ def distances(
 @click.option("--file", type=FILE, help="WordNet 3.0's data.noun; hierarchy if not given.")
 @click.option("--reduction", type=click.Choice(["shortest-paths"]), help="Keep one shortest path per class.")
 @click.option("-o", "--out", "--output", "out", type=FILE, required=True, help="Edge list to write (CSV).")
-def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path) -> None:
+@force_option
+def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path, force: bool) -> None:
     """Cut WordNet 3.0 to the classes of a file and write it as an edge list.
 
     \b
@@ -144,10 +154,12 @@ def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path) 
     (The embedded default has a taxonomy of its own: longshot taxonomy show toybox.) Without --reduction all
     ancestors of the classes are kept. In a CSV the first column holds the ids.
     """
+    from longshot.core.outputs import claim_output
     from longshot.taxonomy.distances import reduce_taxonomy
-    from longshot.taxonomy.readers import read_ids, write_csv
+    from longshot.taxonomy.readers import EDGES, read_ids, write_csv
     from longshot.taxonomy.wordnet import read_wordnet
 
+    claim_output(out, EDGES, force=force)
     ids = read_ids(classes)
     part = reduce_taxonomy(read_wordnet(file), ids, reduction).restrict(ids)
     write_csv(part, out)

@@ -9,6 +9,7 @@ from longshot.competition.settings import FILE, Competition, load, parse_time
 from longshot.competition.templates import template
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
+from longshot.core.outputs import claim_folder
 
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")
@@ -63,8 +64,7 @@ def create(
         raise UserError(
             f"{days:,} days from {opening:%Y-%m-%d} on lead beyond the year 9999", "lower {days}"
         ) from error
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty; choose a new folder for the competition.")
+    claim_folder(folder, "competition", name="folder")
     folder.mkdir(parents=True, exist_ok=True)
     names = (*TRAIN, *FEEDBACK, *FINAL)
     text = template(FILE).format(

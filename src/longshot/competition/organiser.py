@@ -13,11 +13,12 @@ import sqlalchemy as sa
 from longshot.competition import queue, ranking, worker
 from longshot.competition.board import leaderboard_page
 from longshot.competition.bundle.write import IMAGE, write_bundle
+from longshot.competition.bundle.write import KIND as BUNDLE
 from longshot.competition.fact_sheet import FactSheet, blank, missing, read_sheet, stored
 from longshot.competition.ranking import BoardEntry
 from longshot.competition.settings import load
 from longshot.competition.store import open_competition, submissions, teams
-from longshot.core.files import write_text
+from longshot.core.outputs import PAGE, claim_output, deliver_text
 
 if TYPE_CHECKING:
     from longshot.competition.services.office import Office
@@ -142,10 +143,14 @@ def leaderboard(folder: str | Path, *, phase: str | None = None, league: str | N
     return Leaderboard(name, entries, "no scored submissions yet", tuple(competition.marks))
 
 
-def write_leaderboard(folder: str | Path, page: str | Path, *, phase: str) -> None:
-    """Write the leaderboards of all leagues of a phase, with figures and fact sheets, as the HTML file ``page``."""
+def write_leaderboard(folder: str | Path, page: str | Path, *, phase: str, force: bool = False) -> None:
+    """Write the leaderboards of all leagues of a phase, with figures and fact sheets, as the HTML file ``page``.
+
+    ``force`` replaces what is there, even if it is no page that Longshot wrote.
+    """
+    claim_output(page, PAGE, force=force, name="page")
     competition, store = open_competition(folder)
-    write_text(Path(page), leaderboard_page(competition, store, phase))
+    deliver_text(page, leaderboard_page(competition, store, phase))
 
 
 def enter_final(folder: str | Path) -> tuple[list[FinalEntry], str]:
@@ -295,11 +300,18 @@ def _office(folder: str | Path) -> Iterator[Office]:
 
 
 def export_bundle(
-    folder: str | Path, out: str | Path, *, docker_image: str = IMAGE, league: str | None = None
+    folder: str | Path,
+    out: str | Path,
+    *,
+    docker_image: str = IMAGE,
+    league: str | None = None,
+    force: bool = False,
 ) -> Path:
     """Write the competition in ``folder`` as a Codabench bundle (version 2), the zip ``out``; gives ``out``.
 
     ``docker_image`` runs the bundle's programs; it needs Python, NumPy, torch and Pillow. ``league`` writes that league
     alone: programs are not told which league a team chose, so the meta-learning league's rule needs its own bundle.
+    ``force`` replaces what is there, even if it is no bundle that Longshot wrote.
     """
+    claim_output(out, BUNDLE, force=force)
     return write_bundle(load(folder), Path(out), docker_image=docker_image, league=league)

@@ -15,6 +15,7 @@ from longshot.competition.outcomes import SubmissionFailed
 from longshot.competition.settings import load
 from longshot.competition.store import open_competition
 from longshot.core.errors import UserError
+from longshot.core.outputs import claim_folder
 
 
 class Entered(NamedTuple):
@@ -122,6 +123,7 @@ def try_submission(
     chosen = competition.phase(phase) if phase else competition.phases[0]
     if out.exists():
         raise UserError(f"{out} is there already", "choose a new folder with {out}")
+    claim_folder(out, "trial")
     check.check_size(Path(submission))
     equipment = environments.equipment(competition)
     try:

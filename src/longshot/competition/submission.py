@@ -16,6 +16,7 @@ from longshot.competition.solver import HERE, SETTINGS
 from longshot.competition.templates import template
 from longshot.core.calls import format_call, parse_call
 from longshot.core.errors import UserError
+from longshot.core.outputs import claim_folder
 from longshot.core.settings import Record, read_record
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def make_submission(
     out = Path(out)
     if out.exists():
         raise UserError(f"{out} is there already; choose a new folder or zip for the submission.")
+    claim_folder(out, "submission")
     method, names = _method_and_backbones(method_or_network, backbone, train)
     chosen = _method(method, {} if train else dict(settings or {}))
     packed = Packed()

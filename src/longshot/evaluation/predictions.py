@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, canonical_json
+from longshot.core.files import canonical_json
+from longshot.core.outputs import Kind, claim_output, delivered, has_parquet
 from longshot.core.parquet import read_parquet
 from longshot.core.ragged import Ragged
 from longshot.core.remote_cache import local_copy
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 _META_KEY = b"longshot"
+_KIND = Kind("file of predictions", {".parquet": has_parquet("longshot", testbed=..., name=...)})
 SCORES = ("accuracy", "balanced_accuracy", "normalized_accuracy")
 
 
@@ -59,6 +61,7 @@ def write_predictions(
     *,
     name: str = "predictions",
     tasks: ArrayLike | None = None,
+    force: bool = False,
 ) -> None:
     """Write predictions as a file that ``score`` reads.
 
@@ -74,7 +77,10 @@ def write_predictions(
         What made the predictions.
     tasks : array [T], optional
         The task numbers; all tasks of the testbed in order unless given.
+    force : bool
+        Replace what is there, even if it is no file of predictions that Longshot wrote.
     """
+    claim_output(path, _KIND, force=force)
     numbers = np.arange(len(testbed)) if tasks is None else np.asarray(tasks, np.int64)
     if len(numbers) != len(predictions):
         raise UserError(
@@ -86,7 +92,7 @@ def write_predictions(
         {"task": pa.array(numbers, pa.int64()), "prediction": pa.array(lists, pa.list_(pa.int16()))}
     )
     meta = {"testbed": testbed.content_hash, "name": name}
-    with atomic(path) as temporary:
+    with delivered(path) as temporary:
         pq.write_table(table.replace_schema_metadata({_META_KEY: canonical_json(meta)}), temporary)
 
 

@@ -225,13 +225,15 @@ class Results:
 
         return show(self)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> Figure:
         """Mean accuracies with their 95 % intervals: a panel per testbed, a row per series.
 
         Parameters
         ----------
         path : path, optional
-            File to write (.png, .svg, .pdf …).
+            File to write (.png, .svg or .pdf).
+        force : bool
+            Replace what is there, even if it is no picture that Longshot drew.
 
         Returns
         -------
@@ -245,7 +247,7 @@ class Results:
         """
         from longshot.evaluation.views import plot_summary
 
-        return plot_summary(self.summary(), path)
+        return plot_summary(self.summary(), path, force=force)
 
     def summary(self) -> list[dict[str, Any]]:
         """One record per testbed × backbone × method × seed, in the order asked for.

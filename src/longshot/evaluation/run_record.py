@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text, write_json
+from longshot.core.outputs import claim_folder
 from longshot.core.settings import Loose, read_record
 from longshot.evaluation.merging import merged
 
@@ -195,20 +196,7 @@ def open_folder(folder: Path) -> dict[str, Any]:
     """The run to extend, or a new one; UserError when the folder holds something else."""
     if (folder / "run.json").exists() or writer_folders(folder):
         return read_run(folder)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file, but results go into a folder", "choose another {out}")
-    if folder.is_dir():
-        names = sorted(
-            path.name
-            for path in folder.iterdir()
-            if path.name not in ("testbeds", "writers") and path.name[0] != "."
-        )
-        if names:
-            raise UserError(
-                f"{folder} holds {len(names)} other files, such as '{names[0]}', and no run.json, so it is not the "
-                "folder of a run",
-                "choose an empty or new folder with {out}",
-            )
+    claim_folder(folder, "run", ("run.json",), besides=("testbeds", "writers"))
     return new_run()
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
-from longshot.core.files import atomic
+from longshot.core.outputs import Kind, claim_output, delivered, has_columns, has_parquet
 from longshot.core.remote_cache import local_copy
 from longshot.evaluation.predictions import SCORES, Predictions, read_predictions, score_predictions
 from longshot.evaluation.results import Results, cell_rows
@@ -37,12 +37,19 @@ class PredictionScores:
         return {"testbed": self.testbed, "checked": self.checked, "scores": self.means, "paired": self.paired}
 
 
+_KIND = Kind(
+    "table of scores",
+    {".parquet": has_parquet("longshot_scores"), ".csv": has_columns("task", "dataset", "way", *SCORES)},
+)
+
+
 def score(
     predictions: str | os.PathLike[str] | Predictions,
     testbed: str | os.PathLike[str] | Testbed,
     *,
     against: str | os.PathLike[str] | Results | None = None,
     out: str | os.PathLike[str] | None = None,
+    force: bool = False,
 ) -> PredictionScores:
     """Check and score predictions that other people's code made; nothing else of theirs is needed.
 
@@ -55,7 +62,9 @@ def score(
     against : path or URL, or Results, optional
         Compare with what this run holds on the same testbed, task by task.
     out : path, optional
-        Write the scores per task (.parquet or .csv).
+        Write the scores per task (.parquet or .csv); ``"-"`` is the screen.
+    force : bool
+        Replace what is there, even if Longshot did not write it.
 
     Returns
     -------
@@ -67,11 +76,12 @@ def score(
     >>> score("predictions.parquet", "easy.parquet").means[0]["accuracy"]
     1.0
     """
+    ending = None if out is None else claim_output(out, _KIND, force=force)
     read = predictions if isinstance(predictions, Predictions) else read_predictions(predictions)
     bed = testbed if isinstance(testbed, Testbed) else find_testbed(local_copy(testbed), read)
     table = score_predictions(read, bed)
     if out is not None:
-        _write(table, Path(out))
+        _write(table, out, ending)
     paired = []
     if against is not None:
         run = against if isinstance(against, Results) else Results(against)
@@ -157,14 +167,13 @@ def _compare(table: pa.Table, testbed: Testbed, run: Results) -> list[dict[str, 
     ]
 
 
-def _write(table: pa.Table, path: Path) -> None:
+def _write(table: pa.Table, out: str | os.PathLike[str], ending: str | None) -> None:
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
 
-    kind = path.suffix.lower()
-    if kind not in (".parquet", ".csv"):
-        raise UserError(
-            f"Scores are written as .parquet or .csv, not as '{path.name}'", "choose one of these endings"
-        )
-    with atomic(path) as temporary:
-        (pq.write_table if kind == ".parquet" else pacsv.write_csv)(table, temporary)
+    with delivered(out) as temporary:
+        if ending == ".parquet":
+            marked = table.replace_schema_metadata({"longshot_scores": "{}"})
+            pq.write_table(marked, temporary)
+        else:
+            pacsv.write_csv(table, temporary)

@@ -72,7 +72,7 @@ class RunFolder:
             pass
         except UserError:
             note(f"the copy of the testbed in {self} was damaged and is replaced")
-        testbed.save(testbed_path(self.path, testbed.content_hash))
+        testbed.save(testbed_path(self.path, testbed.content_hash), force=True)
 
     def testbed(self, content_hash: str) -> Testbed:
         """The run's own copy of a testbed; FileNotFoundError when it is gone."""
@@ -174,7 +174,7 @@ def write_folder(store: RunMemory, folder: Path) -> Path:
     """Write results that are held in memory as the folder of a run, where there is none yet."""
     run = store.read()
     for content_hash in run["testbeds"]:
-        store.testbed(content_hash).save(testbed_path(folder, content_hash))
+        store.testbed(content_hash).save(testbed_path(folder, content_hash), force=True)
     for unit in dict.fromkeys(unit for cell in run["cells"] for unit in cell["units"]):
         rows = store.part(unit)
         if rows is not None:

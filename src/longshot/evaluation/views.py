@@ -6,10 +6,9 @@ import html
 import io
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.files import atomic
+from longshot.core.outputs import PICTURE, claim_output, delivered, picture_stamp
 from longshot.statistics.crossed import differs
 
 if TYPE_CHECKING:
@@ -79,7 +78,9 @@ def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
     return f"<table>{title}{head}<tbody>{body}</tbody></table>"
 
 
-def plot_summary(records: Sequence[Mapping[str, Any]], path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_summary(
+    records: Sequence[Mapping[str, Any]], path: str | os.PathLike[str] | None = None, *, force: bool = False
+) -> Figure:
     """Mean accuracy in % with its interval for every record of ``Results.summary``, a panel per testbed."""
     from matplotlib.figure import Figure
 
@@ -112,8 +113,9 @@ def plot_summary(records: Sequence[Mapping[str, Any]], path: str | os.PathLike[s
         panel.grid(axis="x", alpha=0.4)
     panels[-1].set_xlabel("accuracy (%), mean over tasks with its 95 % interval")
     if path is not None:
-        with atomic(path) as temporary:
-            figure.savefig(temporary, format=Path(path).suffix.lstrip(".") or "png")
+        kind = claim_output(path, PICTURE, force=force).lstrip(".")
+        with delivered(path) as temporary:
+            figure.savefig(temporary, format=kind, metadata=picture_stamp(kind))
     return figure
 
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, hash_file, hash_text, write_text
+from longshot.core.files import hash_file, hash_text
+from longshot.core.outputs import Kind, claim_output, deliver_text, delivered, is_stream, starts_with
 from longshot.core.remote import put
 from longshot.core.remote_cache import here, work_folder
 from longshot.core.urls import is_url, sibling
@@ -45,6 +46,10 @@ from longshot.features.sidecar import (
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
+_SIDECAR = Kind(
+    "sidecar of features", {".json": starts_with('{"format": 1, "rows": ', '{"format": 2, "rows": ')}
+)
+_ARRAY = Kind("set of features", {".npy": lambda path: _SIDECAR.endings[".json"](sidecar(path))}, bare=False)
 _LATER = ("identity", "content", "backbone_identity")  # since format 2
 
 
@@ -308,16 +313,17 @@ class Features:
             **{name: meta[name] for name in _LATER if meta.get(name) is not None},
         )
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write a copy as ``path`` (.npy) with its sidecar, each whole or not at all.
 
         Parameters
         ----------
         path : path or URL
             Ends in ``.npy``; the sidecar ends in ``.json``.
+        force : bool
+            Replace what is there, even if Longshot did not write it.
         """
-        if Path(path).suffix != ".npy":
-            raise UserError(f"Features are saved as .npy with a .json beside it; '{path}' ends otherwise.")
+        claim_features(path, force=force)
         if is_url(path):
             with work_folder() as folder:
                 copy = folder / Path(path).name
@@ -329,7 +335,7 @@ class Features:
             return
         path = Path(path)
         self.check_used(np.arange(len(self)))
-        with atomic(path) as temporary, temporary.open("wb") as file:
+        with delivered(path) as temporary, temporary.open("wb") as file:
             write_header(file, self.array.shape, self.array.dtype)
             step = max(1, CHUNK // max(1, self.dim * self.array.itemsize))
             for start in range(0, len(self), step):
@@ -374,7 +380,18 @@ class Features:
             "offsets": self.offsets.tolist(),
             **rows,
         }
-        write_text(sidecar(path), guarded_json(meta))
+        deliver_text(sidecar(path), guarded_json(meta))
+
+
+def claim_features(out: str | Path, *, force: bool = False) -> None:
+    """UserError unless features may be written to ``out`` (.npy) and their sidecar beside it."""
+    if is_stream(out):
+        raise UserError(
+            f"Features are two files, FILE.npy and FILE.json, and '{out}' is none", "name {out:FILE.npy}"
+        )
+    claim_output(out, _ARRAY, force=force)
+    if not is_url(out):
+        claim_output(sidecar(Path(out)), _SIDECAR, force=force)
 
 
 def features_view(fingerprint: str, identity: str, probed: str, backbone: str, dtype: str) -> str:

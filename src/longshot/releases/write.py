@@ -11,6 +11,7 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file, write_json, write_text
+from longshot.core.outputs import claim_folder
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.results import Results
@@ -101,8 +102,7 @@ def release(
 
     beds = open_distinct_testbeds(testbeds)
     folder = Path(out)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} already holds something; a release goes into a new or empty folder.")
+    claim_folder(folder, "release")
     licences = source_licences or {}
     strangers = sorted(set(licences) - {name for bed in beds.values() for name in bed.datasets})
     if strangers:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
+from longshot.core.outputs import Kind, claim_output, has_columns, has_json, is_page, starts_with
 from longshot.reports import tables
 from longshot.reports.data import ReportData
 
@@ -22,22 +23,36 @@ _TABLES: dict[str, Callable[[ReportData], str]] = {
 }
 FORMATS = ("html", *_TABLES)
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
+_COLUMNS = ("testbed", "backbone", "method", "mean", "p_against_best")
+KIND = Kind(
+    "report",
+    {
+        **dict.fromkeys((".html", ".htm"), is_page),
+        ".md": tables.is_markdown,
+        ".csv": has_columns(*_COLUMNS),
+        ".tex": starts_with(tables.LATEX_OPENING),
+        ".json": has_json(**dict.fromkeys(_COLUMNS, ...)),
+    },
+)
 PAPERS = ("quartiles", "ways")  # layouts of the semantic-sampling paper
 LAYOUTS = ("plain", *PAPERS, "cost")  # the first for all formats, the others for Markdown and LaTeX
 
 
-def format_of(out: str | Path) -> str:
-    """The format that a file's ending stands for.
+def claim_report(out: str | Path, format: str | None, *, force: bool = False) -> str:
+    """The format of a report that is to be written to ``out``: ``format``, or what the ending stands for.
 
-    >>> format_of("table.tex")
+    UserError where the two differ, or what is there may not be replaced.
+
+    >>> claim_report("table.tex", None)
     'latex'
     """
-    kind = _ENDINGS.get(Path(out).suffix.lower())
-    if kind is None:
-        raise UserError(
-            f"The ending of '{out}' is none of {', '.join(_ENDINGS)}", "use one of them or say {format}"
-        )
-    return kind
+    if format is None:
+        return _ENDINGS[claim_output(out, KIND, force=force)]
+    if format not in FORMATS:
+        raise UserError(f"There is no report format '{format}'; the formats are {', '.join(FORMATS)}.")
+    endings = [ending for ending, meaning in _ENDINGS.items() if meaning == format]
+    claim_output(out, KIND.only(*endings), force=force)
+    return format
 
 
 def render(
@@ -110,7 +125,7 @@ def _paper(format: str, layout: str, name: str | None) -> Published | None:
     if layout != "plain" and format not in ("md", "latex"):
         raise UserError(
             f"The layout '{layout}' is for the formats md and latex, not {format}",
-            "pass {format:latex}, or leave {layout} out",
+            "pass {format:latex} with a name that ends in .tex or none, or leave {layout} out",
         )
     if name is not None and format != "html" and layout not in PAPERS:
         raise UserError(

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from longshot.reports.tables import LATEX_MARKS, MARKDOWN_MARKS, escape_latex, escape_markdown, latex_table
+from longshot.reports.tables import (
+    LATEX_MARKS,
+    LATEX_OPENING,
+    MARKDOWN_MARKS,
+    escape_latex,
+    escape_markdown,
+    latex_table,
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ def to_markdown(sheets: Sequence[Sheet]) -> str:
 
 def to_latex(sheets: Sequence[Sheet]) -> str:
     """Several tables in one LaTeX text."""
-    return "% needs \\usepackage{booktabs}\n" + "\n".join(latex(sheet) for sheet in sheets)
+    return f"{LATEX_OPENING}\n" + "\n".join(latex(sheet) for sheet in sheets)
 
 
 def _markdown(cell: SheetCell) -> str:

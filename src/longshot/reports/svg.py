@@ -15,11 +15,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.errors import UserError
-from longshot.core.files import atomic
+from longshot.core.outputs import PICTURE, delivered, picture_stamp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,18 +117,14 @@ def picture_kind(path: str | os.PathLike[str]) -> str:
     >>> picture_kind("curves.PNG")
     'png'
     """
-    kind = Path(path).suffix.lower().lstrip(".")
-    if kind not in KINDS:
-        raise UserError(f"Cannot draw a picture as '{Path(path).name}'", "end its name in .png, .svg or .pdf")
-    return kind
+    return PICTURE.ending(path).lstrip(".")
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Write a figure as its ending says, without a date: equal figures give equal bytes."""
     kind = picture_kind(path)
-    stamp: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with atomic(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=150, metadata=stamp)
+    with delivered(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=150, metadata=picture_stamp(kind))
 
 
 @contextmanager

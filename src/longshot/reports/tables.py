@@ -8,6 +8,8 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from longshot.reports.data import ReportData
@@ -19,6 +21,7 @@ LATEX_MARKS = {
     "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}",
     "judge": r"{}\rlap{{$^{{\dagger}}$}}",
 }
+LATEX_OPENING = "% needs \\usepackage{booktabs}"
 JUDGE_NOTE = " † chose the images of that testbed, and is not ranked on it."
 NOTE = (
     "Mean accuracy over tasks in %, ± half the 95 % interval (Student t); in brackets the one for other classes too, "
@@ -110,13 +113,21 @@ def to_markdown(data: ReportData, entries: Estimates | None = None) -> str:
     return "\n".join([*lines, "", escape_markdown(_note(data)), ""])
 
 
+def is_markdown(path: Path) -> bool:
+    """Whether a file starts as the Markdown of a report does, with a table of methods that may have a title."""
+    with path.open(encoding="utf-8") as text:
+        lines = [line for line in islice(text, 4) if line.strip()]
+    lines = lines[1:] if lines[0].startswith("**") else lines
+    return lines[0].startswith("| Method | ") and lines[1].startswith("| :--- | :--- | ")
+
+
 def to_latex(data: ReportData, entries: Estimates | None = None) -> str:
     r"""A ``table`` for ``\input``: needs the package ``booktabs`` and nothing else."""
     entries = summarise(data) if entries is None else entries
     head, body = _grid(data, entries, escape_latex, LATEX_MARKS)
     lines = [" & ".join(cells) + r" \\" for cells in body]
     table = latex_table(escape_latex(_note(data)), f"lll{'r' * len(data.beds)}", head, lines)
-    return "\n".join(["% needs \\usepackage{booktabs}", *table, ""])
+    return "\n".join([LATEX_OPENING, *table, ""])
 
 
 def _note(data: ReportData) -> str:

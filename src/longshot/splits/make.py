@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from longshot.core.errors import UserError
+from longshot.core.outputs import claim_output, is_stream
 from longshot.core.progress import progress
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
@@ -16,6 +17,7 @@ from longshot.features.runtimes import with_engine
 from longshot.splits.assign import RATIOS, SHOT, WAY
 from longshot.splits.published import published_split
 from longshot.splits.simple import random_split, semantic_split
+from longshot.splits.split import KIND as SPLIT_FILE
 from longshot.splits.split import Split, with_content
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class SplitSettings(TypedDict, total=False):
     shot: int
     hardness: bool
     out: str | Path | None
+    force: bool
     identity: str | None
     device: str
     seed: int
@@ -111,6 +114,7 @@ def make_split(
     shot: int = SHOT,
     hardness: bool = True,
     out: str | Path | None = None,
+    force: bool = False,
     identity: str | None = None,
     device: str = "auto",
     engine: str | None = None,
@@ -181,7 +185,9 @@ def make_split(
     hardness : bool
         Whether to measure how hard the split is, where there are features. A target always is.
     out : path, optional
-        split.json to write; a sweep adds -R to the name of each file.
+        split.json to write, or ``"-"`` for the screen; a sweep adds -R to the name of each file.
+    force : bool
+        Replace what is there, even if it is no split that Longshot wrote.
     identity : {"content", "names"}, optional
         What split.json vouches for: the bytes of the dataset's images, or only their names. That of the dataset unless
         given.
@@ -206,6 +212,8 @@ def make_split(
     """
     settings = dict(locals())
     kind = split_kind(settings)
+    for file in _files(out, kind, sweep):
+        claim_output(file, SPLIT_FILE, force=force)
     opened = as_dataset(dataset).with_identity(identity)
     shares = RATIOS if ratios is None else tuple(ratios)
     seen = _features(opened, settings, needed=kind in (*TARGETS, *_DISTANT))
@@ -225,8 +233,8 @@ def make_split(
         splits = with_hardness(splits, opened, seen, way, shot, shares, order)
     if out is not None:
         splits = [with_content(split, opened) for split in splits]
-        for split in splits:
-            split.save(sweep_file(out, split) if kind == "sweep" else out)
+        for split, file in zip(splits, _files(out, kind, sweep), strict=True):
+            split.save(file, force=force)
     return splits if kind == "sweep" else splits[0]
 
 
@@ -275,10 +283,23 @@ def split_kind(settings: Mapping[str, Any]) -> str:
     return kind
 
 
-def sweep_file(out: str | Path, split: Split) -> Path:
+def sweep_file(out: str | Path, divergence: float) -> Path:
     """Where one split of a sweep goes: ``atg.json`` becomes ``atg-0.64.json``."""
     path = Path(out)
-    return path.with_name(f"{path.stem}-{split.made['divergence_asked']:g}{path.suffix}")
+    return path.with_name(f"{path.stem}-{divergence:g}{path.suffix}")
+
+
+def _files(out: str | Path | None, kind: str, sweep: Sequence[float] | None) -> list[str | Path]:
+    """Where the splits go, one by one."""
+    if out is None:
+        return []
+    if kind != "sweep" or sweep is None:
+        return [out]
+    if is_stream(out):
+        raise UserError(
+            f"A sweep writes a file for each split, and '{out}' is none", "name one with {out:FILE}"
+        )
+    return [sweep_file(out, divergence) for divergence in sweep]
 
 
 def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features) -> Split:

@@ -14,7 +14,8 @@ import numpy as np
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.core.files import hash_json, write_json
+from longshot.core.files import hash_json
+from longshot.core.outputs import Kind, claim_output, deliver_json, has_json
 from longshot.core.settings import Loose, read_record
 from longshot.core.wording import count, first, note
 from longshot.datasets import compare_content, pack_digests, unpack_digests
@@ -22,6 +23,7 @@ from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
 from longshot.datasets.sidecars import check_splits, resolve_classes
 
 FORMAT = 1
+KIND = Kind("split", {".json": has_json(format=..., made=..., fingerprint=..., train=...)})
 
 
 class SplitFile(Loose):
@@ -111,16 +113,19 @@ class Split:
         """{part: number of classes}."""
         return {part: len(members) for part, members in self.parts.items()}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write split.json, whole or not at all.
 
         Parameters
         ----------
         path : path
             File to write, ``.json``.
+        force : bool
+            Replace what is there, even if it is no split that Longshot wrote.
         """
+        claim_output(path, KIND, force=force)
         content = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "made": self.made}
-        write_json(path, {**content, **{part: list(members) for part, members in self.parts.items()}})
+        deliver_json(path, {**content, **{part: list(members) for part, members in self.parts.items()}})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Split:

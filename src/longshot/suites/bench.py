@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import write_json, write_text
+from longshot.core.outputs import claim_folder
 from longshot.core.wording import span
 from longshot.features.runtimes import with_engine
 from longshot.scale import with_executor
@@ -88,7 +89,11 @@ def bench(
     """
     chosen = [methods] if isinstance(methods, str) else list(methods)
     opened = suite if isinstance(suite, Suite) else open_suite(suite or BUILT_IN[0], chosen)
+    if out is not None:
+        claim_folder(out, "bench", ("card.json", "leaderboard.json", "run"))
     path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
+    if path is not None:
+        leaderboard.check_place(Path(path))
     if merge and path is None:
         raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
     if not models and not merge and (path is None or not Path(path).exists()):

@@ -13,6 +13,7 @@ from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.core.files import write_json
 from longshot.core.locks import file_lock
+from longshot.core.outputs import Kind, has_json, is_stream
 from longshot.core.settings import Record, read_json
 from longshot.core.wording import count
 from longshot.suites.suite import Suite
@@ -124,6 +125,15 @@ def read_board(path: str | Path) -> Leaderboard:
     return board
 
 
+def check_place(path: str | Path) -> None:
+    """UserError where no board can be extended or made at ``path``, before anything is measured."""
+    if is_stream(path):
+        raise UserError(f"A leaderboard is read and extended, which '{path}' cannot be", "name {board:FILE}")
+    Kind("leaderboard", {".json": has_json()}).ending(path)
+    if Path(path).exists():
+        read_board(path)
+
+
 def append(
     path: str | Path, suite: Suite, entries: Sequence[Entry], merged: Sequence[str | Path] = ()
 ) -> Leaderboard:
@@ -145,7 +155,7 @@ def append(
     Leaderboard
         What the file holds now. UserError when a board is about other testbeds; then nothing is written.
     """
-    board_path = Path(path)
+    board_path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
     board_path.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(board_path.with_name(f"{board_path.name}.lock")):
         board = read_board(board_path) if board_path.exists() else empty_board(suite)

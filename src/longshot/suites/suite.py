@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json, write_json
+from longshot.core.outputs import claim_folder
 from longshot.core.settings import Loose, Record, read_json
 from longshot.core.wording import count, first
 from longshot.testbeds.testbed import Testbed
@@ -118,8 +119,7 @@ def write_suite(suite: Suite, out: str | Path) -> Path:
         The folder.
     """
     folder = Path(out)
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"The folder {folder} is not empty", "choose a new {out}")
+    claim_folder(folder, "suite")
     folder.mkdir(parents=True, exist_ok=True)
     testbeds = []
     for name, testbed in suite.testbeds.items():

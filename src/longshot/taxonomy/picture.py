@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from longshot.core.errors import UserError, in_words
-from longshot.core.files import atomic
+from longshot.core.errors import in_words
+from longshot.core.outputs import PICTURE, claim_output, delivered, picture_stamp
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.tree import Branch, display_tree
 
@@ -34,17 +33,19 @@ def draw_taxonomy(
     images: ArrayLike | None = None,
     depth: int | None = None,
     title: str = "",
+    force: bool = False,
 ) -> None:
-    """Write a PNG, SVG or PDF. ``depth`` cuts the tree; cut branches are sectors of their own."""
-    kind = Path(path).suffix.lower().lstrip(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise UserError(f"Cannot draw a picture as '{Path(path).name}'; end its name in .png, .svg or .pdf.")
+    """Write a PNG, SVG or PDF. ``depth`` cuts the tree; cut branches are sectors of their own.
+
+    ``force`` replaces what is there, even if it is no picture that Longshot drew.
+    """
+    kind = claim_output(path, PICTURE, force=force, name="picture").lstrip(".")
     import matplotlib
 
     figure = _figure(display_tree(taxonomy, class_ids, images), depth, title)
-    # Fixed ids and no date: the same taxonomy gives the same file.
-    stamp: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with atomic(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "longshot"}):
+    stamp = picture_stamp(kind)
+    # Fixed ids: the same taxonomy gives the same file.
+    with delivered(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "longshot"}):
         figure.savefig(temporary, format=kind, dpi=130, metadata=stamp, bbox_inches="tight", pad_inches=0.2)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
-from longshot.core.files import write_text
+from longshot.core.outputs import Kind, deliver_text, first_rows
 from longshot.taxonomy.dag import Taxonomy
 
 _CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"
@@ -60,6 +60,22 @@ def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
     return file.name == "data.noun" or file.suffix.lower() == ".json"
 
 
+def _is_edge_list(path: Path) -> bool:
+    """Whether ``write_csv`` wrote a file: the root, which is below nothing, comes first."""
+    head, *rows = first_rows(path, 2)
+    return head == ["parent", "child", "label"] and rows[0][0] == ""
+
+
+def _is_matrix(path: Path) -> bool:
+    """Whether ``write_matrix`` wrote a file: the first class is at no distance from itself."""
+    head, first = first_rows(path, 2)
+    return head[0] == "class" and first[:2] == [head[1], "0.0"]
+
+
+EDGES = Kind("list of edges", {".csv": _is_edge_list})
+MATRIX = Kind("matrix of distances", {".csv": _is_matrix})
+
+
 def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:
     """Write the edge list that :func:`read_taxonomy` reads back, in the same order, with labels."""
     lines = io.StringIO()
@@ -67,7 +83,7 @@ def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:
     writer.writerow(["parent", "child", "label"])
     for parent, child in (("", taxonomy.root), *taxonomy.edges):
         writer.writerow([parent, child, taxonomy.labels.get(child, "")])
-    write_text(path, lines.getvalue())
+    deliver_text(path, lines.getvalue())
 
 
 def write_matrix(path: str | os.PathLike[str], class_ids: Sequence[str], matrix: Floats) -> None:
@@ -77,7 +93,7 @@ def write_matrix(path: str | os.PathLike[str], class_ids: Sequence[str], matrix:
     writer.writerow(["class", *class_ids])
     for class_id, row in zip(class_ids, matrix.tolist(), strict=True):
         writer.writerow([class_id, *row])
-    write_text(path, lines.getvalue())
+    deliver_text(path, lines.getvalue())
 
 
 def read_counts(source: str | Path | Mapping[str, int], class_ids: Sequence[str]) -> Ints:

@@ -34,6 +34,7 @@ from longshot.testbeds.streams import Streams
 from longshot.testbeds.suspected import find_excluded
 from longshot.testbeds.target import aim, check_target
 from longshot.testbeds.testbed import Testbed
+from longshot.testbeds.testbed_file import claim_testbed
 from longshot.testbeds.words import (
     JUDGED,
     SampleSettings,
@@ -71,6 +72,7 @@ def sample(
     replay: str | Path | None = None,
     identity: str | None = None,
     out: str | Path | None = None,
+    force: bool = False,
     score: TaskScorer | None = None,
     device: str = "auto",
     engine: str | None = None,
@@ -136,7 +138,9 @@ def sample(
         them takes too long. With names alone, other pictures under the same names go unnoticed, and every result says
         so. That of the dataset unless given.
     out : path or URL, optional
-        Also write the testbed to this Parquet file.
+        Also write the testbed to this Parquet file; ``"-"`` is the screen, for pipes.
+    force : bool
+        Replace what is there, if it is not the same testbed.
     score : callable, optional
         How "filtered" judges tasks by a method, and how held-out networks are measured; ``longshot.sample`` brings
         its own.
@@ -215,6 +219,8 @@ def sample(
             settings,
             split,
         )
+    if out is not None:
+        claim_testbed(out, force=force)
     if is_url(out):
         check_writable(str(out))
     opened = _open(dataset, splits, split, identity, taxonomy)
@@ -225,7 +231,7 @@ def sample(
         reduction, query = settings.get("reduction"), settings.get("query")
         counting = {"split": split, "reduction": reduction}
         listed = read_published(published or "", opened, class_order, query=query, seed=seed, **counting)
-        return _saved(listed, out)
+        return _saved(listed, out, force)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
     number = (settings.get("candidates") or max(CANDIDATES, tasks)) if word == "filtered" else tasks
     counts: Shape
@@ -237,6 +243,13 @@ def sample(
         counts = class_sampler = ReplayedEpisodes.read(replay, split or "", seed, number)
         opened = [counts.bind(data) for data in opened]
     image_limits = make_limits(instances, settings, limits)
+    if out is not None:  # another testbed is told now, not when this one is drawn
+        facts: dict[str, Any] = {"tasks": tasks, "shape": settings_of(counts), "split": _split_name(split)}
+        facts |= {"allow_repeats": allow_repeats, **image_limits.settings()}
+        if replay is None:
+            facts["classes"] = settings_of(class_sampler)
+        sources = {data.name: data.fingerprint for data in opened}
+        claim_testbed(out, {"datasets": sources, "seed": seed, "sampler": facts}, force=force)
     target = check_target(settings)
     # Before the bar of the tasks: embedding has one of its own. Only the classes that tasks may have are embedded.
     networks = [
@@ -267,12 +280,14 @@ def sample(
             chooser = make_instances(instances, settings, judges=judges, **beside)
             if isinstance(chooser, JudgedInstances):
                 chooser = chooser.among(_rows_of(data, split), data)
+            if out is not None and target is None:
+                claim_testbed(out, {"sampler": {"instances": settings_of(chooser)}}, force=force)
             testbed = _draw(request, data, chooser, bar, judges or getattr(chooser, "panel", ()))
             if word == "filtered":
                 testbed = filter_tasks(testbed, data, judges, held_out, tasks, settings, score, device)
                 testbed = testbed.with_content({data.name: data})
             testbeds.append(testbed)
-    return _saved(Testbed.concat(testbeds), out)
+    return _saved(Testbed.concat(testbeds), out, force)
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,7 +342,7 @@ def _draw(
         "shape": settings_of(shape),
         "classes": settings_of(classes),
         "instances": settings_of(instances),
-        "split": split and (canonical_split(split) or split),
+        "split": _split_name(split),
         "allow_repeats": request.allow_repeats,
         "dropped_classes": dropped,
         **request.limits.settings(),
@@ -407,7 +422,11 @@ def _rows_of(dataset: Dataset, split: str | None) -> Ints:
     return rows_of_classes(dataset.offsets, dataset.split_classes(split))
 
 
-def _saved(testbed: Testbed, out: str | Path | None) -> Testbed:
+def _split_name(split: str | None) -> str | None:
+    return split and (canonical_split(split) or split)
+
+
+def _saved(testbed: Testbed, out: str | Path | None, force: bool) -> Testbed:
     if out is not None:
-        testbed.save(out)
+        testbed.save(out, force=force)
     return testbed

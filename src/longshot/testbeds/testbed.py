@@ -26,7 +26,7 @@ from longshot.testbeds.content import (
     used_keys,
 )
 from longshot.testbeds.task import Task
-from longshot.testbeds.testbed_file import FORMAT, hashed_facts, read_file, write_file
+from longshot.testbeds.testbed_file import FORMAT, claim_testbed, hashed_facts, read_file, write_file
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -321,14 +321,17 @@ class Testbed:
 
         return as_html(self)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the Parquet file, whole or not at all; equal testbeds give equal bytes.
 
         Parameters
         ----------
         path : path or URL
             File to write, ``.parquet``.
+        force : bool
+            Replace a file that is something else than this testbed.
         """
+        claim_testbed(path, {"content_hash": self.content_hash}, force=force)
         write_file(path, self.table, self.meta, self.content)
 
     def show(self, task: int | None = None) -> Any:

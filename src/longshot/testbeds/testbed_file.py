@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, canonical_json
+from longshot.core.files import canonical_json
+from longshot.core.outputs import Kind, claim_output, delivered, has_parquet, is_stream
 from longshot.core.parquet import read_parquet
 from longshot.core.settings import Loose
+from longshot.core.urls import is_url
 from longshot.testbeds import columns
 from longshot.testbeds.content import ImageContent, pack, unpack, used_keys
 
@@ -25,6 +27,7 @@ _DIGESTS_KEY = b"longshot.digests"  # short digests of the images used; see ``co
 # Fixed, so that equal tables give equal files.
 _WRITE = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 30}
 _ROW_GROUP = 1 << 16
+KIND = Kind("testbed", {".parquet": has_parquet("longshot", content_hash=...)})
 
 
 class _Meta(Loose):
@@ -47,6 +50,42 @@ def hashed_facts(meta: Mapping[str, Any], contents: Mapping[str, ImageContent]) 
     return _facts(meta, pack(contents))
 
 
+def claim_testbed(
+    path: str | os.PathLike[str], facts: Mapping[str, Any] | None = None, *, force: bool = False
+) -> None:
+    """UserError unless a testbed may be written to ``path``, where another one is not replaced without ``force``.
+
+    Parameters
+    ----------
+    path : path or URL
+        Where it is to go.
+    facts : mapping, optional
+        What is known of it: ``datasets``, ``seed`` and ``content_hash``, and of ``sampler`` any part. All that
+        the file at ``path`` tells of these must be the same.
+    force : bool
+        Replace whatever file is there.
+    """
+    claim_output(path, KIND, force=force)
+    if force or facts is None or is_url(path) or is_stream(path) or not Path(path).is_file():
+        return
+    if not Path(path).stat().st_size:
+        return
+    there = json.loads(pq.read_metadata(path).metadata[_META_KEY])
+    now = json.loads(canonical_json(facts))
+    sampler = now.pop("sampler", {}) if "concat" not in there.get("sampler", {}) else {}
+    pairs = [(name, there.get(name), value) for name, value in now.items()]
+    pairs += [(name, there.get("sampler", {}).get(name), value) for name, value in sampler.items()]
+    differing = [
+        name.replace("_", " ") for name, before, value in pairs if name != "sampler" and before != value
+    ]
+    if differing:
+        raise UserError(
+            f"{path} holds another testbed, whose {' and '.join(differing)} "
+            f"{'differs' if differing[0][-1] != 's' and len(differing) == 1 else 'differ'}",
+            "choose another name with {out}, or replace it with {force:True}",
+        )
+
+
 def write_file(
     path: str | os.PathLike[str],
     table: pa.Table,
@@ -55,7 +94,7 @@ def write_file(
 ) -> None:
     """Write the file, whole or not at all; equal testbeds give equal bytes."""
     table = table.replace_schema_metadata(None)
-    with atomic(path) as temporary, pq.ParquetWriter(temporary, table.schema, **_WRITE) as writer:
+    with delivered(path) as temporary, pq.ParquetWriter(temporary, table.schema, **_WRITE) as writer:
         writer.write_table(table, row_group_size=_ROW_GROUP)
         # Not as metadata of the table: that would be written twice.
         writer.add_key_value_metadata({_META_KEY: canonical_json(meta), _DIGESTS_KEY: pack(contents)})

@@ -14,6 +14,7 @@ import longshot
 from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors, write_json
 from longshot.core.heartbeat import heartbeat
+from longshot.core.outputs import claim_folder
 from longshot.core.progress import Progress, progress
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
@@ -37,6 +38,7 @@ from longshot.training.folders import (
 from longshot.training.images import Prefetch, step_seed
 from longshot.training.settings import CLASS_SETTINGS, TrainingSettings, ValidationTasks, planned
 from longshot.training.setup import Job, prepare
+from longshot.training.state import FILE as STATE_FILE
 from longshot.training.state import last_saved, load_state, save_state
 from longshot.training.steps import Diverged, Stepper
 from longshot.training.validation import Validation
@@ -191,6 +193,7 @@ def train(
     values = locals()  # before any other name is bound
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
     algorithm, settings = planned(algorithm, {name: values[name] for name in names})
+    claim_folder(out, "training", (TRAINING, checkpoint.WEIGHTS, STATE_FILE))
     dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)
     before = last_saved(folder)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors, write_json
+from longshot.core.outputs import claim_folder
 from longshot.core.progress import progress
 from longshot.core.tuned import Tuned, write_tuned
 from longshot.scale import executor
@@ -124,6 +125,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
                 "choose another folder {out}, or repeat its settings to go on with it",
             )
         return
+    claim_folder(folder, "search", ("tune.json",))
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, identity)
 

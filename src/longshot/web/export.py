@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from longshot.core.errors import UserError
+from longshot.core.outputs import claim_folder
 from longshot.web.guard import App
 
 PAGES, MOST_PAGES = 25, 200
@@ -52,8 +53,7 @@ def export_files(app: App, view: str, pages: int = PAGES) -> dict[str, bytes]:
 
 def export_folder(app: App, view: str, out: Path, pages: int = PAGES) -> Path:
     """Write a static copy of a view into a new or empty folder; its ``index.html``."""
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"The folder {out} is not empty", "choose a new {out}")
+    claim_folder(out, "copy of a view")
     for name, content in export_files(app, view, pages).items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)

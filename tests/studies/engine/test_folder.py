@@ -95,7 +95,7 @@ def test_a_place_that_holds_something_else_is_refused(tmp_path: Path, study: Stu
     file.write_text("text")
     with pytest.raises(UserError, match="is a file, but a study goes into a folder"):
         StudyFolder(file, study, DATA)
-    with pytest.raises(UserError, match="holds 1 other files, such as 'file', and no study"):
+    with pytest.raises(UserError, match="holds 1 other file, such as 'file', and no study"):
         StudyFolder(tmp_path, study, DATA)
     (tmp_path / "empty").mkdir()
     assert StudyFolder(tmp_path / "empty", study, DATA).before is None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
+from longshot.core.outputs import claim_folder
 from longshot.core.settings import nearest
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def write_baseline(name: str, folder: str | Path, settings: Mapping[str, Any] | 
         raise UserError(f"There is no baseline '{name}'; {nearest(name, BASELINES, 'there are:')}")
     if folder.exists():
         raise UserError(f"{folder} is there already; choose a new folder for the submission.")
+    claim_folder(folder, "submission", name="folder")
     source = FOLDER / name.replace("-", "_")
     path = source / "settings.json"
     defaults = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

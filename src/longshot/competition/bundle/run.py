@@ -25,6 +25,7 @@ from longshot.competition.check import check_size
 from longshot.competition.limits import RunLimits
 from longshot.competition.outcomes import SubmissionFailed
 from longshot.core.errors import UserError
+from longshot.core.outputs import claim_folder
 from longshot.core.settings import read_record
 
 _ROOM = ArchiveLimits(files=20_000, bytes=20 << 30, depth=12)  # an organiser's own data, not a stranger's
@@ -64,6 +65,7 @@ def run_bundle(
         work = Path(temporary)
         work.chmod(0o755)  # the sandbox's user looks into it
         described = yaml.safe_load(archive.read("competition.yaml"))
+        claim_folder(out, "trial", [str(task["index"]) for task in described["tasks"]])
         chosen = _phase(described["phases"], phase)
         seconds = {"seconds": chosen.get("execution_time_limit") or 600}
         limits = read_record(RunLimits, seconds, f"The phase '{chosen['name']}' of the bundle")

@@ -20,7 +20,7 @@ from longshot.competition.data import CompetitionData, HiddenTask
 from longshot.competition.leagues import META
 from longshot.competition.settings import PER_SUBMISSION, RUN, Competition, Phase
 from longshot.core.errors import UserError
-from longshot.core.files import atomic
+from longshot.core.outputs import Kind, delivered
 from longshot.core.settings import nearest
 from longshot.statistics.student import t_quantile
 
@@ -30,6 +30,18 @@ COMMANDS = {
     "ingestion": "python3 /app/program/ingestion.py /app/input_data /app/output /app/ingested_program wipe",
     "scoring": "python3 /app/program/scoring.py /app/input /app/output",
 }
+
+
+def _is_bundle(path: Path) -> bool:
+    """Whether ``write_bundle`` wrote a file, by the names inside."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return names[0] == "competition.yaml" and {"ingestion", "reference"} <= {
+        name.split("-")[0] for name in names
+    }
+
+
+KIND = Kind("bundle", {".zip": _is_bundle})
 
 
 def write_bundle(
@@ -92,7 +104,7 @@ def write_bundle(
     hidden = [data.test_tasks(phase, seed) for phase, seed in runs]
     train = list(dict.fromkeys(name for phase in taking for name in phase.train))
     images = seal_images(data, train, [task for run_tasks in hidden for task in run_tasks])
-    with atomic(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as bundle:
+    with delivered(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("competition.yaml", described)
         bundle.writestr("logo.png", _logo())
         inputs = _zip({sealed.file: sealed.content for sealed in images.values()}, zipfile.ZIP_STORED)

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir, find_cached, json_text, write_json
+from longshot.core.outputs import Kind, deliver_json, has_json
 from longshot.core.settings import Loose, read_json
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
@@ -27,6 +28,7 @@ from longshot.datasets.part import take_rows
 from longshot.datasets.stores import escape_name
 
 ENDING = ".view.json"
+KIND = Kind("view of a dataset", {ENDING: has_json(longshot="view")}, bare=False)
 
 
 class ViewFile(Loose):
@@ -44,7 +46,7 @@ class ViewFile(Loose):
 
     def save(self, path: Path) -> None:
         """Write the file; what it leaves out is also kept where ``origin`` finds it."""
-        write_json(path, self.model_dump())
+        deliver_json(path, self.model_dump())
         self.remember()
 
     def remember(self) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.core.files import write_text
+from longshot.core.outputs import PAGE, claim_output, deliver_text
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import shared_classes
 from longshot.datasets.overlap.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
-from longshot.datasets.overlap.record import Overlap, check_ending, make_overlap, remember
+from longshot.datasets.overlap.record import KIND, Overlap, make_overlap, remember
 from longshot.datasets.overlap.synonyms import read_nouns
 from longshot.features.runtimes import with_engine
 from longshot.scale import with_executor
@@ -38,6 +38,7 @@ def find_overlap(
     engine: str | None = None,
     out: str | Path | None = None,
     page: str | Path | None = None,
+    force: bool = False,
     pictures: int = 48,
     render: Callable[..., str] | None = None,
     on: str | None = None,
@@ -70,9 +71,11 @@ def find_overlap(
     engine : str, optional
         What computes backbones, as in ``embed``.
     out : path, optional
-        Also write the overlap there, as ``.parquet`` or ``.json``.
+        Also write the overlap there, as ``.parquet`` or ``.json``; ``"-"`` is the screen.
     page : path, optional
         Also write a page with pictures of the pairs.
+    force : bool
+        Replace what is at ``out`` and ``page``, even if Longshot did not write it.
     pictures : int
         Pairs of each kind that the page shows.
     render : callable, optional
@@ -92,7 +95,9 @@ def find_overlap(
     ['exact', 'near', 'similar']
     """
     if out is not None:
-        check_ending(Path(out))  # before a long search
+        claim_output(out, KIND, force=force)
+    if page is not None:
+        claim_output(page, PAGE, force=force, name="page")
     if neighbours < 1:
         raise UserError(
             f"At least 1 neighbour of each image is looked at, not {neighbours}; raise {{neighbours}}."
@@ -118,11 +123,11 @@ def find_overlap(
     overlap = make_overlap(a, b, pairs, shared_classes(a, b, nouns), settings)
     remember(overlap)
     if out is not None:
-        overlap.save(out)
+        overlap.save(out, force=force)
     if page is not None and render is not None:
         images = pair_images(a, b)
         text = render(overlap.pairs, overlap.counts(), overlap.meta(), images=images, pictures=pictures)
-        write_text(Path(page), text)
+        deliver_text(page, text)
     return overlap
 
 

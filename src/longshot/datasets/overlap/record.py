@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 import longshot
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, canonical_json, find_cached, write_json
+from longshot.core.files import cache_dir, canonical_json, find_cached
+from longshot.core.outputs import Kind, claim_output, deliver_json, delivered, has_json, has_parquet
 from longshot.core.parquet import read_parquet
 from longshot.core.settings import Loose, read_record
 from longshot.datasets.dataset import Dataset
@@ -39,7 +40,10 @@ SCHEMA = pa.schema(
         ("turned", pa.int16()),  # degrees, anticlockwise, after mirroring: A's picture then lies as B's
     ]
 )
-_ENDINGS = (".parquet", ".json")
+KIND = Kind(
+    "record of an overlap",
+    {".parquet": has_parquet("longshot_overlap"), ".json": has_json(longshot="overlap")},
+)
 
 
 class ComparedDataset(Loose):
@@ -158,15 +162,16 @@ class Overlap:
             "classes": [shared.model_dump() for shared in self.classes],
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write .parquet (pairs as rows, the rest as metadata) or .json (all of it)."""
-        path = Path(path)
-        if path.suffix == ".json":
-            write_json(path, {"longshot": "overlap", **self.meta(), "pairs": self.pairs.to_pylist()})
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write .parquet (pairs as rows, the rest as metadata) or .json (all of it).
+
+        ``force`` replaces what is there, even if it is no overlap that Longshot wrote.
+        """
+        if claim_output(path, KIND, force=force) == ".json":
+            deliver_json(path, {"longshot": "overlap", **self.meta(), "pairs": self.pairs.to_pylist()})
             return
-        check_ending(path)
         table = self.pairs.replace_schema_metadata({"longshot_overlap": canonical_json(self.meta())})
-        with atomic(path) as temporary:
+        with delivered(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
 
     @classmethod
@@ -212,12 +217,6 @@ def make_overlap(
     columns["mirrored"], columns["turned"] = pa.array(mirrored), pa.array(turned)
     table = pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
     return Overlap(table, _about(a), _about(b), tuple(classes), {**settings, "index": pairs.index})
-
-
-def check_ending(path: Path) -> None:
-    """UserError for a file of another kind."""
-    if path.suffix not in _ENDINGS:
-        raise UserError(f"An overlap is written as {' or '.join(_ENDINGS)}; '{path}' ends otherwise.")
 
 
 def check_first_side(overlap: Overlap, dataset: Dataset, file: Path) -> None:

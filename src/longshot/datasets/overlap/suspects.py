@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.core.errors import UserError
-from longshot.core.files import atomic
-from longshot.datasets import DatasetLike, as_dataset, registry
+from longshot.core.outputs import Kind, claim_output, delivered, has_columns
+from longshot.datasets import DatasetLike, as_dataset
+from longshot.datasets.formats.view import KIND as VIEW
 from longshot.datasets.overlap.pairs import KINDS, find_pairs
 from longshot.features.runtimes import with_engine
 from longshot.features.suspects import ODDS, Suspects, suspects_of
@@ -15,6 +15,8 @@ from longshot.features.suspects import ODDS, Suspects, suspects_of
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.features.backbones import BackboneLike
+
+_KIND = Kind("list of suspects", {".csv": has_columns("key", "class", "reason", "looks_like", "odds")})
 
 
 @with_engine
@@ -25,6 +27,7 @@ def find_suspects(
     near_copies: bool = True,
     out: str | Path | None = None,
     view: str | Path | None = None,
+    force: bool = False,
     workers: int | None = None,
     device: str = "auto",
     engine: str | None = None,
@@ -47,6 +50,8 @@ def find_suspects(
         Also write the suspects there as CSV: key, class, reason, looks_like, odds.
     view : path, optional
         Also write the dataset without them: a file that ends with ``.view.json`` and opens like any dataset.
+    force : bool
+        Replace what is at ``out`` and ``view``, even if Longshot did not write it.
     workers : int, optional
         Threads that read images; all cores by default.
     device : str
@@ -65,10 +70,14 @@ def find_suspects(
     >>> suspects.facts()["copies"]
     0
     """
+    from pyarrow import csv
+
     from longshot.features.extract import embed
 
-    if out is not None and Path(out).suffix != ".csv":
-        raise UserError(f"Suspects are written as CSV, but {{out:{out}}} does not end with .csv.")
+    if out is not None:
+        claim_output(out, _KIND, force=force)
+    if view is not None:
+        claim_output(view, VIEW, force=force, name="view")
     data = as_dataset(dataset)
     features = embed(data, backbone, device=device)
     near = None
@@ -77,21 +86,15 @@ def find_suspects(
         near = pairs.rows[pairs.kind < KINDS.index("similar")]
     suspects = suspects_of(features, near)
     if out is not None:
-        _write_csv(suspects, Path(out))
+        with delivered(out) as temporary:
+            csv.write_csv(suspects.table(), temporary)
     if view is not None:
         _write_view(suspects, data, Path(view))
     return suspects
 
 
-def _write_csv(suspects: Suspects, path: Path) -> None:
-    from pyarrow import csv
-
-    with atomic(path) as temporary:
-        csv.write_csv(suspects.table(), temporary)
-
-
 def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
-    from longshot.datasets.overlap.view import write_view
+    from longshot.datasets.overlap.view import remember_view, write_view
 
     keys = suspects.table()["key"].to_pylist()
     why = {
@@ -101,4 +104,4 @@ def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
         "odds": ODDS,
         **suspects.facts(),
     }
-    registry.remember(write_view(path, dataset, set(keys), (), why))
+    remember_view(write_view(path, dataset, set(keys), (), why), path)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from longshot.core.errors import UserError
 from longshot.core.files import hash_file
+from longshot.core.outputs import claim_output, is_stream
 from longshot.datasets import as_dataset, registry
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.formats.view import ENDING, ViewFile, ViewFormat, without
+from longshot.datasets.formats.view import ENDING, KIND, ViewFile, ViewFormat, without
 from longshot.datasets.overlap.record import Overlap, check_first_side
 
 
@@ -31,6 +31,7 @@ def leave_out_overlap(
     classes: bool = False,
     images: bool = False,
     relations: Sequence[str] = (),
+    force: bool = False,
 ) -> View:
     """Write ``dataset`` without what an overlap file says it shares with another dataset.
 
@@ -48,7 +49,10 @@ def leave_out_overlap(
         With ``classes``: leave out the copies of the other's images as well.
     relations : sequence of str
         Which relations count for ``classes`` (same, name, synonym, above, below); all by default.
+    force : bool
+        Replace what is there, even if it is no view that Longshot wrote.
     """
+    claim_output(out, KIND, force=force)
     overlap_file, out = Path(overlap_file), Path(out)
     overlap = Overlap.load(overlap_file)
     original = as_dataset(dataset)
@@ -64,7 +68,7 @@ def leave_out_overlap(
         "against": {name: overlap.b[name] for name in ("name", "fingerprint")},
     }
     view = write_view(out, original, keys, class_ids, why)
-    registry.remember(view)
+    remember_view(view, out)
     return View(view, original, variant)
 
 
@@ -72,10 +76,9 @@ def write_view(
     path: str | Path, dataset: Dataset, keys: Collection[str], classes: Collection[str], why: dict[str, Any]
 ) -> Dataset:
     """Write the view file and return what it opens as; ``why`` tells how it came about."""
-    path = Path(path)
-    if not path.name.endswith(ENDING):
-        raise UserError(f"A view of a dataset is a file that ends with {ENDING}; '{path}' does not.")
-    view = without(dataset, keys, classes, path.name.removesuffix(ENDING))
+    KIND.ending(path)
+    path, shown = Path(path), is_stream(path)
+    view = without(dataset, keys, classes, dataset.name if shown else path.name.removesuffix(ENDING))
     ViewFile(
         source=dataset.source,
         dataset=dataset.name,
@@ -85,4 +88,10 @@ def write_view(
         without_classes=tuple(sorted(classes)),
         why=why,
     ).save(path)
-    return replace(view, source=ViewFormat().source(path.absolute()))
+    return view if shown else replace(view, source=ViewFormat().source(path.absolute()))
+
+
+def remember_view(view: Dataset, path: str | Path) -> None:
+    """Let a view be found again, where it is a file that can be opened."""
+    if not is_stream(path):
+        registry.remember(view)

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from longshot.core.errors import UserError
 from longshot.core.files import canonical_json, hash_json, write_json
+from longshot.core.outputs import claim_folder
 from longshot.core.settings import Loose, read_json
 from longshot.testbeds.testbed import Testbed
 
@@ -90,19 +91,10 @@ class StudyFolder:
 
     def _read(self) -> StudyStory | None:
         """study.json of the folder, None for a new or empty one."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError(
-                f"{self.path} is a file, but a study goes into a folder", "choose another place with {out}"
-            )
+        claim_folder(self.path, "study", ("study.json",))
         file = self.path / "study.json"
         if file.exists():
             return read_json(StudyStory, file, "The study")
-        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
-        if names:
-            raise UserError(
-                f"{self.path} holds {len(names)} other files, such as '{names[0]}', and no study.json",
-                "choose an empty or new folder with {out}",
-            )
         return None
 
     def save(self, **facts: Any) -> None:
@@ -159,7 +151,7 @@ class StudyFolder:
         began = time.monotonic()
         testbed = self.sampled(draw)
         spent = time.monotonic() - began
-        testbed.save(path)
+        testbed.save(path, force=True)
         self.facts["draws"][name] = digest
         self.facts["extraction_seconds"][name] = round(spent, 4)
         self.save()
