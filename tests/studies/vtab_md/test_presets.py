@@ -114,6 +114,7 @@ def test_a_small_preset_runs_on_toybox_and_its_page_holds_the_study(
     assert report.stat().st_size < 3_000_000
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto(report.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     text = page.inner_text("body")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     settings = get_study(name).settings
