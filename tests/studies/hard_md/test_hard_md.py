@@ -18,6 +18,8 @@ from longshot.evaluation.results import Results
 from longshot.studies import estimate_study, get_study, layered, run_study
 from longshot.studies.engine.run import open_data
 from longshot.studies.hard_md import paper as paper
+from longshot.studies.hard_md.claims import hard_claims
+from longshot.studies.hard_md.settings import HardSettings
 from longshot.testbeds.testbed import Testbed
 
 TINY = (
