@@ -1,4 +1,4 @@
-"""A verb as ``longshot`` offers it: under its public name, with unknown parameters and long names told in a sentence."""
+"""A verb as ``longshot`` offers it: under its public name, with mistakes in its call told in a sentence."""
 
 from __future__ import annotations
 
