@@ -96,9 +96,7 @@ def test_a_study_that_came_to_nothing_may_be_corrected(
     opened(path, corrected).remember_sources({"a": SimpleNamespace(source="/two", fingerprint="two")})
     (path / "run").mkdir()
     (path / "run" / "run.json").write_text("{}")  # results bind it
-    with pytest.raises(
-        UserError, match=r"tasks = 9, now it is \d+, after 1 finished part; choose another"
-    ):
+    with pytest.raises(UserError, match=r"tasks = 9, now it is \d+, after 1 finished part; choose another"):
         StudyFolder(path, study, DATA)
 
 
