@@ -32,6 +32,14 @@ def told(call: Callable[[], Any]) -> str:
     return text
 
 
+def test_a_name_that_is_too_long_for_a_file() -> None:
+    for call in (longshot.verify, longshot.inspect, longshot.open_dataset):
+        text = told(lambda: call("n" * 3000))  # noqa: B023
+        assert "3,000 letters" in text and len(text) < 200
+    deep = told(lambda: longshot.inspect("folder/" * 900))
+    assert "6,299 letters" in deep and "more than a path may have" in deep
+
+
 def test_a_word_in_place_of_a_number() -> None:
     text = told(lambda: longshot.FixedShape(way="five"))  # type: ignore[arg-type]
     assert "way" in text and "'five'" in text and "whole number" in text

@@ -33,6 +33,55 @@ def test_a_mistyped_command_gets_a_suggestion(run_cli: RunCli) -> None:
     assert "Did you mean 'evaluate'?" in done.stderr
 
 
+NAMED = [  # a command for each way in which a name or path comes in; NAME stands for it
+    "verify NAME",
+    "verify toybox --dataset x=NAME",
+    "inspect NAME",
+    "datasets show NAME",
+    "datasets add mine NAME",
+    "datasets check NAME",
+    "embed NAME --backbone pixels",
+    "embed toybox --backbone NAME",
+    "backbones NAME",
+    "taxonomy show NAME",
+    "attributes NAME",
+    "split NAME --random",
+    "splits compare NAME NAME",
+    "sample NAME --tasks 2 -o bed.parquet",
+    "sample toybox --tasks 2 -o NAME.parquet",
+    "explain NAME",
+    "methods check NAME.py:own",
+    "evaluate NAME --backbone pixels --method protonet -o run",
+    "compare NAME NAME",
+    "report NAME",
+    "serve NAME --port 9999",
+    "study run NAME toybox -o study",
+    "study run NAME.yaml toybox -o study",
+    "study run many-way-small NAME -o study",
+    "study run many-way-small toybox -o NAME",
+    "study run many-way-small toybox --config NAME.yaml -o study",
+    "study tables NAME",
+    "bench NAME",
+    "release NAME --title T -o out",
+    "score NAME NAME",
+    "train protonet NAME -o net",
+    "train protonet toybox -o NAME",
+    "tune NAME toybox -o tuned",
+    "compete init NAME",
+    "compete status NAME",
+]
+
+
+def test_a_name_that_is_too_long_for_a_file_is_a_sentence(run_cli: RunCli, tmp_path: Path) -> None:
+    lines = [line.replace("NAME", "n" * 3000) for line in NAMED]
+    for line in [*lines, f"verify {'n' * 300}", f"verify {'n/' * 3000}"]:
+        done = run_cli(*line.split(), check=False, cwd=tmp_path)
+        printed = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and "Traceback" not in done.stderr, (line[:60], done.stderr[-600:])
+        assert printed[-1].lower().startswith("error: "), (line[:60], printed[-1][:200])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_importing_longshot_and_asking_for_help_load_nothing_heavy() -> None:
     code = (
         "import sys, longshot, longshot.cli.main\n"

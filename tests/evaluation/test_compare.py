@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.evaluation.compare import _Job, _over_classes
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, deciding_tasks, enough_resamples
 from longshot.evaluation.sides import SeriesValues
@@ -224,7 +225,7 @@ class TestDifferencesOverClasses:
 
         def testbed(content_hash: str) -> Testbed:
             if content_hash == "gone":
-                raise FileNotFoundError(content_hash)
+                raise UserError("The copy is gone.")
             return bed
 
         return SimpleNamespace(testbed=testbed)

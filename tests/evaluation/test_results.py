@@ -70,7 +70,7 @@ class TestMemory:
     def test_testbeds_are_at_hand(self, memory: Results, beds: Path) -> None:
         content_hash = longshot.Testbed.load(beds / "any.parquet").content_hash
         assert memory.testbed(content_hash).content_hash == content_hash
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(UserError, match="results in memory have no testbed 000000000000…"):
             memory.testbed("0" * 64)
 
     def test_the_record_tells_the_same_story(self, memory: Results, folder: Results) -> None:

@@ -121,7 +121,7 @@ def test_the_folder_keeps_its_testbeds(run: Results, beds: Path) -> None:
     original = longshot.Testbed.load(beds / "any.parquet")
     copy = run.testbed(original.content_hash)
     assert copy.content_hash == original.content_hash
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UserError, match="copy of its testbed is missing"):
         run.testbed("0" * 64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -199,14 +199,28 @@ def cell(accuracy: Sequence[float] | np.ndarray, tasks: Sequence[int] | None = N
     return replace(Cell(numbers, dict.fromkeys(METRICS, values), 5 * ones, ones, None), **changes)
 
 
+@dataclass(frozen=True)
+class _Unknown:
+    """A testbed of which nothing is known but its size: none is paired with one of another size."""
+
+    size: int
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    measured: tuple[str, ...] = ()
+    datasets: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.size
+
+
 def report_of(*beds: Sequence[Cell]) -> ReportData:
     """Testbeds called 0, 1 …, the i-th cell of each belonging to series i."""
     count = max(map(len, beds))
+    testbeds: list[Any] = [_Unknown(number + 1) for number in range(len(beds))]
     return ReportData(
         runs=(),
         names=(),
         missing=(),
-        beds=tuple(ReportTestbed(str(b), str(b), None) for b in range(len(beds))),
+        beds=tuple(ReportTestbed(str(b), str(b), testbed) for b, testbed in enumerate(testbeds)),
         series=tuple(ReportSeries("net", f"m{s}", "inductive") for s in range(count)),
         cells={(b, s): cell for b, cells in enumerate(beds) for s, cell in enumerate(cells)},
     )

@@ -120,12 +120,6 @@ def test_without_images_the_page_says_so(make_run: MakeRun) -> None:
     assert text.count("No pictures: this report was made without access to the images.") == 2
 
 
-def test_without_a_testbed_copy_the_page_says_so(make_run: MakeRun) -> None:
-    run = make_run()
-    shutil.rmtree(run / "testbeds")
-    assert page(run).count('<p class="notice">No pictures: ') == 2
-
-
 def test_an_unfinished_run_says_so(make_run: MakeRun) -> None:
     run = make_run()
     min(run.glob("part-*.parquet")).unlink()

@@ -13,6 +13,7 @@ import pytest
 
 import longshot
 from answers import Answer
+from longshot.web.library import slug
 from longshot.web.serving import Explorer
 
 
@@ -50,6 +51,10 @@ class Client:
         """The address of an item by kind and the words of its id."""
         page = self.get(f"/?kind={kind}&q={name}").text
         return next(link for link in re.findall(rf'href="(/{kind}/[^"/?]*)"', page) if name in link)
+
+    def dataset(self, folder: Path) -> str:
+        """The address of a dataset by its folder: the cache that all tests share has many of one name."""
+        return f"/dataset/{slug(folder.name, 'dataset', str(folder))}"
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def pages(client: Client) -> dict[str, str]:
+def pages(client: Client, photos: Path) -> dict[str, str]:
     """Every kind of page."""
     run, easy = client.item("run", "first"), client.item("testbed", "easy")
-    data = client.item("dataset", "photos")
+    data = client.dataset(photos)
     chosen = next(
         link for link in client.links(f"/compare?run={run.rsplit('/', 1)[-1]}") if "series=" in link
     )

@@ -202,7 +202,7 @@ def test_attributes_and_images_that_mean_harm(tmp_path: Path) -> None:
     explorer = longshot.serve(tmp_path, port=19220)
     client = Client(explorer)
     try:
-        data = client.item("dataset", "pictures")
+        data = client.dataset(folder.parent)
         for path in (data, f"{data}/images", f"{data}/attributes", f"{data}/image/0", f"{data}/facts"):
             answer = client.get(path)
             tags = Tags()

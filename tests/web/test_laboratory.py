@@ -74,8 +74,8 @@ def served(laboratory: Path) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def addresses(served: Client) -> dict[str, str]:
-    data, bed = served.item("dataset", "pictures"), served.item("testbed", "difficult")
+def addresses(served: Client, laboratory: Path) -> dict[str, str]:
+    data, bed = served.dataset(laboratory.parent / "pictures"), served.item("testbed", "difficult")
     run, release = served.item("run", "run"), served.item("release", "hard")
     study, training = served.item("study", "study"), served.item("training", "trained")
     served.made(f"{run}/report/results")

@@ -1,4 +1,4 @@
-"""A verb as ``longshot`` offers it: under its public name, with unknown parameters told in a sentence."""
+"""A verb as ``longshot`` offers it: under its public name, with mistakes in its call told in a sentence."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from longshot.core.errors import UserError
+from longshot.core.files import explain_long_names
 from longshot.core.settings import nearest
 from longshot.core.urls import is_url, shown
 
@@ -38,7 +39,8 @@ def public(function: Verb, name: str) -> Verb:
     def call(*arguments: Any, **settings: Any) -> Any:
         check_names(function, name, settings)
         _check_urls(function, name, arguments, settings)
-        return function(*arguments, **settings)
+        with explain_long_names():
+            return function(*arguments, **settings)
 
     call.__module__, call.__qualname__ = "longshot", name  # so that it pickles by its public name
     return call  # type: ignore[return-value]

@@ -13,7 +13,7 @@ import click
 from longshot.cli.faces import face_of, sentence
 from longshot.cli.imports import trim_imports
 from longshot.core.errors import UserError, speak_as
-from longshot.core.files import lend_temporary
+from longshot.core.files import explain_long_names, lend_temporary
 from longshot.core.outputs import is_screen, screen_for_output
 
 # name → (module, what it does). The module is imported only when its command is called, so that
@@ -129,7 +129,8 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     trim_imports()
     try:
-        cli.main(standalone_mode=False)
+        with explain_long_names():
+            cli.main(standalone_mode=False)
     except UserError as error:
         print(f"error: {sentence(error, _Context.latest)}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 2))

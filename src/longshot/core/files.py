@@ -25,6 +25,7 @@ _BAD_PLACES = (
     *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),  # a file where a folder should be, or none
     *(errno.ENAMETOOLONG, errno.EFBIG),
 )
+_LONGEST_NAME = 255  # bytes, of a file on most systems
 _umask = threading.Lock()
 
 
@@ -248,6 +249,25 @@ def explain_disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
                 f"Cannot write {path}: {error.strerror}; choose a place you may write to."
             ) from error
         raise
+
+
+@contextlib.contextmanager
+def explain_long_names() -> Iterator[None]:
+    """Turn a name or path that is longer than the system allows into one sentence; both faces wrap their calls in it.
+
+    Whatever is given may be a path, so that every room looks for a file of that name.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG or not isinstance(error.filename, str):
+            raise
+        name = max(Path(error.filename).parts, key=len)
+        long_name = len(os.fsencode(name)) > _LONGEST_NAME
+        text, kind = (name, "the name of a file") if long_name else (error.filename, "a path")
+        raise UserError(
+            f"'{text[:40]}…' has {len(text):,} letters, more than {kind} may have here", "give a shorter one"
+        ) from error
 
 
 def canonical_json(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 import numpy as np
 
 from longshot.core.errors import UserError
-from longshot.core.wording import count
+from longshot.core.wording import count, note
 from longshot.evaluation.judging import say_judges
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
 from longshot.evaluation.results import Results
@@ -251,25 +251,24 @@ def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Com
 
 
 def _over_classes(run: Results, jobs: list[_Job]) -> list[Interval | None]:
-    """The interval of each difference that holds for other classes too; None where the testbed's copy is gone."""
+    """The interval of each difference that holds for other classes too; None, with a note, without the testbed."""
     from longshot.evaluation.class_intervals import ClassIntervals
 
     queries: dict[str, ClassIntervals | None] = {}
+    intervals: list[Interval | None] = []
     for job in jobs:
         if job.content_hash not in queries:
             try:
-                testbed = run.testbed(job.content_hash)
-                queries[job.content_hash] = ClassIntervals(testbed, job.before.tasks)
-            except (FileNotFoundError, UserError):  # the comparison itself needs no testbed
+                queries[job.content_hash] = ClassIntervals(run.testbed(job.content_hash), job.before.tasks)
+            except UserError as error:  # the comparison itself needs no testbed
+                note(f"differences are without their interval over classes: {error.template}")
                 queries[job.content_hash] = None
-    intervals: list[Interval | None] = []
-    for job in jobs:
-        testbed_queries = queries[job.content_hash]
-        if testbed_queries is None:
+        own = queries[job.content_hash]
+        if own is None:
             intervals.append(None)
             continue
-        before, after = (testbed_queries.right(side.predictions) for side in (job.before, job.after))
-        intervals.append(testbed_queries.interval(after - before))
+        before, after = (own.right(side.predictions) for side in (job.before, job.after))
+        intervals.append(own.interval(after - before))
     return intervals
 
 

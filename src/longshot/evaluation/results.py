@@ -254,7 +254,8 @@ class Results:
 
         ``accuracy`` … ``loss`` are means over tasks, each with ``<name>_ci95`` = [low, high] (None for a single
         task); ``ci95`` is half the width of accuracy's interval, for other tasks of these classes, and
-        ``ci95_over_classes`` that of the interval for other classes too (None where the testbed's copy is gone).
+        ``ci95_over_classes`` that of the interval for other classes too. UserError where the run's copy of a testbed is
+        gone or damaged.
 
         Returns
         -------
@@ -267,7 +268,7 @@ class Results:
         ('easy', 'protonet', 20)
         """
         table = self.table()
-        testbed = cache(self._copy)
+        testbed = cache(self.testbed)
         records = []
         for cell in self.run["cells"]:
             rows = cell_rows(table, cell)
@@ -293,15 +294,8 @@ class Results:
             records.append(record)
         return records
 
-    def _copy(self, content_hash: str) -> Testbed | None:
-        """The run's own copy of a testbed, or None: a mean needs none, and a report says what is wrong with it."""
-        try:
-            return self.testbed(content_hash)
-        except (FileNotFoundError, UserError):
-            return None
-
     def testbed(self, content_hash: str) -> Testbed:
-        """The run's own copy of a testbed; FileNotFoundError when it is gone.
+        """The run's own copy of a testbed; UserError when it is gone or damaged.
 
         Parameters
         ----------
@@ -321,10 +315,8 @@ class Results:
         return self.store.testbed(content_hash)
 
 
-def _class_half(testbed: Testbed | None, rows: pa.Table) -> float | None:
-    """Half the width of accuracy's interval over tasks and classes; None without the testbed."""
-    if testbed is None:
-        return None
+def _class_half(testbed: Testbed, rows: pa.Table) -> float | None:
+    """Half the width of accuracy's interval over tasks and classes; None for a single task."""
     from longshot.evaluation.class_intervals import ClassIntervals
 
     queries = ClassIntervals(testbed, rows["task"].to_numpy())

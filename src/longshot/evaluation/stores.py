@@ -65,28 +65,33 @@ class RunFolder:
 
     def keep_testbed(self, testbed: Testbed) -> None:
         """Keep a copy of the testbed, so that reports need nothing but the folder; a damaged one is replaced."""
-        try:
-            self.testbed(testbed.content_hash)
-            return
-        except FileNotFoundError:
-            pass
-        except UserError:
-            note(f"the copy of the testbed in {self} was damaged and is replaced")
-        testbed.save(testbed_path(self.path, testbed.content_hash), force=True)
+        path = testbed_path(self.path, testbed.content_hash)
+        if path.is_file():
+            try:
+                self.testbed(testbed.content_hash)
+                return
+            except UserError:
+                note(f"the copy of the testbed in {self} was damaged and is replaced")
+        testbed.save(path, force=True)
 
     def testbed(self, content_hash: str) -> Testbed:
-        """The run's own copy of a testbed; FileNotFoundError when it is gone."""
+        """The run's own copy of a testbed; UserError when it is gone, damaged or another one."""
         from longshot.testbeds.testbed import Testbed
 
         path = testbed_path(self.path, content_hash)
+        remedy = (
+            "call {evaluate()} again as before, which writes it anew, or take an unchanged copy of the folder"
+        )
         if not path.is_file():
-            raise FileNotFoundError(path)
-        testbed = Testbed.load(path)
-        if testbed.content_hash != content_hash:
+            raise UserError(f"The run's copy of its testbed is missing: {path}", remedy)
+        try:
+            testbed = Testbed.load(path)
+        except UserError as error:
             raise UserError(
-                f"{path} holds another testbed ({testbed.content_hash[:12]}…)",
-                "call {evaluate()} again as before to replace it",
-            )
+                f"The run's copy of its testbed is damaged: {error.fact.rstrip('.')}", remedy
+            ) from error
+        if testbed.content_hash != content_hash:
+            raise UserError(f"{path} holds another testbed ({testbed.content_hash[:12]}…)", remedy)
         return testbed
 
     def state(self, unit: Unit, with_scores: bool) -> str:
@@ -143,11 +148,10 @@ class RunMemory:
         self._testbeds[testbed.content_hash] = testbed
 
     def testbed(self, content_hash: str) -> Testbed:
-        """The testbed with this content hash; FileNotFoundError when the run has no such one."""
-        try:
-            return self._testbeds[content_hash]
-        except KeyError:
-            raise FileNotFoundError(content_hash) from None
+        """The testbed with this content hash; UserError when the run has no such one."""
+        if content_hash not in self._testbeds:
+            raise UserError(f"{self} have no testbed {content_hash[:12]}…")
+        return self._testbeds[content_hash]
 
     def state(self, unit: Unit, with_scores: bool) -> str:
         """'done' or 'missing'."""

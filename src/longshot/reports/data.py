@@ -76,8 +76,7 @@ class ReportTestbed:
 
     hash: str
     name: str
-    testbed: Testbed | None  # the run folder's copy; without it a report has all but the pictures
-    problem: str = ""  # why there is none
+    testbed: Testbed  # the run folder's copy
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +114,7 @@ class ReportData:
         """Dataset name → fingerprints, as the testbeds have them; one name can stand for several datasets."""
         by_name: dict[str, tuple[str, ...]] = {}
         for bed in self.beds:
-            for name, fingerprint in sorted(bed.testbed.datasets.items()) if bed.testbed is not None else ():
+            for name, fingerprint in sorted(bed.testbed.datasets.items()):
                 by_name[name] = tuple(dict.fromkeys((*by_name.get(name, ()), fingerprint)))
         return by_name
 
@@ -175,7 +174,7 @@ def load(runs: Runs) -> ReportData:
     names = unique_names([Path(run.name).resolve().name or "run" for run in opened])
     parts: dict[tuple[str, str, str, str, int], list[tuple[str, Cell]]] = {}
     bed_names: dict[str, str] = {}
-    copies: dict[str, tuple[Testbed | None, str]] = {}
+    copies: dict[str, Testbed] = {}
     for name, run in zip(names, opened, strict=True):
         table = run.table()
         if table.num_rows == 0:
@@ -187,19 +186,9 @@ def load(runs: Runs) -> ReportData:
             parts.setdefault(key, []).append((name, cell))
             bed_names.setdefault(key[0], bed_name)
             if key[0] not in copies:
-                copies[key[0]] = _copy(run, key[0])
+                copies[key[0]] = run.testbed(key[0])
     missing = [len(run.missing()) for run in opened]
     return _arrange([run.run for run in opened], names, missing, parts, bed_names, copies)
-
-
-def _copy(run: Results, content_hash: str) -> tuple[Testbed | None, str]:
-    """The run's own copy of a testbed, or why it cannot be read."""
-    try:
-        return run.testbed(content_hash), ""
-    except FileNotFoundError:
-        return None, "the run folder holds no copy of this testbed."
-    except UserError as error:
-        return None, str(error)
 
 
 def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, Cell]]:
@@ -279,13 +268,13 @@ def _arrange(
     missing: list[int],
     parts: Mapping[tuple[str, str, str, str, int], list[tuple[str, Cell]]],
     bed_names: Mapping[str, str],
-    copies: Mapping[str, tuple[Testbed | None, str]],
+    copies: Mapping[str, Testbed],
 ) -> ReportData:
     """Give every testbed a unique name and every distinct series one place."""
     hashes = list(bed_names)
     plain = list(bed_names.values())
     beds = tuple(
-        ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", *copies[h])
+        ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", copies[h])
         for h, name in zip(hashes, plain, strict=True)
     )
     from longshot.evaluation.judging import judges_in

@@ -110,7 +110,7 @@ def _beds(request: Request) -> list[dict[str, Any]]:
     beds = []
     for b, bed in enumerate(data.beds):
         cells = [cell for _, cell in data.column(b)]
-        meta = bed.testbed.meta if bed.testbed is not None else {}
+        meta = bed.testbed.meta
         records = [run["testbeds"][bed.hash] for run in data.runs if bed.hash in run["testbeds"]]
         content: dict[str, Any] = next((record["content"] for record in records if "content" in record), {})
         beds.append(

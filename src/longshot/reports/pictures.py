@@ -141,8 +141,6 @@ def _album(
 
     if images is None:
         return without("No pictures: this report was made without access to the images.")
-    if bed.testbed is None:
-        return without(f"No pictures: {bed.problem}")
     if cell.predictions is None:
         return without("No pictures: the results hold no predictions.")
     hard, easy = choose(judges, count)

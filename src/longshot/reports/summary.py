@@ -87,15 +87,15 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates
 
 
 def _class_bounds(bed: ReportTestbed, cell: Cell) -> tuple[float, float]:
-    """The interval that holds for other classes too; NaN where predictions or classes are not at hand."""
+    """The interval that holds for other classes too; NaN where predictions are not at hand."""
     from longshot.evaluation.class_intervals import ClassIntervals
 
-    if bed.testbed is None or cell.predictions is None:
+    if cell.predictions is None:
         return math.nan, math.nan
     try:
         queries = ClassIntervals(bed.testbed, cell.tasks)
         estimate = queries.interval(queries.right(cell.predictions))
-    except ValueError:  # the copy is of another testbed; the section of pictures says so
+    except ValueError:  # predictions of other tasks; the section of pictures says so
         return math.nan, math.nan
     if estimate.low is None or estimate.high is None:
         return math.nan, math.nan

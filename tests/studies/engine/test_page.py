@@ -79,6 +79,21 @@ def test_a_training_that_hit_its_ceiling_is_marked(tmp_path: Path) -> None:
     assert "at the ceiling in time" not in made(tmp_path)
 
 
+@pytest.mark.browser
+def test_long_names_and_settings_fit_a_phone(browser: Any, tmp_path: Path) -> None:
+    path = f"/data/{'long-folder-name/' * 8}trainings/group-7aa49792"
+    settings = {"approach": {"backbone": {"training": {"1": {"algorithm": {"smoothing": 0.0}}}}}}
+    sides = [Side(label, method="protonet", backbone=label, more=settings) for label in ("group", path)]
+    compared = [Comparison("Networks", "backbone", sides)]
+    text = made(tmp_path, absent=[f"no {path}"], notes=[path], comparisons=compared)
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto((tmp_path / "page.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+
+
 @pytest.mark.long
 @pytest.mark.browser
 def test_the_page_is_read_on_a_phone_and_in_the_dark(browser: Any, better: Path) -> None:

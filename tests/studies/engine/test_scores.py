@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from longshot.studies.engine.scores import numbers, recorded_name, select_rows
+from longshot.studies.engine.scores import Scores, numbers, recorded_name, select_rows
 
 HERE, THERE = "/here/study/trainings/maml-1/best", "/there/study/trainings/maml-1/best"
 OTHER = "/here/study/trainings/maml-2/best"
@@ -69,3 +69,13 @@ def test_networks_of_equal_weights_are_one_in_a_run(tmp_path: Path) -> None:
     assert recorded_name(run, f"{folder}/other") == f"{folder}/other"
     assert recorded_name(run, f"{folder}/first") == f"{folder}/first"  # the same place in a moved study
     assert recorded_name(run, "pixels") == "pixels"
+    results: Any = SimpleNamespace(
+        run=run, table=lambda: rows(("bed", "/s/trainings/first", "protonet", 0, 0.4))
+    )
+    bed: Any = SimpleNamespace(content_hash="bed")
+    scores = Scores(results, {"easy": bed}, {"again": f"{folder}/again"})
+    for network in ("again", f"{folder}/again"):  # by its name in the study, and by its path
+        assert scores.values("easy", network, "protonet").tolist() == [0.4]
+    pair = {"networks": [{"weights_hash": "w"}, {"weights_hash": "v"}]}
+    several = {"backbones": {"/s/trainings/first + /s/trainings/second": {"print": pair}}}
+    assert recorded_name(several, f"{folder}/again + {folder}/other") in several["backbones"]

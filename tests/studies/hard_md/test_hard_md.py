@@ -18,6 +18,8 @@ from longshot.evaluation.results import Results
 from longshot.studies import estimate_study, get_study, layered, run_study
 from longshot.studies.engine.run import open_data
 from longshot.studies.hard_md import paper as paper
+from longshot.studies.hard_md.claims import hard_claims
+from longshot.studies.hard_md.settings import HardSettings
 from longshot.testbeds.testbed import Testbed
 
 TINY = (
@@ -359,7 +361,10 @@ def test_the_small_preset_on_toybox(run_cli: Any, browser: Any, tmp_path: Path) 
     run_cli("study", "run", "hard-md-small", "toybox", "-o", out)
     assert all((out / name).stat().st_size < 3_000_000 for name in ("report.html", "run.html"))
     verdicts = json.loads((out / "study.json").read_text("utf-8"))["verdicts"]
-    assert len(verdicts) == 12 and "not measured" not in verdicts.values()
+    settings = get_study("hard-md-small").settings
+    assert isinstance(settings, HardSettings)
+    assert set(verdicts) == {claim.id for claim in hard_claims(settings)}
+    assert "not measured" not in verdicts.values()
     page = browser.new_page(viewport={"width": 390, "height": 844})
     page.goto(f"file://{out / 'report.html'}")
     text = page.inner_text("body")

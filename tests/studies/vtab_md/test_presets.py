@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from longshot.studies.vtab_md.claims import vtab_claims
 from longshot.studies.vtab_md.data import cut_dataset
 from longshot.studies.vtab_md.networks import make_networks, make_rows
 from longshot.studies.vtab_md.settings import VtabSettings
+
+from .conftest import CLASSES
 
 SMALL = [name for name in study_names() if name.startswith("vtab-md-")]
 TINY = {"tasks": 2, "max_way": 5, "max_query": 2, "max_support": 10, "train": 20, "validation": 6}
@@ -114,6 +118,7 @@ def test_a_small_preset_runs_on_toybox_and_its_page_holds_the_study(
     assert report.stat().st_size < 3_000_000
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto(report.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     text = page.inner_text("body")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     settings = get_study(name).settings
@@ -122,3 +127,29 @@ def test_a_small_preset_runs_on_toybox_and_its_page_holds_the_study(
     assert claims and all(claim.sentence in text and claim.where in text for claim in claims)
     assert all(row in text for row in settings.rows)
     page.close()
+
+
+def test_an_ablation_that_removes_nothing_is_left_out_and_said(squares: Dataset, tmp_path: Path) -> None:
+    """Test classes of branches of their own share nothing with the train classes: 'ablated' would be 'all' again."""
+    parts = {"animals": ("test",) * CLASSES, "tools": ("train",) * 11 + ("validation",) * 5}
+    splits = {
+        split: tuple(
+            f"{branch}/{n:02d}"
+            for branch, own in parts.items()
+            for n, each in enumerate(own)
+            if each == split
+        )
+        for split in ("train", "validation", "test")
+    }
+    study = shrunk(get_study("vtab-md-upstream-small"))
+    settings = study.settings
+    assert isinstance(settings, VtabSettings)
+    sources = cut_dataset(replace(squares, splits=splits), settings.cut, 0)
+    outcome = run_opened(study, sources, tmp_path / "out", device="cpu", workers=1)
+    sentence = (
+        "The row 'BiT (class-ablated)' is left out: its network 'ablated' is trained without the classes of "
+        "'squares-animals', but none of its 11 train classes is among them, so nothing was removed."
+    )
+    assert sentence in outcome.notes  # which the command prints
+    assert sentence in unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    assert [path.name.split("-")[0] for path in (tmp_path / "out" / "trainings").iterdir()] == ["all"]

@@ -83,7 +83,7 @@ def span(interval: Interval, digits: int = 1) -> str:
 
 def sampler(bed: ReportTestbed, choice: str) -> str:
     """The name of one of a testbed's sampler choices (``classes``, ``instances``, ``shape``), or nothing."""
-    settings = bed.testbed.meta.get("sampler", {}) if bed.testbed is not None else {}
+    settings = bed.testbed.meta.get("sampler", {})
     chosen = settings.get(choice) if isinstance(settings, dict) else None
     return str(chosen.get("name", "")) if isinstance(chosen, dict) else str(chosen or "")
 

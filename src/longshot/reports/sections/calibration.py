@@ -45,14 +45,14 @@ def calibrated(request: Request) -> Section:
 
 
 def measure(bed: ReportTestbed, cell: Cell) -> Any:
-    """The calibration of one series, or None without its scores or the testbed's copy."""
+    """The calibration of one series, or None without its scores."""
     from longshot.evaluation.testbed_statistics import measure_confidences
     from longshot.statistics import calibration
 
-    if bed.testbed is None or cell.scores is None:
+    if cell.scores is None:
         return None
     try:
         sure, right = measure_confidences(bed.testbed, cell.tasks, cell.scores)
-    except ValueError:  # the copy is of another testbed; the section of pictures says so
+    except ValueError:  # predictions of other tasks; the section of pictures says so
         return None
     return calibration(np.minimum(sure, 1.0), right)

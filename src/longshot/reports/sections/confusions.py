@@ -36,11 +36,11 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
     from longshot.evaluation.testbed_statistics import count_confusions
     from longshot.statistics import most_confused
 
-    if bed.testbed is None or cell.predictions is None:
+    if cell.predictions is None:
         return None
     try:
         confusion = count_confusions(bed.testbed, cell.tasks, cell.predictions)
-    except ValueError:  # the copy is of another testbed; the section of pictures says so
+    except ValueError:  # predictions of other tasks; the section of pictures says so
         return None
     pairs = most_confused(confusion, TOP_PAIRS)
     if not pairs:
@@ -103,7 +103,7 @@ def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPa
     """Queries of either class that were taken for the other."""
     from longshot.evaluation.testbed_statistics import mistakes
 
-    assert request.images is not None and bed.testbed is not None
+    assert request.images is not None
     directions = []
     for true, predicted in ((pair.first, pair.second), (pair.second, pair.first)):
         # The same image can be mistaken in many tasks: it is shown once.

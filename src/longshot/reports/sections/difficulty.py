@@ -27,8 +27,8 @@ def measured(bed: ReportTestbed, cell: Cell) -> dict[str, Floats]:
     columns: dict[str, Floats] = {}
     if cell.coarsity is not None:
         columns["coarsity"] = cell.coarsity
-    for name in bed.testbed.measured if bed.testbed is not None else ():
-        column = bed.testbed.table.column(name)  # type: ignore[union-attr]
+    for name in bed.testbed.measured:
+        column = bed.testbed.table.column(name)
         kind = column.type
         if name not in columns and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             values = pc.fill_null(pc.cast(column, pa.float64()), float("nan")).to_numpy()

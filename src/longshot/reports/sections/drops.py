@@ -47,7 +47,7 @@ def bed_drops(data: ReportData, a: int, b: int) -> list[tuple[int, list[Drop]]]:
 
     beds = [data.beds[i].testbed for i in (a, b)]
     paired = False
-    if beds[0] is not None and beds[1] is not None and len(beds[0]) == len(beds[1]):
+    if len(beds[0]) == len(beds[1]):
         paired = bool(shared_queries(beds[0], beds[1]).all())
     by_series = []
     for s in range(len(data.series)):

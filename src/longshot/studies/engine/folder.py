@@ -1,11 +1,15 @@
-"""The folder of a study: study.json tells what it is; testbeds and steps that are done are not done again."""
+"""The folder of a study: study.json tells what it is; testbeds and steps that are done are not done again.
+
+A folder is bound to its settings by the first step or result that is finished with them. A study that failed before
+that may be corrected in its folder: testbeds that it drew are drawn anew.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +19,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import canonical_json, hash_json, write_json
 from longshot.core.outputs import claim_folder
 from longshot.core.settings import Loose, read_json
+from longshot.core.wording import count, note
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -41,7 +46,7 @@ class StudyStory(Loose):
 
 
 class StudyFolder:
-    """Opens or makes a study's folder; UserError when it holds something else.
+    """Opens or makes a study's folder; UserError when it holds something else that has come to anything.
 
     Parameters
     ----------
@@ -64,16 +69,24 @@ class StudyFolder:
         bound = settings if binding is None else {key: settings[key] for key in binding}
         recipe = Path(study.recipe).name  # one's own recipe is a file, which may be moved
         identity = {"recipe": recipe, "version": study.version, "dataset": dict(dataset)}
+        self._given_up: list[
+            Path
+        ] = []  # testbeds of settings that came to nothing; removed when study.json is written
         self.before = self._read()
         if self.before is not None:
             now = {**bound, **identity}
             before = {**self.before.settings, **{key: getattr(self.before, key) for key in identity}}
             for key in now:
                 if key not in _FREE and canonical_json(before.get(key)) != canonical_json(now[key]):
-                    raise UserError(
-                        f"{path} holds a study with {key} = {_short(before.get(key))}, now it is {_short(now[key])}",
-                        "choose another folder with {out}",
+                    change = f"{key} = {_short(before.get(key))}, now it is {_short(now[key])}"
+                    self._give_up(
+                        f"{path} holds a study with {change}",
+                        "choose another folder with {out}, or repeat its settings to go on with it",
+                        self.before.steps,
+                        self.before.draws,
                     )
+                    self.before = None
+                    break
         self.facts: dict[str, Any] = {
             "format": FORMAT,
             "study": study.name,
@@ -97,22 +110,40 @@ class StudyFolder:
             return read_json(StudyStory, file, "The study")
         return None
 
+    def _give_up(self, fact: str, remedy: str, steps: Iterable[str], draws: Iterable[str]) -> None:
+        """Leave a study that came to nothing; UserError of ``fact`` and ``remedy`` where steps or results are there."""
+        done = [*steps, *self.path.glob("*/run.json")]
+        if done:
+            raise UserError(f"{fact}, after {count(done, 'finished part')}", remedy)
+        note(f"{fact}; nothing of it is finished, so it begins anew")
+        self._given_up = [self._testbed_file(name) for name in draws]
+
     def save(self, **facts: Any) -> None:
         """Write study.json, with further facts."""
+        while self._given_up:
+            self._given_up.pop().unlink(missing_ok=True)
         self.facts.update(facts)
         write_json(self.path / "study.json", self.facts)
 
     def remember_sources(self, datasets: Mapping[str, Dataset]) -> None:
-        """Note which dataset each source is, beside earlier ones; UserError where a name stood for another dataset."""
+        """Note which dataset each source is, beside earlier ones.
+
+        UserError where a name stood for another dataset and something is finished with it.
+        """
         before = self.facts["sources"]
         for name, dataset in datasets.items():
             earlier = before.get(name, {}).get("fingerprint", dataset.fingerprint)
             if earlier != dataset.fingerprint:
-                raise UserError(
+                self._give_up(
                     f"The source '{name}' of {self.path} was another dataset ({before[name].get('source', 'unknown')}) "
                     "than it is now",
                     "write NAME=PATH to call it otherwise, or choose another folder with {out}",
+                    self.facts["steps"],
+                    self.facts["draws"],
                 )
+                self.facts |= {"draws": {}, "extraction_seconds": {}}
+                before = {}
+                break
         own = {
             name: {"source": dataset.source, "fingerprint": dataset.fingerprint}
             for name, dataset in datasets.items()
@@ -161,7 +192,9 @@ class StudyFolder:
     def has_testbed(self, name: str, settings: Any = None) -> bool:
         """Whether a testbed of these settings was drawn into the folder."""
         digest = "" if settings is None else hash_json(settings)
-        return self._testbed_file(name).is_file() and self.facts["draws"].get(name, digest) == digest
+        file = self._testbed_file(name)
+        drawn_so = self.facts["draws"].get(name, digest) == digest
+        return drawn_so and file not in self._given_up and file.is_file()
 
     def _testbed_file(self, name: str) -> Path:
         return self.path / "testbeds" / f"{name}.parquet"

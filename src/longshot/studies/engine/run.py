@@ -44,7 +44,7 @@ def run_study(
     datasets : dataset, sequence or mapping
         What it runs on. A study over several datasets takes them by name, as a mapping or as texts ``NAME=PATH``.
     out : path
-        Folder of the study; one that holds another study is refused.
+        Folder of the study; one in which another study has finished something is refused.
     backbone : str, optional
         The setting ``backbone``, for short.
     settings : mapping, optional

@@ -51,9 +51,7 @@ class Scores:
 
         key = (testbed, backbone, method)
         if key not in self._rows:
-            named = backbone_name(self.networks.get(backbone, backbone))
-            if backbone in self.networks:
-                named = recorded_name(self.results.run, named)
+            named = recorded_name(self.results.run, backbone_name(self.networks.get(backbone, backbone)))
             self._rows[key] = select_rows(self._table, self.testbeds[testbed], named, method)
         return self._rows[key]
 
@@ -127,15 +125,20 @@ def recorded_name(run: Mapping[str, Any], network: str) -> str:
     """What a run calls the network in a folder: networks of equal weights are one, called by the first of them.
 
     A training may keep the very weights that it started from, and two such trainings end in one network.
+    ``A + B`` names several side by side.
     """
+    from longshot.evaluation.inputs import backbone_parts
+
     recorded = run.get("backbones", {})
-    sidecar = Path(network) / "network.json"
-    if any(_inside_study(name) == _inside_study(network) for name in recorded) or not sidecar.is_file():
+    if any(_inside_study(name) == _inside_study(network) for name in recorded):
         return network
-    weights = json.loads(sidecar.read_text(encoding="utf-8"))["weights_hash"]
+    sidecars = [Path(part) / "network.json" for part in backbone_parts(network)]
+    if not all(sidecar.is_file() for sidecar in sidecars):
+        return network
+    weights = [json.loads(sidecar.read_text(encoding="utf-8"))["weights_hash"] for sidecar in sidecars]
     for name, by_dataset in recorded.items():
         for facts in by_dataset.values():
-            if [each.get("weights_hash") for each in facts["networks"]] == [weights]:
+            if [each.get("weights_hash") for each in facts["networks"]] == weights:
                 return str(name)
     return network
 

@@ -104,7 +104,12 @@ class _NetworkPlanner:
                 f"its network is trained on '{lacking[0]}', and no such source with train classes is here"
             )
             return
-        training = _training(name, plan, self.settings, self.sources)
+        try:
+            data, several = _data(name, plan, self.sources)
+        except UserError as error:
+            self.missing[name] = error.fact
+            return
+        training = _training(name, plan, self.settings, data, several=several)
         problem = _untrainable(training)
         if problem:
             self.missing[name] = f"its network '{name}' cannot be trained. {problem}"
@@ -153,12 +158,11 @@ def _training_sources(word: str, sources: Sequence[StudySource]) -> list[StudySo
 
 
 def _training(
-    name: str, plan: VtabNetwork, settings: VtabSettings, sources: Sequence[StudySource]
+    name: str, plan: VtabNetwork, settings: VtabSettings, data: Dataset, *, several: bool
 ) -> StudyTraining:
-    """The training of a network; episodes of several sources are of one of them each."""
+    """The training of a network on ``data``; episodes of ``several`` sources are of one of them each."""
     from longshot.training.registry import get_algorithm
 
-    data, several = _data(name, plan, sources)
     options = {**plan.options, "seed": settings.seed}
     episodic = get_algorithm(plan.algorithm).episodic
     if episodic and plan.episodes == "meta-dataset":
@@ -177,7 +181,7 @@ def _training(
 
 
 def _data(name: str, plan: VtabNetwork, sources: Sequence[StudySource]) -> tuple[Dataset, bool]:
-    """What a network sees, and whether it is of several sources."""
+    """What a network sees, and whether it is of several sources; UserError where classes cannot be left out."""
     train, validate, without = (
         {source.name: source for word in words for source in pick(word, sources)}
         for words, pick in (
@@ -197,14 +201,23 @@ def _data(name: str, plan: VtabNetwork, sources: Sequence[StudySource]) -> tuple
 
 
 def _without(name: str, data: Dataset, without: Mapping[str, StudySource], *, branch: bool) -> Dataset:
-    """The dataset without the train classes that other sources have too, by their ids (class-ablated)."""
+    """The dataset without the train classes that other sources have too, by their ids (class-ablated).
+
+    UserError where too few are left, and where nothing is removed: the network would be that of all classes, and its
+    row would compare that with itself.
+    """
     shared = {class_id for source in without.values() for class_id in source.data.class_ids}
     train = data.splits.get("train", data.class_ids)
     remaining = tuple(c for c in train if (c.split("/", 1)[1] if branch else c) not in shared)
+    if len(remaining) == len(train):
+        raise UserError(
+            f"its network '{name}' is trained without the classes of {first(list(without))}, but none of its "
+            f"{len(train):,} train classes is among them, so nothing was removed"
+        )
     if len(remaining) < 2:
         raise UserError(
-            f"The network '{name}' has {len(remaining)} of {len(train)} train classes left without those of "
-            f"{first(list(without))}, but at least 2 are needed."
+            f"its network '{name}' has {len(remaining)} of {len(train):,} train classes left without those of "
+            f"{first(list(without))}, but at least 2 are needed"
         )
     splits = {**data.splits, "train": remaining}
     return replace(data, splits=splits, splits_from=f"without {', '.join(without)}")
