@@ -250,8 +250,7 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
             chosen, name = split_label(str(backbone))
             chosen, name = label or chosen, backbone_name(name)
             sources = [load_backbone(part, device) for part in backbone_parts(name)]
-            shown = chosen or " + ".join(source.label for source in sources)
-            entered = opened.enter(shown, joint_identity(sources), chosen=chosen is not None)
+            entered = opened.enter(chosen or name, joint_identity(sources), chosen=chosen is not None)
             opened.names.setdefault(entered, name)
             if not all(source.settled for source in sources):
                 opened.sources[entered] = sources

@@ -197,7 +197,8 @@ def load_backbone(
     backbone: Backbone | Precomputed = module.load(
         name, device=device, sight=sight, allow_download=allow_download
     )
-    backbone.label = label or backbone.sight.named(bare)
+    # As it is written: that says everything, unless pixels are told beside it.
+    backbone.label = label or (written if preprocessing is None else backbone.sight.named(bare))
     backbone.use_engine(engine)
     return backbone
 
@@ -325,8 +326,7 @@ def _describe(name: str, allow_download: bool) -> dict[str, Any]:
         backbone = load_backbone(name, "cpu", allow_download=allow_download)
     except UserError as error:
         return row | {"problem": str(error)}
-    row |= {"name": backbone.label, "preprocessing": backbone.preprocessing}
-    row["weights"] = backbone.weights_hash[:12]
+    row |= {"preprocessing": backbone.preprocessing, "weights": backbone.weights_hash[:12]}
     if isinstance(backbone, Backbone):
         row |= {"pooling": backbone.pooling, "size": list(backbone.transform.size), "dim": backbone.dim}
     if isinstance(backbone, ModuleBackbone):
