@@ -1,8 +1,8 @@
 """Embedding photos: the whole command against a plain PyTorch loop, the network alone against the version before.
 
 1,500 JPEGs of 500 × 333 with EfficientNet-Lite0 at 128 pixels, with an empty cache (the network is converted, too), in
-processor seconds of whole processes; then README's four commands against one script that embeds in a plain loop and feeds
-easyfsl's ProtoNet; then networks alone, blocks of 16 images on one thread.
+processor seconds of whole processes; then README's four commands against one script that embeds in a plain loop and
+feeds easyfsl's ProtoNet; then networks alone, blocks of 16 images on one thread.
 
     python -m benchmarks embedding            needs the extras efficientnet, hf, openvino, and easyfsl (see _easyfsl.py)
     python -m benchmarks.embedding network    only EfficientNet-Lite0, ViT-S/16 and ResNet-50 alone

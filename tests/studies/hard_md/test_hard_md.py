@@ -269,7 +269,9 @@ def test_sources_need_names_of_their_own(photos: Path) -> None:
 def test_the_judge_at_another_size_is_refused_as_a_network_of_its_own(photos: Path, tmp_path: Path) -> None:
     """The same weights chose the supports, whatever pixels they saw."""
     study = layered(get_study("hard-md-small"), None, (*TINY, "judge=pixels(size=8)"))
-    with pytest.raises(UserError, match=r"'pixels\(size=8\)' chooses the supports and 'pixels' is the same network"):
+    with pytest.raises(
+        UserError, match=r"'pixels\(size=8\)' chooses the supports and 'pixels' is the same network"
+    ):
         run_study(study, f"shots={photos}", out=tmp_path / "study", workers=1)
 
 
