@@ -311,10 +311,10 @@ def _describe(name: str, allow_download: bool) -> dict[str, Any]:
     """One backbone, opened; where that fails, what is known without it and the reason."""
     from longshot.features.backbones.base import Backbone, ModuleBackbone
 
-    bare, _ = split_sight(split_label(name)[1])
-    alias = find_alias(bare)
+    written = split_label(name)[1]
+    alias = find_alias(bare_name(written))
     fetched = alias is not None and not ALIASES[alias].route
-    opens = "" if fetched else resolve_alias(bare)
+    opens = "" if fetched else written if alias is None else resolve_alias(bare_name(written))
     row = (
         next(row for row in list_backbones() if row["name"] == alias)
         if fetched
