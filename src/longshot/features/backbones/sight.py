@@ -18,6 +18,7 @@ from longshot.core.preprocess import LARGEST, parse, scaled
 from longshot.features.backbones.settings import SETTINGS, quote_words
 
 EXAMPLE = "decode|resize(256)|central_crop(224)|normalize(imagenet)"
+_EARLIER = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 _SAID = re.compile(r"\b(size|preprocessing)\s*=")
 
 
@@ -123,6 +124,16 @@ def bare_name(name: str) -> str:
         return split_sight(name)[0]
     except UserError:
         return name
+
+
+def name_of_features(name: str, preprocessing: str) -> str:
+    """What features are called whose record has these two; up to 0.2.0 a default of 128 pixels was no part of a name.
+
+    >>> name_of_features("efficientnet-lite0", "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)")
+    "efficientnet-lite0(preprocessing='decode|resize(146)|central_crop(128)|normalize(0.498,0.502)')"
+    """
+    earlier = name.startswith("efficientnet-lite") and preprocessing == _EARLIER and bare_name(name) == name
+    return Sight(preprocessing).named(name) if earlier else name
 
 
 def _is_path(name: str) -> bool:
