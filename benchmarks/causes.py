@@ -33,7 +33,7 @@ from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.shifted import ShiftedInstances
 
 CLASSES, EACH, PLANTED = 25, 40, 15
-TASKS, RANDOM, BACKBONE = 60, 5, "efficientnet-lite0"
+TASKS, RANDOM, BACKBONE = 60, 5, "efficientnet-lite0(size=128)"
 Picture = NDArray[np.float64]  # [H, W, 3] in 0 … 1
 Plant = Callable[[Picture, np.random.Generator], Picture]
 

@@ -1,8 +1,8 @@
 """Embedding photos: the whole command against a plain PyTorch loop, the network alone against the version before.
 
-1,500 JPEGs of 500 × 333 with EfficientNet-Lite0, with an empty cache (the network is converted, too), in processor
-seconds of whole processes; then README's four commands against one script that embeds in a plain loop and feeds
-easyfsl's ProtoNet; then networks alone, blocks of 16 images on one thread.
+1,500 JPEGs of 500 × 333 with EfficientNet-Lite0 at 128 pixels, with an empty cache (the network is converted, too), in
+processor seconds of whole processes; then README's four commands against one script that embeds in a plain loop and
+feeds easyfsl's ProtoNet; then networks alone, blocks of 16 images on one thread.
 
     python -m benchmarks embedding            needs the extras efficientnet, hf, openvino, and easyfsl (see _easyfsl.py)
     python -m benchmarks.embedding network    only EfficientNet-Lite0, ViT-S/16 and ResNet-50 alone
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks._photos import plain_loop, write_photos
+from benchmarks._photos import LITE, plain_loop, write_photos
 from benchmarks.before import Program, Unavailable, run_command, run_python, source_before
 from benchmarks.engines import compute, flops
 from benchmarks.goals import tell
@@ -56,13 +56,13 @@ def commands(folder: Path, photos: Path, rounds: int) -> None:
         shutil.rmtree(folder / "cache", ignore_errors=True)
         shutil.rmtree(folder / "run", ignore_errors=True)
         words = {
-            "embed": ["embed", str(photos), "--backbone", "efficientnet-lite0"],
+            "embed": ["embed", str(photos), "--backbone", LITE],
             "sample": [
                 *("sample", str(photos), "--tasks", str(TASKS), "--way", str(WAY), "--shot", str(SHOT)),
                 *("--query", str(QUERY), "-o", str(folder / "easy.parquet")),
             ],
             "evaluate": [
-                *("evaluate", str(folder / "easy.parquet"), "--backbone", "efficientnet-lite0"),
+                *("evaluate", str(folder / "easy.parquet"), "--backbone", LITE),
                 *("--method", "protonet", "-o", str(folder / "run")),
             ],
             "report": ["report", str(folder / "run"), "-o", str(folder / "report.html")],
@@ -93,7 +93,7 @@ def _parts(photos: Path, spent: dict[str, float]) -> str:
     from longshot.datasets.images import decode
 
     files = sorted(photos.glob("*/*.jpg"))[:60]
-    transform = parse("decode|resize(146)|central_crop(128)")
+    transform = parse("decode|resize(146,bicubic)|central_crop(128)")
     data = [file.read_bytes() for file in files]
     began = time.process_time()
     images = [decode(content, "photo") for content in data]
@@ -103,7 +103,7 @@ def _parts(photos: Path, spent: dict[str, float]) -> str:
     resized = time.process_time()
     reading, moving = (1000 * (b - a) / len(files) for a, b in ((began, decoded), (decoded, resized)))
     start = min(run_python(["-c", "import longshot.features.extract"]).cpu for _ in range(3))
-    least = 1000 * flops("efficientnet-lite0") / 1e9 / peak_gflops()
+    least = 1000 * flops(LITE) / 1e9 / peak_gflops()
     return (
         f"of {1000 * spent['embed'] / PHOTOS:.1f} ms per image Pillow takes {reading:.1f} to decode and {moving:.1f} "
         f"to resize, which the loop pays too; the network's operations take {least:.1f} at the machine's peak of "
@@ -168,17 +168,17 @@ def networks(photos: Path) -> None:
     """Networks alone: EfficientNet-Lite0 against the version before, ViT-S/16 and ResNet-50 against eager PyTorch."""
     target = "benchmarks.embedding:block_of"
     cache = {"LONGSHOT_CACHE": str(photos.parent / "cache-networks")}
-    name = "efficientnet-lite0"
     try:
         before = source_before()
     except Unavailable as error:
         print(f"not measured: {error}")
     else:
-        old = Program(target, [name, None, str(photos)], before, cache)
-        with Program(target, [name, None, str(photos)], None, cache) as now, old:
+        # 128 pixels were its default, and no part of its name
+        old = Program(target, ["efficientnet-lite0", None, str(photos)], before, cache)
+        with Program(target, [LITE, None, str(photos)], None, cache) as now, old:
             seconds = in_turns({"before": old.cpu, "now": now.cpu}, 2 * NETWORK_ROUNDS)
         tell(
-            "embed-network", ratio(seconds["before"], seconds["now"]), partial(_share, name, seconds, "auto")
+            "embed-network", ratio(seconds["before"], seconds["now"]), partial(_share, LITE, seconds, "auto")
         )
     for key, name, engine in (
         ("resnet-network", "resnet50", "onnxruntime"),

@@ -70,11 +70,10 @@ def own(call: str, side: int) -> nn.Module:
     return get_network(call, size=(side, side))
 
 
+LITES = tuple(f"efficientnet-lite{number}(size=128)" for number in range(3))
 # name → (what opens it, side of its images)
 NETWORKS: dict[str, tuple[Callable[[], Any], int]] = {
-    "efficientnet-lite0": (lambda: "efficientnet-lite0", 128),
-    "efficientnet-lite1": (lambda: "efficientnet-lite1", 128),
-    "efficientnet-lite2": (lambda: "efficientnet-lite2", 128),
+    **{name: (partial(str, name), 128) for name in LITES},
     "cnn4": (partial(own, "cnn4", 84), 84),
     "resnet18": (partial(own, "resnet18", 224), 224),
     "resnet50": (partial(own, "resnet50", 224), 224),
@@ -157,7 +156,7 @@ def main(*chosen: str) -> None:
     peak = peak_gflops()
     print(f"a matrix product reaches {peak:.0f} GFLOP/s on one thread")
     columns = [f"{name}{threads}" for threads in ("", " ×2") for name in here]
-    print(f"{'network':20} {'size':>4} " + " ".join(f"{column:>14}" for column in columns), end="")
+    print(f"{'network':28} {'size':>4} " + " ".join(f"{column:>14}" for column in columns), end="")
     print("   of the peak   convert      apart")
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["LONGSHOT_CACHE"] = f"{scratch}/cache"
@@ -189,7 +188,7 @@ def _row(name: str, here: list[str], folder: Path, peak: float) -> None:
     cells += [1000 * min(clock[engine]) / (2 * images) for engine in here]
     reached = flops(name) * images / min(min(spent) for spent in seconds.values()) / 1e9 / peak
     convert = ", ".join(f"{made[engine][2]:.1f} s" for engine in here[1:])
-    print(f"{name:20} {NETWORKS[name][1]:4} " + " ".join(f"{cell:14.2f}" for cell in cells), end="")
+    print(f"{name:28} {NETWORKS[name][1]:4} " + " ".join(f"{cell:14.2f}" for cell in cells), end="")
     print(f" {reached:13.0%}   {convert}   {apart:.0e}", flush=True)
     for running, _, _ in made.values():
         running.__exit__()

@@ -49,7 +49,7 @@ class Goal:
 
 
 _PHOTOS = "1,500 JPEGs of 500 × 333"
-_EMBED = f"embedding {_PHOTOS} with EfficientNet-Lite0"
+_EMBED = f"embedding {_PHOTOS} with EfficientNet-Lite0 at 128 pixels"
 _LOOP = "a plain PyTorch DataLoader loop"
 _FIRST_FIVE = ("ProtoNet", "SimpleShot, ℓ₂", "BD-CSPN", "LaplacianShot", "PT-MAP")
 GOALS: dict[str, Goal] = {
@@ -70,7 +70,9 @@ GOALS: dict[str, Goal] = {
         f"methods-100-way-{name}": Goal(f"{name}, 100-way 5-shot", "easyfsl", "speed", 3, 0.75)
         for name in _FIRST_FIVE
     },
-    "fine-tuning": Goal("full fine-tuning of EfficientNet-Lite0", "the version before", "speed", 2),
+    "fine-tuning": Goal(
+        "full fine-tuning of EfficientNet-Lite0 at 128 pixels", "the version before", "speed", 2
+    ),
     "maml-step": Goal("MAML meta-step, 5-way 5-shot, CNN4", "torch.func or higher", "speed", 1.5),
 }
 

@@ -6,7 +6,7 @@
 Every dataset is cut to at most 30 classes of 50 images (60 of 20 where classes are small), so that features are a
 matter of minutes; 120 tasks, 5-way 5-shot, 10 queries (5 of small classes). Whoever does not judge is held out.
 
-    imagenet   efficientnet-lite0, -lite1, -lite2
+    imagenet   efficientnet-lite0, -lite1, -lite2, at 128 pixels
     trained    a CNN trained here on toybox's train classes (``longshot train``)
     pixels     the image itself
     random     a ViT with random weights: a control
@@ -35,7 +35,7 @@ from longshot.statistics import mean_interval
 from longshot.testbeds.drops import recorded_drops
 
 TASKS = 120
-LITE = tuple(f"efficientnet-lite{number}" for number in range(3))
+LITE = tuple(f"efficientnet-lite{number}(size=128)" for number in range(3))
 PREPROCESSING = "decode|resize(32,32)|value_range(-1,1)"
 # name of a row → settings of the selection
 CHOICES: dict[str, dict[str, Any]] = {

@@ -22,7 +22,7 @@ KINDS = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     "sse4.1": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
 }
-BACKBONES = ("pixels", "efficientnet-lite0")
+BACKBONES = ("pixels", "efficientnet-lite0(size=128)")
 CLASSES, PER_CLASS, TASKS = 12, 20, 200
 
 

@@ -84,10 +84,10 @@ def embedding(folder: str) -> None:
     photos = write_photos(Path(folder) / "photos", PHOTOS)
     warm = write_photos(Path(folder) / "warm", 120)
     for on in ("local", "ray"):
-        longshot.embed(warm, "efficientnet-lite0", on=on, refresh=True)
+        longshot.embed(warm, "efficientnet-lite0(size=128)", on=on, refresh=True)
     efficiency(
-        f"embed {PHOTOS:,} JPEGs of 500 × 333 with EfficientNet-Lite0",
-        lambda on: longshot.embed(photos, "efficientnet-lite0", on=on, refresh=True),
+        f"embed {PHOTOS:,} JPEGs of 500 × 333 with EfficientNet-Lite0 at 128 pixels",
+        lambda on: longshot.embed(photos, "efficientnet-lite0(size=128)", on=on, refresh=True),
     )
 
 
@@ -172,15 +172,21 @@ def costs(folder: str) -> None:
 
     photos = write_photos(Path(folder) / "photos", 600)
     warm = write_photos(Path(folder) / "warm", 60)
-    longshot.embed(warm, "efficientnet-lite0", on="local", refresh=True)
-    used, _ = measured(lambda: longshot.embed(photos, "efficientnet-lite0", on="local", refresh=True))
+    longshot.embed(warm, "efficientnet-lite0(size=128)", on="local", refresh=True)
+    used, _ = measured(
+        lambda: longshot.embed(photos, "efficientnet-lite0(size=128)", on="local", refresh=True)
+    )
     size = sum(path.stat().st_size for path in photos.rglob("*.jpg")) / 600
     print(
-        f"one JPEG of 500 × 333 ({size / 1000:.0f} kB) through EfficientNet-Lite0: {1000 * used / 600:.1f} ms",
+        f"one JPEG of 500 × 333 ({size / 1000:.0f} kB) through EfficientNet-Lite0 at 128 pixels: "
+        f"{1000 * used / 600:.1f} ms",
         flush=True,
     )
     tasks = longshot.sample(photos, tasks=1000, way=5, shot=5, query=10, allow_repeats=True)
-    where: dict[str, Any] = {"backbones": "efficientnet-lite0", "datasets": {tasks_name(tasks): photos}}
+    where: dict[str, Any] = {
+        "backbones": "efficientnet-lite0(size=128)",
+        "datasets": {tasks_name(tasks): photos},
+    }
     longshot.evaluate(tasks, methods="protonet", **where)
     used, _ = measured(lambda: longshot.evaluate(tasks, methods="ridge", **where))
     print(f"ridge on a task of 25 and 50 images' features: {1000 * used / 1000:.2f} ms", flush=True)

@@ -223,7 +223,7 @@ if __name__ == "__main__":
     )
     parser.add_argument("part", choices=["speed", "growth", "accuracy", "target"])
     parser.add_argument("datasets", nargs="*", default=["toybox"])
-    parser.add_argument("--backbone", default="efficientnet-lite0")
+    parser.add_argument("--backbone", default="efficientnet-lite0(size=128)")
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 608, 1000], help="of the part speed")
     chosen = parser.parse_args()
     torch.set_num_threads(1)

@@ -20,7 +20,7 @@ import longshot
 from longshot.datasets.dataset import Dataset
 
 WRONG, COPIED = 0.05, 0.02
-BACKBONE = "efficientnet-lite0"
+BACKBONE = "efficientnet-lite0(size=128)"
 
 
 def plant(dataset: Dataset, classes: list[int], folder: Path) -> tuple[set[str], set[str]]:

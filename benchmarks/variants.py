@@ -23,7 +23,7 @@ from longshot.statistics import mean_interval
 
 Floats = NDArray[np.float64]
 Cells = Mapping[str, Mapping[str, Mapping[str, Floats]]]  # dataset and shots → candidate → metric → [T]
-BACKBONE, TASKS, SHOTS = "efficientnet-lite0", 600, (1, 5)
+BACKBONE, TASKS, SHOTS = "efficientnet-lite0(size=128)", 600, (1, 5)
 CANDIDATES = (
     ("protonet", "protonet(squared=False)"),
     (

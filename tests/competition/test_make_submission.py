@@ -66,6 +66,7 @@ def own(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "model.py").write_text(OWN)  # a name that the submission has too
     (folder / "near.py").write_text("import torch\n\ndistances = torch.cdist\n")
+    (folder / "net.py").write_text("import torch\n\n\ndef make():\n    return torch.nn.Flatten()\n")
     (folder / "unused.py").write_text("raise SystemExit\n")
     return folder / "model.py"
 
@@ -111,11 +112,13 @@ def predictions(folder: Path, data: Path, tasks: int = 4) -> tuple[list[list[int
         ("sur(steps=3)", "pixels + {network}"),
         ("finetune-all(steps=3, lr=0.01)", "{network}"),
         ("{own}:Nearest(power=1.0)", "{network}"),
+        ("protonet", "{network}(size=24)"),
+        ("protonet", "torch:{own.parent}/net.py:make(preprocessing='decode|resize(6,6)')"),
     ],
 )
 def test_a_submission_predicts_what_evaluate_predicts(method, backbone, network, own, noise, tmp_path):
     folder = tmp_path / "submission"
-    made = make_submission(method.format(own=own), folder, backbone=backbone.format(network=network))
+    made = make_submission(method.format(own=own), folder, backbone=backbone.format(network=network, own=own))
     through, direct = predictions(folder, noise)
     assert through == direct
     assert len({label for row in direct for label in row}) > 1

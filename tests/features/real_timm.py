@@ -145,6 +145,9 @@ def vectors_are_those_of_timm() -> None:
         2,
         192,
     )  # positions stretched
+    small = load_backbone(f"timm:vit_tiny_patch16_224(weights='{file}', size=112)", "cpu")
+    assert small.name == f"timm:vit_tiny_patch16_224(size=112, weights='{file}')"
+    assert "central_crop(112,even)" in small.preprocessing
     assert "has no pool=projection; it has pooler, cls, mean" in complaint(
         lambda: load("vit_tiny_patch16_224", own, weights=file, pool="projection")
     )

@@ -17,6 +17,8 @@ from longshot.features.backbones import FAMILIES, find_family, load_backbone
 from longshot.features.backbones.base import Backbone, hash_state
 from longshot.features.extract import embed
 
+EIGHT = "decode|resize(8,8)|normalize(imagenet)"
+
 
 def load(name: str, **settings: object) -> Backbone:
     backbone = load_backbone(name, "cpu", **settings)  # type: ignore[arg-type]
@@ -41,7 +43,7 @@ def test_efficientnet_folded_equals_the_package(size: int) -> None:
     pytest.importorskip("efficientnet_lite_pytorch")
     from efficientnet_lite_pytorch import EfficientNet
 
-    backbone = load(f"efficientnet-lite{size}", preprocessing="decode|resize(64,64)|normalize(0.498,0.502)")
+    backbone = load(f"efficientnet-lite{size}(size=64)")
     plain = EfficientNet.from_name(f"efficientnet-lite{size}")
     plain.load_state_dict(torch.load(backbone.file, weights_only=True))  # type: ignore[attr-defined]
     images = batch(backbone)
@@ -88,8 +90,7 @@ def onnx_file(path: Path, *, batch_size: int | str = "batch", kind: str = "map")
 def test_onnx_runs_the_file(tmp_path: Path, batch_size: int | str) -> None:
     pytest.importorskip("onnxruntime")
     weights = onnx_file(tmp_path / "n.onnx", batch_size=batch_size)
-    backbone = load(f"onnx:{tmp_path / 'n.onnx'}")
-    assert backbone.preprocessing == "decode|resize(8,8)|normalize(imagenet)"
+    backbone = load(f"onnx:{tmp_path / 'n.onnx'}", preprocessing=EIGHT)
     images = batch(backbone)
     expected = images.mean((2, 3)) @ torch.from_numpy(weights[:, :, 0, 0]).T
     assert torch.allclose(backbone(images), expected, atol=1e-5)
@@ -98,7 +99,10 @@ def test_onnx_runs_the_file(tmp_path: Path, batch_size: int | str) -> None:
 def test_onnx_embeds_a_dataset(tmp_path: Path, photos: Path, fresh_cache: Path) -> None:
     pytest.importorskip("onnxruntime")
     onnx_file(tmp_path / "n.onnx")
-    assert embed(photos, f"onnx:{tmp_path / 'n.onnx'}").array.shape == (240, 7)
+    name = f"onnx:{tmp_path / 'n.onnx'}(preprocessing='{EIGHT}')"
+    features = embed(photos, name)
+    assert features.array.shape == (240, 7)
+    assert features.backbone == name
 
 
 def test_onnx_mistakes(tmp_path: Path) -> None:
@@ -112,7 +116,7 @@ def test_onnx_mistakes(tmp_path: Path) -> None:
         load(f"onnx:{tmp_path / 'absent.onnx'}")
     with pytest.raises(UserError, match=r"takes images of 8 × 8, .* makes 9 × 9"):
         load(f"onnx:{tmp_path / 'n.onnx'}", preprocessing="decode|resize(9,9)")
-    tokens = load(f"onnx:{tmp_path / 'tokens.onnx'}")
+    tokens = load(f"onnx:{tmp_path / 'tokens.onnx'}", preprocessing=EIGHT)
     with pytest.raises(UserError, match=r"gives \[3, 7, 8\]; an output \[B, d\]"):
         tokens(batch(tokens))
 
@@ -131,7 +135,7 @@ def test_torch_file_finds_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "neighbour_of_net.py").write_text("WIDTH = 5\n")
     text = "import torch, neighbour_of_net as n\n\ndef make():\n    return torch.nn.Conv2d(3, n.WIDTH, 1)\n"
     (tmp_path / "net.py").write_text(text)
-    assert load(f"torch:{tmp_path / 'net.py'}:make").dim == 5
+    assert load(f"torch:{tmp_path / 'net.py'}:make", preprocessing=EIGHT).dim == 5
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,14 @@ def test_embed_json_and_export(photos: Path, fresh_cache: Path, tmp_path: Path, 
 
 def test_several_backbones_and_a_dry_run(photos: Path, fresh_cache: Path, run_cli) -> None:  # type: ignore[no-untyped-def]
     done = run_cli(
-        "embed", photos, "--backbone", "pixels", "--backbone", "efficientnet-lite0", "--dry-run", "--json"
+        "embed",
+        photos,
+        "--backbone",
+        "pixels",
+        "--backbone",
+        "efficientnet-lite0(size=64)",
+        "--dry-run",
+        "--json",
     )
     rows = json.loads(done.stdout)
     assert [row["dim"] for row in rows] == [3072, 1280]

@@ -90,9 +90,10 @@ def test_the_vectors_are_pytorchs(pictures: longshot.Dataset, engine: str) -> No
 
 def test_efficientnet_runs_in_onnx_runtime_and_agrees(pictures: longshot.Dataset) -> None:
     pytest.importorskip("efficientnet_lite_pytorch")
-    features = longshot.embed(pictures, "efficientnet-lite0", dtype="float32")
+    name = "efficientnet-lite0(size=128)"
+    features = longshot.embed(pictures, name, dtype="float32")
     assert features.story["engine"] == engine_version("onnxruntime")
-    apart = difference(np.array(features.array), vectors(pictures, "efficientnet-lite0", engine="torch"))
+    apart = difference(np.array(features.array), vectors(pictures, name, engine="torch"))
     assert apart < TOLERANCE
 
 
@@ -130,7 +131,7 @@ def test_auto_takes_a_runtime_for_all_networks_on_a_cpu() -> None:
     assert (is_convolutional(made(Plain)), is_convolutional(attention)) == (True, False)
     planned = []
     for module in (made(Plain), attention):
-        backbone = open_backbone(module, "cpu")
+        backbone = open_backbone(module, "cpu", preprocessing=SMALL)
         assert isinstance(backbone, Backbone)
         planned.append(backbone.engine)
     assert planned == [engine_version("onnxruntime")] * 2

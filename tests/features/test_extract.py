@@ -335,7 +335,7 @@ def test_real_photos_end_to_end(shared: Path, fresh_cache: Path, tmp_path: Path)
         archive.extractall(tmp_path, [n for n in archive.namelist() if any(f"/{w}/" in n for w in fruits)])
     dataset = open_dataset(tmp_path / "grocery")
     accuracies = {}
-    for backbone in ("pixels", "efficientnet-lite0"):
+    for backbone in ("pixels", "efficientnet-lite0(size=128)"):
         values = embed(dataset, backbone).array.astype(np.float32)
         rows = [np.arange(*dataset.offsets[c : c + 2]) for c in range(len(dataset.class_ids))]
         means = np.stack([values[r[:5]].mean(0) for r in rows])
@@ -343,5 +343,5 @@ def test_real_photos_end_to_end(shared: Path, fresh_cache: Path, tmp_path: Path)
             (((values[r[5:], None] - means) ** 2).sum(-1).argmin(1) == c).mean() for c, r in enumerate(rows)
         ]
         accuracies[backbone] = float(np.mean(right))
-    assert accuracies["efficientnet-lite0"] > 0.85
-    assert accuracies["efficientnet-lite0"] > accuracies["pixels"]
+    assert accuracies["efficientnet-lite0(size=128)"] > 0.85
+    assert accuracies["efficientnet-lite0(size=128)"] > accuracies["pixels"]

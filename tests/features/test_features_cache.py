@@ -53,7 +53,7 @@ def test_a_lock_file_of_a_killed_process_is_not_held(tmp_path: Path) -> None:
 def test_entries_name_dataset_and_backbone(photos: Path, fresh_cache: Path) -> None:
     embed(photos, "pixels", preprocessing="decode|resize(2,2)")
     (entry,) = [e for e in entries() if e.kind == "features"]
-    assert entry.name.startswith(f"{photos.name} × pixels (float16, ")
+    assert entry.name.startswith(f"{photos.name} × pixels(preprocessing='decode|resize(2,2)') (float16, ")
     assert entry.bytes > 240 * 12 * 2
 
 

@@ -22,6 +22,7 @@ from longshot.features.pixels_cache import pixels
 from longshot.features.sidecar import keys_file, read_keys, sidecar, write_keys
 
 SMALL = "decode|resize(4,4)"
+SHOWN = f"pixels(preprocessing='{SMALL}')"
 
 
 def flip_values(path: Path, first: int, count: int = 200) -> None:
@@ -84,7 +85,7 @@ def test_damage_in_the_cache_is_told_and_mended(
 ) -> None:
     expected, outcome = spoiled(many, spoil)
     messages = capsys.readouterr().err
-    assert f"note: the cached features of '{many.name}' through 'pixels' were damaged (" in messages
+    assert f"note: the cached features of '{many.name}' through '{SHOWN}' were damaged (" in messages
     assert damage in messages
     assert f"they are whole again, {computed:,} of 1,200 images had to be embedded anew" in messages
     assert outcome.work.images == computed

@@ -24,6 +24,8 @@ from longshot.networks.registry import get_network
         ("torch:net.py:make", (None, "torch:net.py:make")),
         ("mine=torch:net.py:make", ("mine", "torch:net.py:make")),
         ("pixels", (None, "pixels")),
+        ("pixels(size=8)", (None, "pixels(size=8)")),
+        ("small=pixels(size=8)", ("small", "pixels(size=8)")),
     ],
 )
 def test_a_label_stands_before_an_equals_sign(text: str, expected: tuple[str | None, str]) -> None:
@@ -42,7 +44,7 @@ def test_a_label_changes_neither_identity_nor_features(photos: Path, fresh_cache
     assert features.backbone == "mine"
     again = embed(photos, "pixels", preprocessing="decode|resize(2,2)")
     assert again.work.cached
-    assert again.backbone == "pixels"
+    assert again.backbone == "pixels(preprocessing='decode|resize(2,2)')"
 
 
 def test_a_copied_network_is_not_embedded_again(

@@ -14,7 +14,10 @@ from torch import Tensor, nn
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.features.backbones import open_backbone
+from longshot.features.backbones.sight import EXAMPLE
 from longshot.features.extract import embed, estimate
+from longshot.features.networks import load_network
+from longshot.networks.checkpoint import save
 from longshot.networks.registry import get_network
 
 SMALL = "decode|resize(2,2)|value_range(0,1)"
@@ -75,7 +78,7 @@ def test_a_module_sees_preprocessed_images(many: Path, fresh_cache: Path, kind: 
 
 def test_a_modules_identity_is_weights_settings_and_code() -> None:
     def name(module: nn.Module) -> str:
-        return open_backbone(module).name
+        return open_backbone(module, preprocessing=SMALL).name
 
     linear = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
     moved = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
@@ -98,7 +101,7 @@ def test_code_written_at_a_prompt_counts_too() -> None:
         namespace: dict[str, Any] = {"nn": nn, "__name__": "__main__"}
         text = "class Own(nn.Module):\n    def forward(self, x):\n        return x.mean((2, 3)) "
         exec(f"{text}{operation} 1", namespace)
-        names.append(open_backbone(namespace["Own"]()).name)
+        names.append(open_backbone(namespace["Own"](), preprocessing=SMALL).name)
     assert names[0] == names[2] != names[1]
 
 
@@ -114,13 +117,39 @@ def test_a_module_is_left_as_it_was_and_its_backbone_stays(photos: Path, fresh_c
     assert not np.array_equal(embed(photos, module, preprocessing=SMALL).array, before)
 
 
-def test_a_network_brings_its_size_and_a_module_its_preprocessing() -> None:
-    network = get_network("cnn4(width=4)", size=(24, 16))
-    assert open_backbone(network).preprocessing == "decode|resize(24,16)|normalize(imagenet)"
+def test_a_module_says_which_pixels_it_takes_or_is_asked() -> None:
+    """No guess: the line to paste is followed as it stands, for any module and at the size of one of Longshot's own."""
+    for module, line in (
+        (Scaled(), f'module.preprocessing = "{EXAMPLE}"'),
+        (
+            get_network("cnn4(width=4)", size=(24, 16)),
+            'module.preprocessing = "decode|resize(24,16)|normalize(imagenet)"',
+        ),
+    ):
+        with pytest.raises(UserError, match=r"^The module \w+ does not say which pixels it takes") as caught:
+            open_backbone(module)
+        assert line in str(caught.value)
+        exec(line, {"module": module})
+        assert open_backbone(module).preprocessing in line
+
+
+def test_a_saved_network_says_the_pixels_it_was_trained_on(tmp_path: Path) -> None:
+    save(tmp_path, get_network("cnn4(width=4)", size=(16, 16)), {"preprocessing": "decode|resize(16,16)"})
+    network, _ = load_network(tmp_path)
+    assert open_backbone(network).preprocessing == "decode|resize(16,16)"
+
+
+def test_a_module_through_other_pixels_has_another_name() -> None:
+    """By its digits where it says none itself, else by a setting behind it."""
+    first, again, other = (
+        open_backbone(Scaled(), preprocessing=text) for text in (SMALL, SMALL, "decode|resize(3,3)")
+    )
+    assert first.name == again.name != other.name
+    assert first.weights_hash == other.weights_hash
     module = Scaled()
     module.preprocessing = SMALL  # type: ignore[assignment]
-    assert open_backbone(module).preprocessing == SMALL
-    assert open_backbone(network, "cpu").network().dim == 4
+    names = [open_backbone(module, preprocessing=text).name for text in (None, SMALL.replace("2,2", "4,4"))]
+    assert names[1] == f"{names[0]}(size=4)"
 
 
 def test_features_serve_for_their_own_dataset(many: Path, photos: Path, fresh_cache: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 import longshot
 from conftest import RunCli
 from longshot.core.errors import UserError
+from longshot.core.preprocess import scaled
 from longshot.features.backbones import hf, load_backbone, resolve_alias
 from longshot.features.backbones.base import ModuleBackbone
 from longshot.networks.aliases import ALIASES
@@ -95,6 +96,8 @@ def test_a_papers_network_is_built_from_its_configuration(
     )
     assert isinstance(at_128, ModuleBackbone)  # as the paper has it: positions are stretched
     assert at_128(torch.zeros(1, 3, 128, 128)).shape == (1, width)
+    by_name = load_backbone(f"{name}(size=128)", "cpu")
+    assert (by_name.label, by_name.preprocessing) == (f"{name}(size=128)", scaled(preprocessing, 128))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import longshot
 from longshot.core.errors import UserError
 from longshot.suites.suite import Suite, kind_of, open_suite, write_suite
-from longshot.testbeds.judges import judges_of
+from longshot.testbeds.judges import is_judge, judges_of
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,13 @@ def test_the_built_in_suite_is_frozen() -> None:
     assert {name: kind_of(testbed) for name, testbed in suite.testbeds.items()} == dict(suite.kinds)
     (judge,) = judges_of(suite.testbeds["difficult"].meta)
     assert judge.backbone == "efficientnet-lite1" and not judges_of(suite.testbeds["uniform"].meta)
+    assert "efficientnet-lite1 fails on at 128 pixels" in suite.about
+    for name, judges in (
+        ("efficientnet-lite1", True),
+        ("efficientnet-lite1(size=128)", True),
+        ("pixels", False),
+    ):
+        assert is_judge([judge], {"backbone": name}) is judges  # it is on record by name alone
 
 
 def test_files_of_ones_own(files: dict[str, Path]) -> None:

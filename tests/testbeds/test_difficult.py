@@ -26,14 +26,14 @@ from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
 
 SHAPE = FixedShape(way=5, shot=5, query=10)
-SMALL = "decode|resize(84)|central_crop(84)|normalize(0.498,0.502)"  # as small as toybox's pictures: half the time
+LITE = "efficientnet-lite0(size=84)"  # as small as toybox's pictures
 
 
-def embedded(dataset: Dataset, backbone: str, cache: Path, preprocessing: str | None = None) -> Features:
+def embedded(dataset: Dataset, backbone: str, cache: Path) -> Features:
     """Features, computed by one test process while the others wait."""
     with (cache / "difficult.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return embed(dataset, backbone, preprocessing=preprocessing)
+        return embed(dataset, backbone)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ class World:
     @classmethod
     def of(cls, dataset: Dataset) -> World:
         cache = Path(os.environ["LONGSHOT_CACHE"])
-        return cls(dataset, embedded(dataset, "efficientnet-lite0", cache, SMALL))
+        return cls(dataset, embedded(dataset, LITE, cache))
 
     def bed(self, kind: str) -> Testbed:
         """100 tasks with these supports."""

@@ -50,7 +50,11 @@ from longshot.cli.common import (
     type=click.IntRange(min=1),
     help="Images decoded at a time; changes memory and speed, not the numbers.  [default: 64]",
 )
-@click.option("--preprocessing", help="e.g. 'decode|resize(96)|central_crop(84)|normalize(imagenet)'.")
+@click.option(
+    "--preprocessing",
+    help="In place of the network's own, and then part of its name: 'decode|resize(96)|central_crop(84)|"
+    "normalize(imagenet)'. For another size alone write it behind the name: 'efficientnet-lite0(size=128)'.",
+)
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out and record them in the dataset.")
 @click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
 @click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")

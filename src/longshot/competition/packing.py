@@ -60,6 +60,7 @@ def _imports(path: Path) -> list[str]:
 def pack_backbone(name: str, number: int, packed: Packed) -> str:
     """The backbone's name for settings.json; files that it needs go into the submission."""
     from longshot.features.backbones import find_family, load_backbone
+    from longshot.features.backbones.sight import split_sight
 
     family = find_family(name)
     if family.module in ("timm", "hf", "npy"):
@@ -73,21 +74,22 @@ def pack_backbone(name: str, number: int, packed: Packed) -> str:
             f"The backbone '{name}' reads its weights from a file of others, which a submission does not",
             "save it as a network with longshot.networks.checkpoint.convert, then name its folder",
         )
-    load_backbone(name, "cpu")  # a missing file or package is told here, not in the sandbox
+    backbone = load_backbone(name, "cpu")  # a missing file or package is told here, not in the sandbox
     if family.module == "pixels":
         return name
+    packed.weights.append(name)
+    bare = split_sight(name)[0]
     if family.module == "efficientnet":
-        packed.weights.append(name)
         return name
     if family.module == "onnx":
-        packed.files[f"network-{number}.onnx"] = Path(name.removeprefix("onnx:"))
-        packed.weights.append(name)
-        return f"onnx:{HERE}/network-{number}.onnx"
-    if family.module == "torch_file":
-        file, _, function = name.removeprefix("torch:").rpartition(":")
-        packed.weights.append(name)
-        return f"torch:{HERE}/{pack_code(Path(file), packed)}:{function}"
-    return _pack_network(name, number, packed)
+        packed.files[f"network-{number}.onnx"] = Path(bare.removeprefix("onnx:"))
+        inside = f"onnx:{HERE}/network-{number}.onnx"
+    elif family.module == "torch_file":
+        file, _, function = bare.removeprefix("torch:").rpartition(":")
+        inside = f"torch:{HERE}/{pack_code(Path(file), packed)}:{function}"
+    else:
+        inside = _pack_network(bare, number, packed)
+    return backbone.sight.named(inside)
 
 
 def _pack_network(name: str, number: int, packed: Packed) -> str:
@@ -103,7 +105,6 @@ def _pack_network(name: str, number: int, packed: Packed) -> str:
         )
     packed.files[f"network-{number}/{path.name}"] = path
     packed.files[f"network-{number}/{path.with_suffix('.json').name}"] = path.with_suffix(".json")
-    packed.weights.append(name)
     return f"{HERE}/network-{number}/{path.name}"
 
 

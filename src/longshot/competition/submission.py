@@ -132,8 +132,9 @@ def _method_and_backbones(name: str, backbone: str | None, train: str | None) ->
 
 def _is_network(name: str) -> bool:
     from longshot.features.backbones import FAMILIES
+    from longshot.features.backbones.sight import split_sight
 
-    first = name.split(" + ")[0].strip()
+    first = split_sight(name.split(" + ")[0].strip())[0]
     backbones = [backbone for family in FAMILIES for backbone in family.names]
     named = any(first.startswith(each) if each.endswith(":") else first == each for each in backbones)
     return named or Path(first).is_dir() or first.endswith(".safetensors")

@@ -8,8 +8,9 @@ per channel that runs wherever the network runs. Nothing here imports torch: dec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ _BLACK = (0, 0, 0)
 _GAP = 2  # so that the resize behind a reduction still averages; Pillow's thumbnails do the same
 _IMAGENET = (0.485, 0.456, 0.406, 0.229, 0.224, 0.225)
 _STEP = re.compile(r"^([a-z_]+)(?:\((.*)\))?$")
-_LARGEST = 4096  # a side beyond this is a slip of the pen, and would ask for gigabytes per batch
+LARGEST = 4096  # a side beyond this is a slip of the pen, and would ask for gigabytes per batch
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def parse(text: str) -> Preprocessing:
         elif name == "central_crop":
             even = _take(args, "even")
             height, width = _both(_sides(text, word, args))
-            beyond = height > size[0] or width > size[1] if size else min(height, width) > (short or _LARGEST)
+            beyond = height > size[0] or width > size[1] if size else min(height, width) > (short or LARGEST)
             if beyond:
                 raise _wrong(text, word, f"it asks for more than the {short} pixels that are there")
             geometry.append(_Crop(height, width, even))
@@ -169,6 +170,27 @@ def parse(text: str) -> Preprocessing:
         )
     as_triple = [(float(v[0]), float(v[1]), float(v[2])) for v in (scale, shift)]
     return Preprocessing("|".join(canonical), size, tuple(geometry), as_triple[0], as_triple[1], reduced)
+
+
+def scaled(text: str, size: int) -> str:
+    """The same preprocessing for images of another size: every length in the ratio of the short sides.
+
+    >>> scaled("decode|resize(256,bicubic)|central_crop(224)|normalize(imagenet)", 128)
+    'decode|resize(146,bicubic)|central_crop(128)|normalize(imagenet)'
+    """
+    parsed = parse(text)
+    ratio = size / min(parsed.size)
+    return parse("|".join(_scaled_step(step, ratio) for step in parsed.text.split("|"))).text
+
+
+def _scaled_step(step: str, ratio: float) -> str:
+    """One step with its lengths, which stand before any word or colour, multiplied and rounded."""
+    name, _, behind = step.partition("(")
+    if name not in ("resize", "central_crop", "pad"):
+        return step
+    args = behind.removesuffix(")").split(",")
+    lengths = list(takewhile(str.isdigit, args))
+    return _show(name, [*(max(1, round(int(each) * ratio)) for each in lengths), *args[len(lengths) :]])
 
 
 @dataclass(frozen=True)
@@ -263,8 +285,8 @@ def _shortest(height: int, width: int) -> list[int | float | str]:
 
 def _sides(text: str, word: str, args: list[str]) -> tuple[int, ...]:
     numbers = _numbers(text, word, args, (1, 2))
-    if any(n != int(n) or not 1 <= n <= _LARGEST for n in numbers):
-        raise _wrong(text, word, f"sides are whole numbers from 1 to {_LARGEST}")
+    if any(n != int(n) or not 1 <= n <= LARGEST for n in numbers):
+        raise _wrong(text, word, f"sides are whole numbers from 1 to {LARGEST}")
     return tuple(int(n) for n in numbers)
 
 
@@ -279,7 +301,7 @@ def _numbers(text: str, word: str, args: list[str], counts: tuple[int, ...]) -> 
     return numbers
 
 
-def _show(name: str, values: list[int | float | str] | list[int] | list[float]) -> str:
+def _show(name: str, values: Sequence[int | float | str]) -> str:
     """``name(a,b)`` with the shortest digits that read back as the same number."""
     shown = [repr(int(v)) if isinstance(v, float) and v == int(v) else str(v) for v in values]
     return f"{name}({','.join(shown)})"

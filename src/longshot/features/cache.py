@@ -32,6 +32,7 @@ from longshot.core.remote_entries import remote_entries
 from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
 from longshot.features.arrays import open_array, write_header, write_rows
+from longshot.features.backbones.sight import name_of_features
 from longshot.features.features import BLOCK, Features
 from longshot.features.guard import Damaged, LastCheck, check_blocks, check_json, checksum, guarded_json
 from longshot.features.sidecar import sidecar
@@ -307,5 +308,6 @@ def _title(kind: str, name: str, files: list[Path]) -> str:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 meta = json.loads(file.read_text(encoding="utf-8"))
                 part = f", {meta['embedded']:,} of {meta['images']:,} images" if "embedded" in meta else ""
-                return f"{meta['dataset']} × {meta['backbone']} ({meta['dtype']}, {name[:12]}{part})"
+                backbone = name_of_features(meta["backbone"], meta.get("preprocessing", ""))
+                return f"{meta['dataset']} × {backbone} ({meta['dtype']}, {name[:12]}{part})"
     return f"unfinished ({name[:12]})"

@@ -82,7 +82,8 @@ def embed(
     batch_size : int, optional
         Images decoded at a time; changes no number.
     preprocessing : str, optional
-        In place of the backbone's own: ``decode|resize(146)|central_crop(128)|normalize(imagenet)``.
+        In place of the backbone's own, and then part of its name: ``decode|resize(256)|central_crop(224)|…``. Another
+        size alone is written behind the name: ``efficientnet-lite0(size=128)``.
     allow_download : bool
         Let ``timm:`` and ``hf:`` backbones fetch their weights.
     refresh : bool

@@ -34,6 +34,7 @@ from longshot.features.arrays import (
     write_header,
     write_rows,
 )
+from longshot.features.backbones.sight import name_of_features
 from longshot.features.guard import Damaged, LastCheck, block_sums, check_blocks, check_json, guarded_json
 from longshot.features.sidecar import (
     inline_keys,
@@ -275,6 +276,7 @@ class Features:
         data, meta = read_features_sidecar(path)
         guarded = meta["format"] > 1 or "checksum" in meta
         mark = check_json(sidecar(path), data) if guarded else hashlib.sha256(data).hexdigest()
+        meta["backbone"] = name_of_features(meta["backbone"], meta["preprocessing"])
         array = open_array(path)
         class_ids, offsets = meta["class_ids"], np.array(meta["offsets"], np.int64)
         if array.shape != (meta["rows"], meta["dim"]) or array.dtype.name != meta["dtype"]:

@@ -42,8 +42,8 @@ ALIASES: dict[str, Alias] = {
         _ATG,
         "",
         "take torchvision's: write a file net.py whose function make returns "
-        'torchvision.models.googlenet(weights="IMAGENET1K_V1") with its fc replaced by torch.nn.Identity(), then '
-        "name it: torch:net.py:make",
+        'torchvision.models.googlenet(weights="IMAGENET1K_V1") with its fc replaced by torch.nn.Identity(), then name '
+        "it: torch:net.py:make(preprocessing='decode|resize(256)|central_crop(224)|normalize(imagenet)')",
     ),
 }
 

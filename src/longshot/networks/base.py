@@ -20,6 +20,7 @@ class Network(nn.Module, ABC):
     call: str = ""  # what the registry builds it from: cnn4(width=32)
     size: tuple[int, int]  # height and width of the images it was built for
     dim: int  # d, width of the vectors
+    preprocessing: str | None = None  # the pixels it was trained on, where it was
     extras: (
         nn.ParameterDict
     )  # learned beside the network (a first head for MAML, attention for CTX); often empty

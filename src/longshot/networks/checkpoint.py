@@ -109,6 +109,7 @@ def load(folder: str | Path, *, open_weights: OpenWeights | None = None) -> tupl
         if name.startswith("extras."):
             network.extras[name.removeprefix("extras.")] = nn.Parameter(torch.empty_like(value))
     fill(network, tensors, str(path))
+    network.preprocessing = str(story["preprocessing"])
     return network.eval(), story
 
 

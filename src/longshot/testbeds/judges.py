@@ -243,9 +243,14 @@ def is_judge(marks: Iterable[NetworkMark], network: Mapping[str, Any]) -> bool:
 def _is_same(mark: NetworkMark, network: Mapping[str, Any]) -> bool:
     if mark.weights and network.get("weights_hash"):
         return mark.weights == str(network["weights_hash"])
+    from longshot.features.backbones.sight import bare_name
+
     # The first half of a hash is of names and network, whichever images were used.
     features = str(network.get("features_hash") or "")[:32]
-    return (bool(features) and features == mark.features[:32]) or mark.backbone == network.get("backbone")
+    if features and features == mark.features[:32]:
+        return True
+    # The same weights at another size are a judge all the same.
+    return bare_name(mark.backbone) == bare_name(str(network.get("backbone")))
 
 
 def _chosen_by(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:

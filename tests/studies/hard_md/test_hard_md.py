@@ -15,6 +15,7 @@ import pytest
 
 from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
+from longshot.features.backbones.sight import split_sight
 from longshot.studies import estimate_study, get_study, layered, run_study
 from longshot.studies.engine.run import open_data
 from longshot.studies.hard_md import paper as paper
@@ -265,6 +266,22 @@ def test_sources_need_names_of_their_own(photos: Path) -> None:
         open_data(study, [])
     with pytest.raises(UserError, match="Two sources are called"):
         open_data(study, [photos, photos])
+
+
+def test_the_judge_at_another_size_is_refused_as_a_network_of_its_own(photos: Path, tmp_path: Path) -> None:
+    """The same weights chose the supports, whatever pixels they saw."""
+    study = layered(get_study("hard-md-small"), None, (*TINY, "judge=pixels(size=8)"))
+    with pytest.raises(
+        UserError, match=r"'pixels\(size=8\)' chooses the supports and 'pixels' is the same network"
+    ):
+        run_study(study, f"shots={photos}", out=tmp_path / "study", workers=1)
+
+
+def test_the_presets_name_the_papers_pixels() -> None:
+    settings = get_study("hard-md").settings.plain()
+    assert {split_sight(name)[1].size for name in (settings["judge"], *settings["backbones"])} == {128}
+    assert split_sight(get_study("hard-md-training").settings.plain()["judge"])[1].size == 128
+    assert split_sight(get_study("vtab-md").settings.plain()["backbone"])[1].size == 126
 
 
 def test_printed_numbers_are_the_papers(shared: Path) -> None:

@@ -76,7 +76,8 @@ def test_the_published_training_is_the_papers() -> None:
 
 def test_a_start_without_a_training_is_refused() -> None:
     with pytest.raises(
-        UserError, match="the judge 'efficientnet-lite0' is none of the networks that the study trains"
+        UserError,
+        match=r"the judge 'efficientnet-lite0\(size=128\)' is none of the networks that the study trains",
     ):
         layered(get_study("hard-md"), None, ["judge_start=hf:some/vit"])
 

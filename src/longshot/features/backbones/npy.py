@@ -23,6 +23,7 @@ from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.features.arrays import describe, load_problem
 from longshot.features.backbones.base import Precomputed
+from longshot.features.backbones.sight import Sight
 from longshot.features.features import Features
 from longshot.features.sidecar import sidecar
 
@@ -90,13 +91,14 @@ class Npy(Precomputed):
         return [str(key) for key in meta["keys"]] if isinstance(meta.get("keys"), list) else None
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Npy:
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Npy:
     """The file's embeddings; no image is read, so a preprocessing string makes no sense."""
     path = Path(name.removeprefix("npy:"))
     if not path.is_file():
         raise UserError(f"Backbone '{name}': there is no file {path}; give a .npy or .npz of embeddings.")
-    if preprocessing is not None:
-        raise UserError(f"Backbone '{name}' reads no images", "leave {preprocessing} out")
+    if sight.given:
+        option = "{preprocessing}" if sight.text is not None else "size"
+        raise UserError(f"Backbone '{name}' reads no images", f"leave {option} out")
     return Npy(name, path)
 
 

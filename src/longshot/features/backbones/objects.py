@@ -1,8 +1,8 @@
 """Backbones that are objects: an array of features, an ``nn.Module``, features made before.
 
 An object has no name, so it is called after what it is: ``array-1f0c2b9a``, ``MyNetwork-77d01ce4``. The digits are the
-start of a hash over its content (numbers of an array; weights, settings and code of a module): the same object is the
-same backbone in every cache and table, and another one never is.
+start of a hash over its content (numbers of an array; weights, settings, code and pixels of a module): the same object
+is the same backbone in every cache and table, and another one never is.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from longshot.core.wording import count
 from longshot.datasets.dataset import Dataset
 from longshot.features.arrays import describe
 from longshot.features.backbones.base import Backbone, ModuleBackbone, Precomputed, hash_state
-from longshot.features.backbones.torch_file import PREPROCESSING
+from longshot.features.backbones.sight import Sight, example_for, own_sight
 from longshot.features.features import Features
-from longshot.networks.base import Network
 
 _PLAIN = (bool, int, float, str, tuple, type(None))  # attributes of a module that may change what it computes
 
@@ -86,9 +85,16 @@ class GivenModule(ModuleBackbone):
     own_code = True
 
     def __init__(self, module: nn.Module, preprocessing: str | None, device: str) -> None:
-        identity = hash_state(module, *_code_and_settings(module))
-        name = f"{type(module).__name__}-{identity[:8]}"
-        super().__init__(name, identity, preprocessing or _default_preprocessing(module), device)
+        identity, kind = hash_state(module, *_code_and_settings(module)), type(module).__name__
+        own = getattr(module, "preprocessing", None)
+        remedy = f'say so: module.preprocessing = "{example_for(module)}"'
+        sight = own_sight(Sight(preprocessing), own, f"The module {kind}", remedy)
+        if sight.own is None:  # no size to compare with: the digits tell what it sees
+            sight = sight.of(sight.preprocessing)
+            digits = hash_text(identity, sight.preprocessing)
+        else:
+            digits = identity
+        super().__init__(f"{kind}-{digits[:8]}", identity, sight, device)
         try:
             self.made = copy.deepcopy(module)
         except Exception as error:  # modules may hold anything: open files, results that carry a gradient
@@ -139,17 +145,6 @@ def _shown(value: object) -> str:
         return f"an array [{', '.join(str(side) for side in value.shape)}]"
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
-
-
-def _default_preprocessing(module: nn.Module) -> str:
-    """The module's own string where it has one, else ImageNet's at the network's size."""
-    own = getattr(module, "preprocessing", None)
-    if isinstance(own, str):
-        return own
-    size = getattr(module, "size", None)
-    if isinstance(module, Network) and size is not None:
-        return f"decode|resize({size[0]},{size[1]})|normalize(imagenet)"
-    return PREPROCESSING
 
 
 def _code_and_settings(module: nn.Module) -> list[str]:

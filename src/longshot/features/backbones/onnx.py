@@ -1,7 +1,7 @@
 """``onnx:FILE``: a network in an ONNX file with one image input [B, 3, H, W] float32 and vectors out.
 
-With several outputs the last [B, d] one counts, else the last [B, d, h, w] one, averaged over space. A file
-with fixed H × W gives the default preprocessing its size; a file with a fixed B is run B images at a time.
+With several outputs the last [B, d] one counts, else the last [B, d, h, w] one, averaged over space. A file with a
+fixed B is run B images at a time. Which pixels it takes is given, or stands in its metadata under ``preprocessing``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file
-from longshot.core.preprocess import parse
 from longshot.features.backbones.base import Backbone
+from longshot.features.backbones.sight import Sight, own_sight
 from longshot.features.runtimes import parse_engine
 
-_DEFAULT_SIZE = 224
+_ANY_SIZE = 224  # in the example for a file that takes any
 
 
 class Onnx(Backbone):
@@ -30,18 +30,20 @@ class Onnx(Backbone):
     reentrant = True
     content: bytes | None = None  # of the file, where this is a copy on another machine
 
-    def __init__(self, name: str, path: Path, preprocessing: str | None, device: str) -> None:
+    def __init__(self, name: str, path: Path, sight: Sight, device: str) -> None:
         self.path, self.accelerated = path, pick_device(device).type == "cuda"
         self.shape = _input_shape(name, self.file_session)
         height, width = (side if isinstance(side, int) else None for side in self.shape[2:])
-        size = (height or _DEFAULT_SIZE, width or _DEFAULT_SIZE)
-        text = preprocessing or f"decode|resize({size[0]},{size[1]})|normalize(imagenet)"
-        super().__init__(name, hash_file(path), text, device)
+        example = f"decode|resize({height or _ANY_SIZE},{width or _ANY_SIZE})|normalize(imagenet)"
+        own = self.file_session.get_modelmeta().custom_metadata_map.get("preprocessing")
+        remedy = f"write {Sight(example).named(name)}, or put it into the file's metadata as 'preprocessing'"
+        super().__init__(name, hash_file(path), own_sight(sight, own, f"Backbone '{name}'", remedy), device)
         made = self.transform.size
-        if (height or made[0], width or made[1]) != made:
+        size = (height or made[0], width or made[1])
+        if size != made:
             raise UserError(
-                f"Backbone '{name}' takes images of {size[0]} × {size[1]}, but preprocessing '{text}' makes "
-                f"{parse(text).size[0]} × {parse(text).size[1]}; end it with resize({size[0]},{size[1]})."
+                f"Backbone '{name}' takes images of {size[0]} × {size[1]}, but preprocessing '{self.preprocessing}' "
+                f"makes {made[0]} × {made[1]}; end it with resize({size[0]},{size[1]})."
             )
 
     @property
@@ -120,9 +122,9 @@ def _input_shape(name: str, session: Any) -> list[int | str | None]:
     return shape
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Onnx:
-    """The file's network; preprocessing is ImageNet's unless given."""
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Onnx:
+    """The file's network."""
     path = Path(name.removeprefix("onnx:"))
     if not path.is_file():
         raise UserError(f"Backbone '{name}': there is no file {path}; give the path of an .onnx file.")
-    return Onnx(name, path, preprocessing, device)
+    return Onnx(name, path, sight, device)

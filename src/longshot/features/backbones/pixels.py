@@ -7,6 +7,7 @@ import math
 from torch import Tensor
 
 from longshot.features.backbones.base import Backbone
+from longshot.features.backbones.sight import Sight
 
 PREPROCESSING = "decode|resize(32,32)|value_range(-1,1)"
 VERSION = "pixels-1"  # stands in for a weights hash: raise it when the numbers change
@@ -24,6 +25,6 @@ class Pixels(Backbone):
         return flat / math.sqrt(flat.shape[1])
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Pixels:
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Pixels:
     """The backbone; there is nothing to download."""
-    return Pixels(name, VERSION, preprocessing or PREPROCESSING, device)
+    return Pixels(name, VERSION, sight.of(PREPROCESSING), device)

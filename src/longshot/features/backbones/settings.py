@@ -14,7 +14,7 @@ from longshot.core.checks import check_choice
 from longshot.core.errors import UserError
 
 POOLS = ("auto", "cls", "mean", "pooler", "projection")
-_SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
+SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
 # a word or a path after an equals sign, without quotes
 _BARE = re.compile(r"(=\s*)(?!(?:True|False|None)\s*[,)])([A-Za-z_~./\\][^,()'\"]*?)(?=\s*[,)])")
 
@@ -34,7 +34,7 @@ def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[st
     >>> split_settings("hf:some/model(pool=cls)", {"pool": "auto", "layer": -1})
     ('hf:some/model', {'pool': 'cls', 'layer': -1})
     """
-    match = _SETTINGS.search(name)
+    match = SETTINGS.search(name)
     if match is None or Path(name.partition(":")[2]).expanduser().exists():
         return name, dict(defaults)
     bare = name[: match.start()].strip()

@@ -23,6 +23,7 @@ from longshot.features.backbones.settings import (
     may_download,
     split_settings,
 )
+from longshot.features.backbones.sight import Sight
 
 DEFAULTS: dict[str, Any] = {"pool": "auto", "layer": -1, "weights": None}
 _FILTERS = ("bilinear", "bicubic", "lanczos", "nearest", "box", "hamming")
@@ -75,10 +76,8 @@ class Timm(ModuleBackbone):
 
     channels_last = True
 
-    def __init__(
-        self, name: str, network: TimmNetwork, architecture: str, preprocessing: str, device: str
-    ) -> None:
-        super().__init__(name, hash_state(network), preprocessing, device)
+    def __init__(self, name: str, network: TimmNetwork, architecture: str, sight: Sight, device: str) -> None:
+        super().__init__(name, hash_state(network), sight, device)
         self.made, self.architecture = network, architecture
         self.pooling = network.pool if network.layer == -1 else f"{network.pool} of layer {network.layer}"
 
@@ -86,14 +85,14 @@ class Timm(ModuleBackbone):
         return self.made
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Timm:
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Timm:
     """Create the model; weights come from a file, a folder or the hub's cache unless a download is allowed."""
     timm = _import_timm(name)
     bare, settings = split_settings(name, DEFAULTS)
     check_pooling(bare, settings["pool"], settings["layer"])
     model, headless = _create(timm, bare, settings["weights"], may_download(allow_download))
-    text = preprocessing or transform_string(timm, bare, timm.data.resolve_model_data_config(model))
-    size = parse(text).size
+    sight = sight.of_found(lambda: transform_string(timm, bare, timm.data.resolve_model_data_config(model)))
+    size = parse(sight.preprocessing).size
     own = tuple(model.pretrained_cfg.get("input_size", (3, 224, 224))[1:])
     if size != own and hasattr(model, "set_input_size"):
         model.set_input_size(img_size=size)  # stretches the position embeddings
@@ -101,7 +100,7 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
     network = TimmNetwork(model.eval(), pool, settings["layer"])
     _try_out(bare, network, size)
     architecture = str(model.pretrained_cfg.get("architecture") or type(model).__name__)
-    return Timm(join_settings(bare, settings, DEFAULTS), network, architecture, text, device)
+    return Timm(join_settings(bare, settings, DEFAULTS), network, architecture, sight, device)
 
 
 def _import_timm(name: str) -> Any:

@@ -1,7 +1,7 @@
 """``torch:FILE.py:FUNCTION``: a network from the user's own file.
 
 FUNCTION takes no argument and returns an ``nn.Module`` from images [B, 3, H, W] to [B, d] (or a map
-[B, d, h, w], which is averaged). An attribute ``preprocessing`` on the module replaces the default string.
+[B, d, h, w], which is averaged). The module's attribute ``preprocessing`` says which pixels it takes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from torch import nn
 
 from longshot.core.errors import UserError
 from longshot.features.backbones.base import ModuleBackbone, hash_state
+from longshot.features.backbones.sight import Sight, example_for, own_sight
 from longshot.networks.checkpoint import remember_run
-
-PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(imagenet)"
 
 
 class TorchFile(ModuleBackbone):
@@ -26,8 +25,8 @@ class TorchFile(ModuleBackbone):
 
     own_code = True
 
-    def __init__(self, name: str, network: nn.Module, text: str, preprocessing: str, device: str) -> None:
-        super().__init__(name, hash_state(network, text), preprocessing, device)
+    def __init__(self, name: str, network: nn.Module, text: str, sight: Sight, device: str) -> None:
+        super().__init__(name, hash_state(network, text), sight, device)
         self.made, self.architecture = (
             network,
             name.rpartition(":")[2],
@@ -42,7 +41,7 @@ class TorchFile(ModuleBackbone):
         return self.made
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> TorchFile:
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> TorchFile:
     """Run the file and call the function, with a fixed seed so that random weights are the same each time."""
     file, _, function = name.removeprefix("torch:").rpartition(":")
     if not file or not function.isidentifier():
@@ -69,9 +68,16 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
             f"a function that returns a torch.nn.Module is needed."
         )
     remember_run(path)
-    default = getattr(network, "preprocessing", None) or PREPROCESSING
+    example = example_for(network)
+    sight = own_sight(
+        sight,
+        getattr(network, "preprocessing", None),
+        f"Backbone '{name}'",
+        f'let {function} set it, as in module.preprocessing = "{example}", or write '
+        f"{Sight(example).named(name)}",
+    )
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    return TorchFile(name, network, text, preprocessing or default, device)
+    return TorchFile(name, network, text, sight, device)
 
 
 def _run(path: Path) -> dict[str, Any]:

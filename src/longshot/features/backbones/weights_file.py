@@ -12,6 +12,7 @@ from longshot.core.files import hash_file
 from longshot.core.preprocess import parse
 from longshot.features.backbones.base import ModuleBackbone
 from longshot.features.backbones.settings import quote_words
+from longshot.features.backbones.sight import Sight
 from longshot.networks.base import Network
 from longshot.networks.checkpoint import fill
 from longshot.networks.published import default_preprocessing, read_published
@@ -24,8 +25,8 @@ class FileWeights(ModuleBackbone):
     reentrant = True
     channels_last = True
 
-    def __init__(self, name: str, file: Path, network: Network, preprocessing: str, device: str) -> None:
-        super().__init__(name, hash_file(file), preprocessing, device)
+    def __init__(self, name: str, file: Path, network: Network, sight: Sight, device: str) -> None:
+        super().__init__(name, hash_file(file), sight, device)
         self.made, self.architecture = network, f"{network.call} {list(network.size)}"
 
     def build(self) -> nn.Module:
@@ -38,17 +39,17 @@ class FileWeights(ModuleBackbone):
         return self.module
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> FileWeights:
+def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> FileWeights:
     """The network with the file's weights, all of them in place."""
     kind, settings = parse_call(quote_words(name))
     if "weights" not in settings:
         raise UserError(f"Backbone '{name}' names no file; write {kind}(weights=FILE).")
     file = Path(str(settings.pop("weights"))).expanduser()
     call = format_call(kind, settings)
-    text = preprocessing or default_preprocessing(kind)
-    network = get_network(call, size=parse(text).size)
+    sight = sight.of(default_preprocessing(kind))
+    network = get_network(call, size=parse(sight.preprocessing).size)
     try:
         fill(network, read_published(file, network), str(file))
     except UserError as error:
         raise UserError(f"Backbone '{name}': {error.fact}", error.remedy) from error
-    return FileWeights(name, file, network.eval(), text, device)
+    return FileWeights(name, file, network.eval(), sight, device)

@@ -7,6 +7,7 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
+from longshot.features.backbones.sight import bare_name
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.training import StudyTraining
@@ -56,6 +57,12 @@ def here(settings: HardSettings, sources: Sources) -> HardSettings:
             f"The network '{judge}' that chooses supports cannot be trained: its source "
             f"'{settings.networks[judge].data}' is not here; give that source or name another judge."
         )
+    for name in backbones:
+        if name != judge and bare_name(name) == bare_name(judge):
+            raise UserError(
+                f"'{judge}' chooses the supports and '{name}' is the same network, so its numbers would say nothing of "
+                f"others; leave it out of backbones, or write it as the judge is."
+            )
     changes = {
         "judge": judge,
         "backbones": tuple(dict.fromkeys(backbones if judge in backbones else [judge, *backbones])),
