@@ -138,6 +138,7 @@ class TIM(_Trained):
     setting = "transductive"
     family = "trained head"
     paper = "Boudiaf et al. 2020"
+    tolerance = 1e-3  # for both reasons above: Adam's steps, and distances near 0
 
     def __init__(
         self,
