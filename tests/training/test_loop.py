@@ -232,6 +232,18 @@ def test_going_on_from_a_saved_network(photos: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "options", [{"start": "efficientnet-lite0", "size": 32}, {"start": "efficientnet-lite0(size=32)"}]
+)
+def test_published_weights_are_trained_on_the_pixels_they_were_made_for(
+    photos: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    trained = train("multiclass", photos, out=tmp_path / "run", steps=1, validation_tasks=2, **options)
+    story = json.loads((trained.path / "network.json").read_text())
+    assert story["preprocessing"] == "decode|resize(37,bicubic)|central_crop(32)|normalize(0.498,0.502)"
+
+
+@pytest.mark.parametrize(
     ("call", "options", "words"),
     [
         ("protonet(way=9)", {}, ["8 train classes", "needs 9", "lower way, shot or query"]),

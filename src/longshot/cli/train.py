@@ -48,7 +48,9 @@ from longshot.core.errors import UserError
     "--holdout", type=float, help="Share of the classes held out for validation. [0.1 without splits]"
 )
 @click.option("--rotations", is_flag=True, help="Every train class in four orientations, as four classes.")
-@click.option("--size", type=COUNT, help="Height and width of the images. [84]")
+@click.option(
+    "--size", type=COUNT, help="Height and width of the images. [84; with --start: the network's own]"
+)
 @click.option("--preprocessing", help="Whole preprocessing string in place of --size.")
 @click.option("--steps", type=COUNT, help="Steps of the optimiser. [as the recipe]")
 @click.option("--epochs", type=POSITIVE, help="Passes over the images instead of steps (batch training).")

@@ -139,7 +139,7 @@ def train(
     rotations : bool
         Every train class in four orientations, as four classes.
     size : int, optional
-        Height and width of the images, 84 unless given.
+        Height and width of the images: 84 unless given, with ``start`` those of that network's own preprocessing.
     preprocessing : str, optional
         A whole preprocessing string in place of ``size``.
     steps, epochs, minutes : number, optional

@@ -15,7 +15,7 @@ from longshot.core.arrays import Ints
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
-from longshot.core.preprocess import Preprocessing
+from longshot.core.preprocess import Preprocessing, scaled
 from longshot.core.preprocess import parse as parse_preprocessing
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
@@ -192,6 +192,8 @@ def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefault
 
 def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """The network to train, new or to go on from, and the preprocessing it is trained with."""
+    from longshot.features.backbones import load_backbone
+    from longshot.features.backbones.sight import bare_name
     from longshot.features.networks import load_network, open_network
 
     text = settings.preprocessing
@@ -206,17 +208,28 @@ def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network,
         if Path(start).exists():
             network, story = load_network(start)
             saved = parse_preprocessing(str(story["preprocessing"]))
-            transform = parse_preprocessing(_text(text, side)) if text or side else saved
+            transform = parse_preprocessing(text or _sized(saved.text, side))
             if transform.size != saved.size:
                 network = open_network(start, size=transform.size)
             return network.requires_grad_(True), transform
-        transform = parse_preprocessing(_text(text, side))
-        return open_network(start, size=transform.size, allow_download=settings.allow_download), transform
+        if (
+            text is None
+        ):  # weights from elsewhere see what they were trained on, as a backbone of that name does
+            own = load_backbone(start, "cpu", allow_download=settings.allow_download).preprocessing
+            text = _sized(own, side)
+        transform = parse_preprocessing(text)
+        network = open_network(bare_name(start), size=transform.size, allow_download=settings.allow_download)
+        return network, transform
     transform = parse_preprocessing(_text(text, side))
     call = algorithm.network(settings.network or "cnn4")
     return open_network(
         call, size=transform.size, seed=settings.seed, allow_download=settings.allow_download
     ), transform
+
+
+def _sized(preprocessing: str, side: int | None) -> str:
+    """A network's own preprocessing, at another size where one is asked for."""
+    return preprocessing if side is None else scaled(preprocessing, side)
 
 
 def _text(preprocessing: str | None, side: int | None) -> str:
