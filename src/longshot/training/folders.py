@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
 from longshot.networks import checkpoint
@@ -108,8 +106,10 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
     """What the checkpoint of the folder remembers beside tensors; None where there is none."""
     if not (folder / state.FILE).is_file():
         return None
-    with safe_open(folder / state.FILE, framework="pt") as file:
-        facts: dict[str, Any] = json.loads(file.metadata()["facts"])
+    # Not by safe_open, which opens the path twice: a training that goes on may replace the file in between.
+    with (folder / state.FILE).open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
     return facts
 
 
