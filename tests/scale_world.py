@@ -179,9 +179,14 @@ class World:
         """Result parts of a suite."""
         with cache_of(out / "cache"):
             longshot.bench(
-                "pixels", suite=str(self.plain), methods="protonet", out=out, datasets=self.data, **where
+                "pixels",
+                suite=str(self.plain),
+                methods="protonet",
+                out=out / "bench",
+                datasets=self.data,
+                **where,
             )
-            return digests(out / "run", "part-*")
+            return digests(out / "bench" / "run", "part-*")
 
 
 def digest(path: Path) -> str:

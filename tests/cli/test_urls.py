@@ -236,7 +236,7 @@ def test_bad_buckets_are_one_sentence_and_nothing_is_written(
     )
     assert "There is nothing at s3://shelf/run" in fails("report", "s3://shelf/run", "-o", "page.html")
     s3_client(bucket).put_object(Bucket="shelf", Key="other/a.txt", Body=b"x")
-    assert "s3://shelf/other holds 1 other files, such as 'a.txt'" in fails(*evaluate, "s3://shelf/other")
+    assert "s3://shelf/other holds 1 other file, such as 'a.txt'" in fails(*evaluate, "s3://shelf/other")
     assert "s3://shelf/other is not the folder of a run: it has no run.json" in fails(
         "compare", "s3://shelf/other"
     )

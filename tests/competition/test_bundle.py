@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 import yaml
 
+from longshot.competition.bundle import run as bundle_run
 from longshot.competition.bundle.check import check_bundle
 from longshot.competition.bundle.describe import dates
 from longshot.competition.bundle.programs.pictures import Pictures, seal
 from longshot.competition.bundle.run import run_bundle
 from longshot.competition.bundle.write import KIND, write_bundle
 from longshot.competition.data import CompetitionData
+from longshot.competition.limits import RunLimits
 from longshot.competition.settings import Phase
 from longshot.competition.submission import make_submission
 from longshot.core.errors import UserError
@@ -291,8 +293,30 @@ def test_the_final_takes_one_entry_where_a_phase_before_lets_teams_in(competitio
 def test_a_command_of_its_own_is_refused_in_the_rehearsal_too(bundle, submission, tmp_path, needs_sandbox):
     folder = submission()
     (folder / "metadata").write_text("command: python3 model.py")
-    with pytest.raises(UserError, match="is refused: its metadata may hold a command"):
+    with pytest.raises(UserError, match="is refused: its metadata is not empty"):
         run_bundle(bundle, folder, tmp_path / "out")
+
+
+@pytest.mark.parametrize("linking", ["ingestion", "scoring"])
+def test_a_link_that_a_foreign_program_leaves_is_not_followed(tmp_path, needs_sandbox, linking):
+    """Its folder of results is written to and copied by the caller, outside of any box."""
+    tmp_path.chmod(0o755)
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    names = {"ingestion": "metadata", "scoring": "detailed_results.html"}
+    parts = {}
+    for kind, name in names.items():
+        folder = parts[f"{kind}_program"] = tmp_path / kind
+        folder.mkdir()
+        link = f"import os; os.symlink({str(victim)!r}, '/app/output/{name}')" if kind == linking else ""
+        scores = "open('/app/output/scores.json', 'w').write('{}')" if kind == "scoring" else ""
+        (folder / "main.py").write_text(f"{link}\n{scores}\n")
+        (folder / "metadata.yaml").write_text("command: python3 /app/program/main.py")
+    code = tmp_path / "code"
+    code.mkdir(mode=0o777)
+    with pytest.raises(UserError, match=r"left a (file 'metadata'|link) in its output"):
+        bundle_run._run_task(parts, code, tmp_path / "out", tmp_path, RunLimits(seconds=60))
+    assert victim.read_text() == "precious" and not (tmp_path / "out").exists()
 
 
 def test_an_unquoted_date_is_named(bundle):

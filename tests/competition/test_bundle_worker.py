@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from codabench_worker import GUARDS, Ran, Worker, without
 from longshot.competition.bundle.programs import confine, handover
@@ -184,7 +185,7 @@ def test_spy_and_memory(worker, companion, room, needs_sandbox):
 
     ran = worker().run(archive)
     assert (ran.scores, ran.ingestion) == (None, 1)
-    assert "its metadata.yaml may hold a command" in ran.message
+    assert "its metadata.yaml is not empty" in ran.message
     assert "ingestion ended with code 1, and 0 is needed" in ran.refusal
     assert max(map(told(ran).count, told(ran)), default=0) <= 1  # each was opened once, to be copied
 
@@ -290,42 +291,27 @@ def test_answers_that_are_missing(tmp_path):
         handover.accept(tmp_path, KEY)
 
 
-HARMLESS = ["", "\n\n", "# command: none\n", "description: my entry\r\nteam: command\n", "description:"]
-COMMANDS = [
-    "command: x",
-    "description: a\ncommand: x",
-    "description: a\rcommand: x",
-    "'command': x",
-    '"\\x63ommand": x',
-    "command : x",
-    "{command: x}",
-    "---\ncommand: x",
-    "? command\n: x",
-    "!!map {command: x}",
-    "a: &a {command: x}\n<<: *a",
-    "description: a\u2028command: x",
-    "description: a\x85command: x",
-    "\ufeffcommand: x",
-    "  command: x",
-]
+def test_metadata_must_be_empty(tmp_path):
+    """Its bytes prove nothing: on tmpfs a companion can change them through a mapping, unseen, but not their number."""
+    (tmp_path / "metadata").touch()
+    handover.check_files(tmp_path)
+    (tmp_path / "metadata").write_text("description: harmless")
+    with pytest.raises(handover.Refused, match=r"its metadata is not empty and may have held a command"):
+        handover.check_files(tmp_path)
 
 
-def take(folder: Path, text: str) -> None:
-    (folder / "metadata").write_text(text, encoding="utf-8", newline="")
-    handover.check_files(folder)
-
-
-@pytest.mark.parametrize("text", HARMLESS)
-def test_metadata_without_a_command_is_taken(tmp_path, text):
-    assert "command" not in (yaml.load(text, yaml.FullLoader) or {})
-    take(tmp_path, text)
-
-
-@pytest.mark.parametrize("text", COMMANDS)
-def test_no_spelling_of_a_command_is_taken(tmp_path, text):
-    assert yaml.load(text, yaml.FullLoader)["command"] == "x"  # as the platform reads it
-    with pytest.raises(handover.Refused, match="metadata may hold a command"):
-        take(tmp_path, text)
+def test_a_command_that_was_changed_through_a_mapping_is_refused(tmp_path):
+    """Where the kernel does not note such a change the size does; the old check of its lines saw nothing."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as name:
+        folder = Path(name)
+        (folder / "metadata.yaml").write_text("command: python3 spy.py")
+        with (folder / "metadata.yaml").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            assert mapped[:7] == b"command"
+            mapped[:1] = b"k"
+        assert (folder / "metadata.yaml").read_text().startswith("kommand: ")
+        with pytest.raises(handover.Refused, match=r"its metadata\.yaml is not empty"):
+            handover.check_files(folder)
 
 
 def test_names_of_the_protocol_and_links_are_refused(tmp_path):

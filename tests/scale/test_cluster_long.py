@@ -234,7 +234,14 @@ def test_twenty_kills_of_workers_and_nodes_change_no_byte(
             while len(killer.nodes) < 2:  # Ray starts nodes from the main thread only
                 killer.nodes.append(cluster.add_node(num_cpus=1))
             out = tmp_path / f"{verb}-{rounds}"
-            assert getattr(world, verb)(out, on="ray") == expected[verb], (verb, rounds, killer.killed)
+            made = None
+            while made is None:  # at most seven times: twenty kills are enough for six failures of a unit
+                try:
+                    made = getattr(world, verb)(out, on="ray", retry_failed=True)
+                except UnitsFailed:
+                    # Where computing takes longer than the killer's pauses, a unit is hit three times.
+                    assert len(killer.killed) >= 3
+            assert made == expected[verb], (verb, rounds, killer.killed)
         rounds += 1
         assert rounds < 60, killer.killed
     assert len(killer.killed) == 20 and {"worker", "node"} == set(killer.killed)

@@ -243,6 +243,13 @@ def test_published_weights_are_trained_on_the_pixels_they_were_made_for(
     assert story["preprocessing"] == "decode|resize(37,bicubic)|central_crop(32)|normalize(0.498,0.502)"
 
 
+def test_a_start_that_says_its_pixels_takes_no_others(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="leave size and preprocessing out"):
+        train(
+            "multiclass", photos, out=tmp_path / "run", start="efficientnet-lite0(size=64)", size=48, steps=1
+        )
+
+
 @pytest.mark.parametrize(
     ("call", "options", "words"),
     [

@@ -108,8 +108,9 @@ def _entered() -> sa.Select[Any]:
 
 @cache
 def _refused() -> sa.Select[Any]:
-    """A team's archives that were refused today."""
-    today = sa.and_(uploads.c.created >= sa.bindparam("today"), uploads.c.state == "refused")
+    """A team's archives that were refused today, or begun and given up."""
+    ended = uploads.c.state.in_(("refused", "deleted"))
+    today = sa.and_(uploads.c.created >= sa.bindparam("today"), ended)
     return _sums(uploads, refused=today)
 
 

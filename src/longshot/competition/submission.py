@@ -111,7 +111,7 @@ def make_submission(
     packed.files |= {
         "model.py": template("model.py.txt").format(title=title.replace("\\", "/").replace('"', "'")),
         SETTINGS: json.dumps(described, indent=2) + "\n",
-        "metadata": f"description: {json.dumps(title)}\n",
+        "metadata": "",
     }
     write_submission(packed.files, out)
     return MadeSubmission(out, title, tuple(packed.weights))

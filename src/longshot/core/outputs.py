@@ -21,7 +21,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,7 +33,7 @@ Evidence = Callable[[Path], bool]
 _TEXTS = (".html", ".htm", ".md", ".csv", ".tex", ".json", ".svg")  # what a screen can show
 _FORMAT = re.compile(r"\.[A-Za-z][A-Za-z0-9]*")  # an ending that says a format, unlike that of easy-0.5
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/self|proc/\d+)/fd/(\d+)")
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _screen: list[TextIO] = []  # where ``-`` goes while everything else is said on stderr
 
 
@@ -111,6 +110,11 @@ def claim_output(out: Location, kind: Kind, *, force: bool = False, name: str = 
     if stat.S_ISBLK(mode) and not force:
         raise UserError(f"{path} is a disk, which would be overwritten", "add {force:True} if you mean it")
     if is_stream(out):
+        number = _descriptor(os.fspath(out))
+        try:
+            _ = number is None or os.fstat(number)
+        except OSError as error:
+            raise UserError(f"'{out}' is not open", f"name a file with {{{name}}}") from error
         if ending not in _TEXTS and is_screen(out) and _terminal(_stdout()):
             raise UserError(
                 f"{_a(kind.title).capitalize()} is no text, and '{out}' is a terminal here",
@@ -121,9 +125,15 @@ def claim_output(out: Location, kind: Kind, *, force: bool = False, name: str = 
         raise UserError(f"{path} is a folder, but {_a(kind.title)} is a file", f"name a file with {{{name}}}")
     if force or not mode:
         return ending
-    if path.stat().st_size and not _is_own(kind.endings[ending], path):
+    evidence = kind.endings[ending]
+    if path.stat().st_size and not _is_own(evidence, path):
+        owner = (
+            "file that Longshot can tell for its own"
+            if evidence is is_never_own
+            else f"{kind.title} that Longshot wrote"
+        )
         raise UserError(
-            f"{path} is there already, and it is no {kind.title} that Longshot wrote",
+            f"{path} is there already, and it is no {owner}",
             f"choose another name with {{{name}}}, or replace it with {{force:True}}",
         )
     return ending
@@ -220,6 +230,11 @@ def screen_for_output() -> Iterator[None]:
         _screen.pop()
 
 
+def is_never_own(path: Path) -> bool:
+    """Evidence: none; a file of this kind is replaced with ``force`` alone."""
+    return False
+
+
 def has_json(**facts: Any) -> Evidence:
     """Evidence: a JSON object, or a list of them, that has these facts; ``...`` for any value."""
 
@@ -233,13 +248,12 @@ def has_json(**facts: Any) -> Evidence:
 
 def has_columns(*names: str) -> Evidence:
     """Evidence: a CSV file whose first line has these columns."""
-    return lambda path: set(names) <= set(next(iter(first_rows(path, 1)), []))
 
+    def look(path: Path) -> bool:
+        with path.open(encoding="utf-8", newline="") as lines:
+            return set(names) <= set(next(csv.reader(lines), []))
 
-def first_rows(path: Path, number: int) -> list[list[str]]:
-    """The first ``number`` lines of a CSV file, cell by cell."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        return list(islice(csv.reader(lines), number))
+    return look
 
 
 def has_parquet(key: str, **facts: Any) -> Evidence:

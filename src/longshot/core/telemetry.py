@@ -18,6 +18,7 @@ SWITCHES = {
 # OpenVINO has no variable: importing it writes ~/intel/openvino_ga_cid and calls Google Analytics through this package.
 # Where the package is missing OpenVINO takes a stub of its own.
 _BLOCKED = "openvino_telemetry"
+_OFF = {"1": ("1", "true", "yes", "on"), "0": ("0", "false")}  # spellings of the same value
 
 
 def switch_off() -> None:
@@ -29,5 +30,5 @@ def switch_off() -> None:
 
 def switched_on() -> list[str]:
     """The variables by which the user has switched something on again, as ``NAME=value``."""
-    different = {name: os.environ.get(name, "") for name, value in SWITCHES.items()}
-    return [f"{name}={value}" for name, value in different.items() if value != SWITCHES[name]]
+    values = {name: os.environ.get(name, "") for name in SWITCHES}
+    return [f"{name}={value}" for name, value in values.items() if value.lower() not in _OFF[SWITCHES[name]]]

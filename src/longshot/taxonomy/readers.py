@@ -15,7 +15,7 @@ import numpy as np
 
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
-from longshot.core.outputs import Kind, deliver_text, first_rows
+from longshot.core.outputs import Kind, deliver_text, is_never_own
 from longshot.taxonomy.dag import Taxonomy
 
 _CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"
@@ -60,20 +60,9 @@ def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
     return file.name == "data.noun" or file.suffix.lower() == ".json"
 
 
-def _is_edge_list(path: Path) -> bool:
-    """Whether ``write_csv`` wrote a file: the root, which is below nothing, comes first."""
-    head, *rows = first_rows(path, 2)
-    return head == ["parent", "child", "label"] and rows[0][0] == ""
-
-
-def _is_matrix(path: Path) -> bool:
-    """Whether ``write_matrix`` wrote a file: the first class is at no distance from itself."""
-    head, first = first_rows(path, 2)
-    return head[0] == "class" and first[:2] == [head[1], "0.0"]
-
-
-EDGES = Kind("list of edges", {".csv": _is_edge_list})
-MATRIX = Kind("matrix of distances", {".csv": _is_matrix})
+# People write and correct such files by hand: nothing in one proves that it is Longshot's, so none is replaced unasked.
+EDGES = Kind("list of edges", {".csv": is_never_own})
+MATRIX = Kind("matrix of distances", {".csv": is_never_own})
 
 
 def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:

@@ -193,7 +193,7 @@ def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefault
 def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """The network to train, new or to go on from, and the preprocessing it is trained with."""
     from longshot.features.backbones import load_backbone
-    from longshot.features.backbones.sight import bare_name
+    from longshot.features.backbones.sight import bare_name, split_sight
     from longshot.features.networks import load_network, open_network
 
     text = settings.preprocessing
@@ -212,9 +212,13 @@ def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network,
             if transform.size != saved.size:
                 network = open_network(start, size=transform.size)
             return network.requires_grad_(True), transform
-        if (
-            text is None
-        ):  # weights from elsewhere see what they were trained on, as a backbone of that name does
+        if (text or side) and split_sight(start)[1].given:
+            raise UserError(
+                f"The network '{start}' to start from says its pixels, and others are given with it",
+                "leave {size} and {preprocessing} out, or those of its name",
+            )
+        if text is None:
+            # Weights from elsewhere see what they were trained on, as a backbone of that name does.
             own = load_backbone(start, "cpu", allow_download=settings.allow_download).preprocessing
             text = _sized(own, side)
         transform = parse_preprocessing(text)

@@ -70,6 +70,10 @@ def run_bundle(
         seconds = {"seconds": chosen.get("execution_time_limit") or 600}
         limits = read_record(RunLimits, seconds, f"The phase '{chosen['name']}' of the bundle")
         code = unpack_any(Path(submission), work / "submission")
+        size = sum(path.stat().st_size for path in code.rglob("*") if path.is_file())
+        limits = limits.model_copy(
+            update={"disk": limits.disk + 3 * size}
+        )  # ingestion's own copy is on its disk
         for task in described["tasks"]:
             if task["index"] not in chosen["tasks"]:
                 continue
@@ -98,11 +102,22 @@ def _run_task(parts: dict[str, Path], code: Path, out: Path, work: Path, limits:
             mounts["/app/input_data"] = parts["input_data"]
         shared = {"/app/output": results, "/app/ingested_program": code}
         _program(parts["ingestion_program"], mounts, shared, limits, "ingestion")
-        (results / METADATA[1]).write_text("ingestionExitCode: 0\n", encoding="utf-8")
+        try:  # never through a link that the program left there
+            with (results / METADATA[1]).open("x", encoding="utf-8") as record:
+                record.write("ingestionExitCode: 0\n")
+        except FileExistsError as error:
+            raise UserError(
+                "The ingestion program left a file 'metadata' in its output, which the platform writes itself; mend "
+                "the program."
+            ) from error
     mounts = {"/app/program": parts["scoring_program"], "/app/input/res": results}
     if "reference_data" in parts:
         mounts["/app/input/ref"] = parts["reference_data"]
     _program(parts["scoring_program"], mounts, {"/app/output": final}, limits, "scoring")
+    if any(path.is_symlink() for path in final.rglob("*")):
+        raise UserError(
+            "The scoring program left a link in its output, and only files are taken; mend the program."
+        )
     shutil.copytree(final, out, dirs_exist_ok=True)
     path = out / "scores.json"
     if not path.is_file():

@@ -59,10 +59,10 @@ def delete_upload(office: Office, person: Person, identity: str, *, every: bool 
             if changed:
                 before = {key: row[key] for key in ("team", "name", "phase", "league", "size", "received")}
                 record(connection, person, "upload.delete", f"upload {identity}", before=before)
-        if (
-            changed
-        ):  # after the commit: a file without its row is swept, a row without its file would be a loss
+        if changed:
+            # After the commit: a file without its row is swept, a row without its file would be a loss.
             upload_services.quarantine(office, identity).unlink(missing_ok=True)
+            upload_services.forget_writer(identity)
     if row["state"] == "checking":
         raise Refusal(409, "The upload is being checked", "ask again in a moment", retry=1.0)
     if row["state"] != "deleted":

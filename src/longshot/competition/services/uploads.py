@@ -244,6 +244,11 @@ def only_writer(identity: str) -> threading.Lock:
     return _locks.setdefault(identity, threading.Lock())
 
 
+def forget_writer(identity: str) -> None:
+    """Drop the lock of an upload that nobody may change any more."""
+    _locks.pop(identity, None)
+
+
 def quarantine(office: Office, identity: str) -> Path:
     """Where the bytes of an upload lie until they are taken."""
     return office.folder / "uploads" / f"{identity}.part"
@@ -265,7 +270,7 @@ def sweep(office: Office) -> int:
     for path in (office.folder / "uploads").glob("*.part"):
         if path.stem not in keep:
             path.unlink(missing_ok=True)
-            _locks.pop(path.stem, None)
+            forget_writer(path.stem)
     return revived + expired
 
 

@@ -19,6 +19,7 @@ from longshot.features.backbones.settings import SETTINGS, quote_words
 
 EXAMPLE = "decode|resize(256)|central_crop(224)|normalize(imagenet)"
 _EARLIER = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
+_BUILT_IN = re.compile(r"(pixels|efficientnet-lite\d)\s*\(")
 _SAID = re.compile(r"\b(size|preprocessing)\s*=")
 
 
@@ -137,7 +138,9 @@ def name_of_features(name: str, preprocessing: str) -> str:
 
 
 def _is_path(name: str) -> bool:
-    """Whether a file or folder is called like this, parentheses and all."""
+    """Whether a file or folder is called like this, parentheses and all; a built-in name never is one."""
+    if _BUILT_IN.match(name):  # an output folder may well be called after its backbone
+        return False
     try:
         return any(path and Path(path).expanduser().exists() for path in (name, name.partition(":")[2]))
     except OSError:  # too long for a file

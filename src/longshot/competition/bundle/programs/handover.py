@@ -23,9 +23,7 @@ METADATA = (
     "metadata.yaml",
     "metadata",
 )  # where the platform looks for a command; the second also in the output
-# A line that is no command to any reader of YAML: nothing, a comment, or a plain word with its text.
-_PLAIN = re.compile(rb"[ \t]*|#[ -~\t]*|(?!command:)[A-Za-z_][\w-]*:(?: [ -~]*)?")
-_FAILURES = (OSError, RecursionError, shutil.Error)
+_FAILURES = (OSError, RecursionError)
 
 
 class Refused(Exception):
@@ -35,7 +33,7 @@ class Refused(Exception):
 def take(submission: Path, output: Path, private: Path, unpacked: int) -> None:
     """Copy the submission to the new folder ``private``, then empty its own folder and the output.
 
-    Refused where the platform may have started a command of the submission: where ``metadata`` may hold one, and where
+    Refused where the platform may have started a command of the submission: where ``metadata`` is not empty, and where
     anything in the folder has changed since ``unpacked``, the time (ns) at which the platform unpacked this program,
     which it does after the submission and before it starts anything. A companion can remove its ``metadata``, but not
     the time of that change. Refused, too, for links, and for a name at the top that the programs' own files have.
@@ -44,7 +42,8 @@ def take(submission: Path, output: Path, private: Path, unpacked: int) -> None:
     try:
         shutil.copytree(submission, private, symlinks=True)
     except _FAILURES as error:
-        raise Refused("its files cannot be copied") from error
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise Refused(f"its files cannot be copied ({reason})") from error
     check_files(private)
     check_unchanged(submission, unpacked)
     empty(submission)
@@ -64,7 +63,8 @@ def empty(folder: Path) -> None:
 def check_unchanged(submission: Path, unpacked: int) -> None:
     """Refused where a file or folder was made, changed or removed after ``unpacked`` (ns).
 
-    The kernel sets the time of change (ctime), and no program can set it back.
+    The kernel sets the time of change (ctime), and no program can set it back. Bytes that are changed through a shared
+    mapping may leave it as it was (tmpfs does), but not a size or a name: hence ``metadata`` must be empty.
     """
     try:
         changed = max(path.lstat().st_ctime_ns for path in (submission, *submission.rglob("*")))
@@ -77,7 +77,7 @@ def check_unchanged(submission: Path, unpacked: int) -> None:
 
 
 def check_files(folder: Path) -> None:
-    """Refused for links, for a name of the protocol, and for ``metadata`` that may hold a command."""
+    """Refused for links, for a name of the protocol, and for ``metadata`` that holds anything."""
     for path in folder.rglob("*"):
         if path.is_symlink():
             raise Refused("it holds a link, and only files and folders are taken")
@@ -88,10 +88,10 @@ def check_files(folder: Path) -> None:
         path = folder / name
         if path.is_dir():
             raise Refused(f"its {name} is a folder, and a file is needed")
-        if path.exists() and not all(map(_PLAIN.fullmatch, re.split(rb"\r\n|\r|\n", path.read_bytes()))):
+        if path.exists() and path.stat().st_size:
             raise Refused(
-                f"its {name} may hold a command, which is not allowed beside the tasks; remove the file, or keep to "
-                f"lines such as 'description: words'"
+                f"its {name} is not empty and may have held a command, which is not allowed beside the tasks; empty "
+                f"the file or remove it"
             )
 
 
@@ -137,7 +137,8 @@ def check_ended(results: Path) -> None:
     if codes != ["0"]:
         ended = f"ended with code {codes[0][:20]}" if codes else "has no exit code"
         raise Refused(
-            f"by the platform's record ingestion {ended}, and 0 is needed; the log of ingestion says why"
+            f"by the platform's record ingestion {ended}, and 0 is needed; the log of ingestion "
+            f"says why, unless the worker lost its connection: then hand it in again"
         )
 
 
