@@ -61,6 +61,16 @@ def test_three_hold_a_team_up_until_one_is_given_up(own_arena: Arena, gives_up: 
     assert begin(own_arena.bob, 3).status == 200  # another team was never held up
 
 
+def test_what_is_given_up_counts_as_an_attempt_of_the_day(own_arena: Arena) -> None:
+    """So that beginning and giving up ends after ``attempts_per_day`` and does not fill the database for ever."""
+    ada = own_arena.ada
+    identity = str(begin(ada, 0).json["id"])
+    assert next(row["attempts"] for row in ada.good("GET", "/quota") if row["phase"] == "feedback") == 0
+    ada.good("DELETE", f"/uploads/{identity}")
+    assert next(row["attempts"] for row in ada.good("GET", "/quota") if row["phase"] == "feedback") == 1
+    assert identity not in uploads._locks
+
+
 def test_a_team_sees_its_own_and_organisers_see_all(own_arena: Arena) -> None:
     arena = own_arena
     begin(arena.ada, 0)
