@@ -123,7 +123,10 @@ def test_no_extra_leaves_anything_or_calls_anybody(
         "ray": (*evaluate, "--on", "ray", "-o", "out/ray"),
         "doctor": ("doctor",),
     }
-    patient = {"RAY_gcs_rpc_server_reconnect_timeout_s": "900"}  # under a tracer a busy machine is slow
+    # Under a tracer a busy machine is slow: Ray gives up a node whose agent or whose answer is late.
+    waits = {"gcs_rpc_server_reconnect_timeout_s": 900, "agent_register_timeout_ms": 900_000}
+    waits |= {"health_check_timeout_ms": 900_000, "health_check_failure_threshold": 1000}
+    patient = {f"RAY_{name}": str(value) for name, value in waits.items()}
     assert command(*words[extra], allowed=(COMPILED, *(RAY if extra == "ray" else ())), **patient) == []
 
 
