@@ -112,9 +112,8 @@ def write_bundle(
         bundle.writestr("scoring_program.zip", _zip(_scoring()))
         shared = _ingestion()
         for (phase, seed), entry, tasks_of_run in zip(runs, tasks, hidden, strict=True):
-            key = {
-                "key": secrets.token_hex(32)
-            }  # signs the answers: in the programs of this run and nowhere else
+            # It signs the answers: in the programs of this run and nowhere else.
+            key = {"key": secrets.token_hex(32)}
             run = {**_run(data, phase, seed, tasks_of_run, images), **key}
             program = {**shared, "run.json": json.dumps(run).encode()}
             bundle.writestr(str(entry["ingestion_program"]), _zip(program), zipfile.ZIP_STORED)

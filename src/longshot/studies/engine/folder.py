@@ -69,9 +69,8 @@ class StudyFolder:
         bound = settings if binding is None else {key: settings[key] for key in binding}
         recipe = Path(study.recipe).name  # one's own recipe is a file, which may be moved
         identity = {"recipe": recipe, "version": study.version, "dataset": dict(dataset)}
-        self._given_up: list[
-            Path
-        ] = []  # testbeds of settings that came to nothing; removed when study.json is written
+        # Testbeds of settings that came to nothing; removed when study.json is written.
+        self._given_up: list[Path] = []
         self.before = self._read()
         if self.before is not None:
             now = {**bound, **identity}

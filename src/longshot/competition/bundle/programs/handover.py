@@ -19,10 +19,8 @@ from typing import Any
 
 ANSWERS = "answers.json"
 RESULTS = (ANSWERS, "scores.json", "scores.txt", "detailed_results.html")  # names that the programs write
-METADATA = (
-    "metadata.yaml",
-    "metadata",
-)  # where the platform looks for a command; the second also in the output
+# Where the platform looks for a command; the second also in the output.
+METADATA = ("metadata.yaml", "metadata")
 _FAILURES = (OSError, RecursionError)
 
 
