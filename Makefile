@@ -1,6 +1,8 @@
 # make demo            set up, run the main job on the embedded default, print a table and the path of a report
 # make test            set up, lint, type-check and run the tests
 # make test-long       the tests that take longer than the suite may: whole studies, load
+# make test-lowest     the demo and the suite's core part with the lowest versions that pyproject.toml allows, in build/lowest
+# make coverage        the suite again, slower: which lines it runs; TESTS=tests/core measures a part of it
 # make test-elsewhere  the suite as on other processors, in the background, under load, with four threads
 # make bench           set up, run the speed comparisons (at most half an hour)
 # make docs            set up, build the documentation site in build/site; warnings are errors
@@ -13,7 +15,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-elsewhere bench docs lint release-check bump clean setup-dev
+.PHONY: help demo test test-long test-lowest coverage test-elsewhere bench docs lint release-check bump clean setup-dev
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -38,6 +40,12 @@ test: lint
 test-long: $(VENV)/.dev
 	@tools/timed.sh "long tests" $(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m long
 
+test-lowest:
+	@tools/timed.sh "tests with the lowest versions" tools/test-lowest.sh $(PYTHON) build/lowest
+
+coverage: $(VENV)/.dev
+	@tools/timed.sh coverage tools/coverage.sh $(BIN)/python $(TESTS)
+
 test-elsewhere: $(VENV)/.dev
 	@tools/timed.sh "tests elsewhere" tools/test-elsewhere.sh $(BIN)/python
 
@@ -49,7 +57,7 @@ bench: $(VENV)/.dev
 	@tools/timed.sh benchmarks $(BIN)/python -m benchmarks
 
 release-check: $(VENV)/.dev
-	@tools/timed.sh "release check" $(BIN)/python tools/release.py check $(if $(CUT),--cut)
+	@tools/timed.sh "release check" $(BIN)/python tools/release.py check $(if $(CUT),--cut) $(if $(TAG),--tag '$(TAG)')
 
 bump: $(VENV)/.dev
 	@$(BIN)/python tools/release.py bump $(VERSION)

@@ -6,14 +6,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
-from tools import changelog
+from tools import changelog, lowest
 from tools import release as recipe
 
 from conftest import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+WORKFLOWS = {path.stem: path.read_text("utf-8") for path in (ROOT / ".github/workflows").glob("*.yml")}
 
 LOG = """# Changelog
 
@@ -68,6 +72,10 @@ def test_what_stands_in_the_way_is_named(project: Path) -> None:
     (project / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
     with pytest.raises(recipe.Refused, match=r"pyproject.toml says 0\.2\.0; CITATION.cff says 0\.1\.0"):
         recipe.check_version(project)
+    (project / "CITATION.cff").write_text("version: 0.2.0\n")
+    with pytest.raises(recipe.Refused, match=r"the tag is v0\.1\.0 and the version 0\.2\.0"):
+        recipe.check_version(project, "v0.1.0")
+    assert recipe.check_version(project, "v0.2.0")
     assert "before it is cut: 2 fragments" in recipe.check_changelog(project, cut=False)
     with pytest.raises(recipe.Refused, match=r"2 fragments are not folded in and .* says '\(unreleased\)'"):
         recipe.check_changelog(project, cut=True)
@@ -118,22 +126,85 @@ def test_hooks_run_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert Path(sys.executable).with_name(Path(hook["entry"].split()[0]).name).is_file(), hook["id"]
 
 
+def commands(workflow: str) -> list[str]:
+    """What the steps of a workflow run or use, in their order."""
+    jobs = yaml.safe_load(WORKFLOWS[workflow])["jobs"].values()
+    return [step.get("run") or step["uses"] for job in jobs for step in job["steps"]]
+
+
 def test_ci_runs_what_make_has_on_every_system_and_python() -> None:
-    text = (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
-    matrix = jobs["test"]["strategy"]["matrix"]
+    matrix = yaml.safe_load(WORKFLOWS["ci"])["jobs"]["test"]["strategy"]["matrix"]
     assert matrix == {"os": ["ubuntu-latest", "macos-latest"], "python": ["3.11", "3.12", "3.13"]}
     makefile = (ROOT / "Makefile").read_text("utf-8")
     called = {
-        word
-        for job in jobs.values()
-        for step in job["steps"]
-        for word in re.findall(r"\bmake ([\w./-]+)", step.get("run", ""))
+        workflow: {word for text in commands(workflow) for word in re.findall(r"\bmake ([\w./-]+)", text)}
+        for workflow in WORKFLOWS
     }
-    assert called >= {"lint", "test", "demo", "release-check"}
-    for target in called - {".venv/.dev"}:
+    assert called["ci"] >= {"lint", "test", "demo", "coverage", "test-lowest", "release-check"}
+    assert called["nightly"] == {"test-long"} and "schedule:" in WORKFLOWS["nightly"]
+    for target in set.union(*called.values()) - {".venv/.dev"}:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    assert "tests/test_readme.py" in text
+    assert "tests/test_readme.py" in WORKFLOWS["ci"]
+    assert 'build/coverage/table.md >> "$GITHUB_STEP_SUMMARY"' in WORKFLOWS["ci"]
+
+
+def test_a_tag_is_tried_before_it_is_published_without_a_password() -> None:
+    steps = " ".join(commands("publish"))
+    order = [
+        "make release-check CUT=1 TAG=",
+        "python -m build",
+        "upload-artifact@",
+        "gh-action-pypi-publish@",
+    ]
+    positions = [steps.index(text) for text in order]
+    assert positions == sorted(positions)
+    workflow = yaml.safe_load(WORKFLOWS["publish"])
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    assert "permissions" not in workflow["jobs"]["build"] and "secrets." not in WORKFLOWS["publish"]
+
+
+def test_actions_are_pinned_by_hash_with_their_version() -> None:
+    pins: dict[str, set[str]] = {}
+    for name, text in WORKFLOWS.items():
+        for line in re.findall(r"uses:.*", text):
+            pin = re.fullmatch(r"uses: ([\w./-]+)@([0-9a-f]{40}  # v\d+\.\d+\.\d+)", line)
+            assert pin, f"{name}.yml: {line}"
+            pins.setdefault(pin[1], set()).add(pin[2])
+    assert pins and all(len(versions) == 1 for versions in pins.values()), pins
+
+
+@pytest.mark.parametrize("extra", ["dependencies", *PROJECT["optional-dependencies"]])
+def test_a_requirement_stands_once(extra: str) -> None:
+    lines = (PROJECT["optional-dependencies"] | {"dependencies": PROJECT["dependencies"]})[extra]
+    names = [re.split(r"[\[<>=~! ]", line)[0].lower().replace("_", "-") for line in lines]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_classifiers_name_nothing_that_ci_does_not_run() -> None:
+    matrix = yaml.safe_load(WORKFLOWS["ci"])["jobs"]["test"]["strategy"]["matrix"]
+    text = "\n".join(PROJECT["classifiers"])
+    named = re.findall(r"^Programming Language :: Python :: (3\.\d+)$", text, re.MULTILINE)
+    assert set(named) <= {*matrix["python"]}
+    assert PROJECT["requires-python"] == f">={named[0]}"
+    runners = {"POSIX :: Linux": "ubuntu-latest", "MacOS": "macos-latest"}
+    systems = re.findall(r"^Operating System :: (.*)$", text, re.MULTILINE)
+    assert systems and {runners[system] for system in systems} <= {*matrix["os"]}
+    assert ("Typing :: Typed" in text) == (ROOT / "src/longshot/py.typed").is_file()
+
+
+def test_the_lowest_versions_are_those_of_users() -> None:
+    project = {
+        "dependencies": ["numpy>=1.9", "Py_Yaml>=6"],
+        "optional-dependencies": {"ray": ["ray[client]>=2.60", "numpy>=1.26"], "dev": ["pytest>=8"]},
+    }
+    assert lowest.lowest(lowest.requirements(project)) == {"numpy": "1.26", "py-yaml": "6", "ray": "2.60"}
+    assert lowest.lowest(lowest.requirements(PROJECT)).keys() >= {"numpy", "torch", "fsspec"}
+
+
+def test_a_requirement_without_a_lowest_version_is_named() -> None:
+    with pytest.raises(ValueError, match="'torch<3' says no lowest version"):
+        lowest.lowest(["torch<3"])
 
 
 def test_forms_are_whole() -> None:

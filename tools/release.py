@@ -4,6 +4,7 @@
 and from it the wheel, installs that in a new environment, runs ``longshot demo`` there, outside the repository, and
 builds the docs where there is a ``make docs``. It may be run at any time. ``--cut`` also refuses what only a finished
 version must not have: fragments that are not folded in, a section that says "(unreleased)", uncommitted changes.
+``--tag v0.2.0`` refuses a tag of another version; `.github/workflows/publish.yml` gives it.
 """
 
 from __future__ import annotations
@@ -68,13 +69,15 @@ def bump(root: Path, version: str, date: str) -> list[str]:
     return [project.name, cited.name, log.name, *(f"changelog.d/{name}" for name in fragments)]
 
 
-def check_version(root: Path) -> str:
+def check_version(root: Path, tag: str | None = None) -> str:
     named = versions(root)
     if len(set(named.values())) > 1:
         raise Refused("; ".join(f"{file} says {version}" for file, version in named.items()))
     version = named["pyproject.toml"]
     if not NUMBERS.fullmatch(version):
         raise Refused(f"'{version}' is no version such as 0.2.0")
+    if tag is not None and tag != f"v{version}":
+        raise Refused(f"the tag is {tag} and the version {version}; tag it as v{version}")
     return f"{version} in {' and '.join(named)}"
 
 
@@ -148,7 +151,7 @@ def check_docs(root: Path) -> str:
     return "built, warnings are errors"
 
 
-def check(root: Path, *, cut: bool) -> int:
+def check(root: Path, *, cut: bool, tag: str | None = None) -> int:
     """Every step in turn; the first that fails ends it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -160,7 +163,7 @@ def check(root: Path, *, cut: bool) -> int:
             return text
 
         steps: dict[str, Callable[[], str]] = {
-            "version": lambda: check_version(root),
+            "version": lambda: check_version(root, tag),
             "changelog": lambda: check_changelog(root, cut=cut),
             "tree": lambda: check_tree(root, cut=cut),
             "build": build_both,
@@ -191,9 +194,10 @@ def main() -> int:
     checking.add_argument(
         "--cut", action="store_true", help="also refuse what a finished version must not have"
     )
+    checking.add_argument("--tag", help="refuse a tag that is not of this version, as v0.2.0 is of 0.2.0")
     arguments = parser.parse_args()
     if arguments.command == "check":
-        return check(ROOT, cut=arguments.cut)
+        return check(ROOT, cut=arguments.cut, tag=arguments.tag)
     try:
         print("changed: " + ", ".join(bump(ROOT, arguments.version, arguments.date)))
     except (Refused, ValueError) as error:
