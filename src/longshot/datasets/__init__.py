@@ -7,22 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the table below
     from longshot.datasets import registry as registry
-    from longshot.datasets.catalogue import (
-        add_dataset as add_dataset,
-    )
-    from longshot.datasets.catalogue import (
-        check_dataset as check_dataset,
-    )
-    from longshot.datasets.catalogue import (
-        describe_dataset as describe_dataset,
-    )
-    from longshot.datasets.catalogue import (
-        list_datasets as list_datasets,
-    )
-    from longshot.datasets.catalogue import (
-        list_formats as list_formats,
-    )
-    from longshot.datasets.check import find_bad as find_bad
+    from longshot.datasets.catalogue import add_dataset as add_dataset
+    from longshot.datasets.catalogue import check_dataset as check_dataset
+    from longshot.datasets.catalogue import describe_dataset as describe_dataset
+    from longshot.datasets.catalogue import list_datasets as list_datasets
+    from longshot.datasets.catalogue import list_formats as list_formats
     from longshot.datasets.dataset import IDENTITIES as IDENTITIES
     from longshot.datasets.dataset import SPLITS as SPLITS
     from longshot.datasets.dataset import Dataset as Dataset
@@ -31,33 +20,15 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.datasets.get import get_dataset as get_dataset
     from longshot.datasets.get import list_downloads as list_downloads
     from longshot.datasets.get import plan_download as plan_download
-    from longshot.datasets.identity import (
-        ContentChanges as ContentChanges,
-    )
-    from longshot.datasets.identity import (
-        compare_content as compare_content,
-    )
-    from longshot.datasets.identity import (
-        content_digest as content_digest,
-    )
-    from longshot.datasets.identity import (
-        digest_of as digest_of,
-    )
-    from longshot.datasets.identity import (
-        image_digests as image_digests,
-    )
-    from longshot.datasets.identity import (
-        pack_digests as pack_digests,
-    )
-    from longshot.datasets.identity import (
-        remember_digests as remember_digests,
-    )
-    from longshot.datasets.identity import (
-        short_digests as short_digests,
-    )
-    from longshot.datasets.identity import (
-        unpack_digests as unpack_digests,
-    )
+    from longshot.datasets.identity import ContentChanges as ContentChanges
+    from longshot.datasets.identity import compare_content as compare_content
+    from longshot.datasets.identity import content_digest as content_digest
+    from longshot.datasets.identity import digest_of as digest_of
+    from longshot.datasets.identity import image_digests as image_digests
+    from longshot.datasets.identity import pack_digests as pack_digests
+    from longshot.datasets.identity import remember_digests as remember_digests
+    from longshot.datasets.identity import short_digests as short_digests
+    from longshot.datasets.identity import unpack_digests as unpack_digests
     from longshot.datasets.images import ImageError as ImageError
     from longshot.datasets.opening import DatasetLike as DatasetLike
     from longshot.datasets.opening import as_dataset as as_dataset
@@ -65,6 +36,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.datasets.opening import locate as locate
     from longshot.datasets.opening import open_dataset as open_dataset
     from longshot.datasets.part import branches as branches
+    from longshot.datasets.part import find_bad as find_bad
     from longshot.datasets.part import take_rows as take_rows
     from longshot.datasets.part import under as under
 
@@ -86,7 +58,7 @@ _MODULES: dict[str, str] = {
     "content_digest": "identity",
     "describe_dataset": "catalogue",
     "digest_of": "identity",
-    "find_bad": "check",
+    "find_bad": "part",
     "get_dataset": "get",
     "image_digests": "identity",
     "list_datasets": "catalogue",

@@ -205,12 +205,12 @@ class Dataset:
         return replace(self, identity=check_identity(identity))
 
     def __repr__(self) -> str:
-        from longshot.datasets.display import as_text
+        from longshot.datasets.catalogue import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from longshot.datasets.display import as_html
+        from longshot.datasets.catalogue import as_html
 
         return as_html(self)
 

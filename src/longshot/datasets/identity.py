@@ -3,6 +3,10 @@
 The digest of an image is over its encoded bytes (a file, the image field of a record, a member of an archive) or, for
 arrays, over type, shape and numbers. So a folder and the zip of it agree, and one changed pixel does not go unnoticed.
 SHA-256, because processors compute it in hardware and ``sha256sum`` lets anybody check it without Longshot.
+
+Digests of images that were read before are kept in the cache per dataset source. A file holds key, stamp and digest of
+every image, behind a checksum of itself: a damaged one counts as absent, since reading the images again is always
+right. Writers hold a lock and add to what is there, so two lose nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,17 +24,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.core.arrays import Ints
+from longshot.core.arrays import Bools, Ints
+from longshot.core.errors import UserError
+from longshot.core.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
+from longshot.core.locks import file_lock
 from longshot.core.progress import progress
-from longshot.core.wording import count, first
-from longshot.datasets import digest_memory
+from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, ImageStore, UnpackedStore
-from longshot.datasets.digest_memory import Digests
 from longshot.datasets.stores import encoded_of, innermost, prepare_rows, stamps_of
+
+Digests = NDArray[np.uint8]  # [M, 32]
 
 DIGEST_BYTES = 32
 _BLOCK = 64  # images that a thread reads before it asks for more
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        *((name, pa.int64()) for name in ("size", "time", "inode")),
+        ("digest", pa.binary(32)),
+    ]
+)
+# ns: a file that changed a moment ago can change again within one tick of its clock, unseen
+TICK = 50_000_000
+_WHOLE_SECONDS = 2_000_000_000  # the same where the clock counts seconds, as on FAT and some network drives
+_unwritable: set[str] = set()  # what was noted once
 
 
 class Look(NamedTuple):
@@ -41,7 +60,8 @@ class Look(NamedTuple):
 
 def look_at(store: ImageStore, rows: Ints) -> Look:
     """The stamps of rows, now."""
-    now = digest_memory.now()
+    prepare_rows(store, rows)
+    now = time.time_ns()
     return Look(now, stamps_of(store, rows))
 
 
@@ -93,8 +113,8 @@ def image_digests(
     if read_again:
         digests, todo = np.zeros((len(chosen), DIGEST_BYTES), np.uint8), np.arange(len(chosen))
     else:
-        recalled = digest_memory.recall(dataset.source, keys, stamps)
-        digests, todo = recalled.digests, np.flatnonzero(~recalled.fresh)
+        digests, fresh = recall(dataset.source, keys, stamps)
+        todo = np.flatnonzero(~fresh)
     if not len(todo):
         return digests
 
@@ -112,7 +132,7 @@ def image_digests(
             bar.advance(len(block))
             if done == len(todo) or time.monotonic() - clock > _SAVE_EVERY:
                 part = todo[saved:done]
-                digest_memory.remember(
+                remember(
                     dataset.source, keys.take(pa.array(part)), stamps[part], digests[part], looked=looked
                 )
                 saved, clock = done, time.monotonic()
@@ -146,7 +166,7 @@ def remember_digests(dataset: Dataset, rows: Ints, stamps: Ints, digests: Digest
         ``time.time_ns()`` from before the stamps were taken.
     """
     keys = dataset.keys.take(pa.array(np.asarray(rows, np.int64)))
-    digest_memory.remember(dataset.source, keys, stamps, digests, looked=looked)
+    remember(dataset.source, keys, stamps, digests, looked=looked)
 
 
 def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
@@ -316,3 +336,110 @@ def _hashed(store: ImageStore, rows: Ints, workers: int) -> Iterator[Digests]:
             yield from pool.map(hash_block, starts)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+# ---- digests of images that were read before
+
+
+def _memory(source: str) -> str:
+    """The file of a source among the digests of the cache."""
+    return f"{hash_text(source)[:32]}.digests"
+
+
+def recall(source: str, keys: pa.Array, stamps: Ints) -> tuple[Digests, Bools]:
+    """What is remembered of some images of a source whose files have these stamps [M, 3] now.
+
+    Returns digests [M, 32], true where the second array [M] says so.
+    """
+    digests, fresh = np.zeros((len(keys), DIGEST_BYTES), np.uint8), np.zeros(len(keys), np.bool_)
+    for file in cache_places("digests", _memory(source)):
+        table = _load(file)
+        if table is None or not len(table) or fresh.all():
+            continue
+        recorded = table["key"].combine_chunks()
+        if keys.equals(recorded):  # nearly always: the same images as the last time
+            rows, remembered = np.arange(len(keys)), np.ones(len(keys), np.bool_)
+        else:
+            indices = pc.index_in(keys, value_set=recorded)
+            remembered = indices.is_valid().to_numpy(zero_copy_only=False)
+            rows = indices.fill_null(0).to_numpy(zero_copy_only=False)
+        same = remembered & (stamps[:, 0] >= 0) & ~fresh
+        for position, name in enumerate(("size", "time", "inode")):
+            same &= table[name].to_numpy()[rows] == stamps[:, position]
+        digests[same] = _matrix(table["digest"].combine_chunks())[rows[same]]
+        fresh |= same
+    return digests, fresh
+
+
+def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, looked: int) -> None:
+    """Add digests to what is remembered of a source.
+
+    Parameters
+    ----------
+    source : str
+        ``Dataset.source``.
+    keys : pyarrow.Array [M]
+        The images' keys.
+    stamps : array [M, 3] of int64
+        Their stamps, taken before the images were read.
+    digests : array [M, 32] of uint8
+        Their digests.
+    looked : int
+        ``time.time_ns()`` from before the stamps were taken. A file that had changed only a moment before is left
+        out: it may change again unseen.
+    """
+    tick = np.where(stamps[:, 1] % 1_000_000_000 == 0, _WHOLE_SECONDS, TICK)
+    settled = np.flatnonzero((stamps[:, 0] >= 0) & (looked - stamps[:, 1] > tick))
+    if not len(settled):
+        return
+    rows = pa.array(settled)
+    binary = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(32), len(settled), [None, pa.py_buffer(np.ascontiguousarray(digests[settled]))]
+    )
+    added = pa.table([keys.take(rows), *stamps[settled].T.copy(), binary], schema=_SCHEMA)
+    try:
+        file = cache_dir("digests") / _memory(source)
+        with file_lock(file.with_suffix(".lock")):
+            earlier = _load(file)
+            if earlier is not None:
+                unchanged = pc.invert(pc.is_in(earlier["key"], value_set=added["key"].combine_chunks()))
+                added = pa.concat_tables([earlier.filter(unchanged), added])
+            _save(file, added.combine_chunks())
+    except UserError as error:  # a full or read-only disk costs time, not truth
+        if source not in _unwritable:
+            _unwritable.add(source)
+            note(f"the digests of {source} are not remembered: {error.template}")
+
+
+def forget(source: str) -> None:
+    """Drop what is remembered of a source."""
+    file = cache_dir("digests") / _memory(source)
+    for path in (file, file.with_suffix(".lock")):
+        path.unlink(missing_ok=True)
+
+
+def _save(file: Path, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    write_sealed(file, memoryview(sink.getvalue()))
+
+
+def _load(file: Path) -> pa.Table | None:
+    """The table in a memory file; None when there is none, or when it is not exactly what was written."""
+    content = read_sealed(file)
+    if content is None:
+        return None
+    try:
+        table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
+    except pa.ArrowException:
+        return None
+    return table if table.schema == _SCHEMA else None
+
+
+def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
+    """A column of digests as numbers [N, 32]."""
+    buffer = values.buffers()[1]
+    start = values.offset * 32
+    matrix: Digests = np.frombuffer(buffer, np.uint8)[start : start + len(values) * 32].reshape(-1, 32)
+    return matrix

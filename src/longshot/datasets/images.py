@@ -25,15 +25,8 @@ EXTENSIONS = frozenset(
         *("ppm", "pgm", "pbm", "pnm", "tga", "jp2", "avif"),
     )
 ) | (HEIF_EXTENSIONS if HAS_HEIF else frozenset())
-_HEIF_BRANDS = (
-    b"heic",
-    b"heix",
-    b"hevc",
-    b"heim",
-    b"heis",
-    b"mif1",
-    b"msf1",
-)  # behind "ftyp" in a file's head
+# behind "ftyp" in a file's head
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 _TURNED = (5, 6, 7, 8)  # EXIF orientations that lie on their side
 _JPEG = ("JPEG", "MPO")  # the second: several pictures in one file, as telephones write
 _DEEP = ("I", "F")  # and every I;16 variant: more than 8 bits a channel, which Pillow would clip, not scale

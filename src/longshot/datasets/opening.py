@@ -12,9 +12,9 @@ from longshot.core.remote_cache import here
 from longshot.core.urls import is_url, shown
 from longshot.core.wording import count, note
 from longshot.datasets import registry
-from longshot.datasets.check import find_bad, leave_out
 from longshot.datasets.dataset import Dataset, check_identity, default_identity
 from longshot.datasets.formats import make_format, recognise, split_spec
+from longshot.datasets.part import find_bad, leave_out
 from longshot.datasets.stores import escape_name, unescape_name
 
 DatasetLike = Dataset | str | Path  # a dataset, or what ``open_dataset`` opens
@@ -162,7 +162,7 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
 
         return open_zip_folder(path, called, refresh=refresh)
     if kind in _TABLES:
-        from longshot.datasets.table import open_table
+        from longshot.datasets.folder import open_table
 
         return open_table(path, called)
     if kind == ".npz":

@@ -176,9 +176,7 @@ def _load(file: Path) -> Scan | None:
 def _walk(root: Path) -> Scan:
     """One os.scandir per folder, depth first; nothing is opened and no file is stat'ed."""
     images: dict[str, list[str]] = {}  # folder (escaped, relative) -> image names (escaped)
-    other_files: dict[
-        str, Counter[str]
-    ] = {}  # folder -> files that are no images, by the ending of their names
+    other_files: dict[str, Counter[str]] = {}  # folder -> files that are no images, by their endings
     stamps: dict[str, Stamp] = {}
     parents: set[str] = set()
     pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [(str(root), "", ())]

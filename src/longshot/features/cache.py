@@ -18,80 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.files import (
-    atomic,
-    cache_dir,
-    cache_places,
-    explain_disk_errors,
-    is_writable,
-    own_cache,
-    write_text,
-)
+from longshot.core.files import atomic, explain_disk_errors, is_writable, own_cache, write_text
 from longshot.core.locks import file_lock, is_held
 from longshot.core.remote_entries import remote_entries
 from longshot.core.wording import note
-from longshot.datasets.dataset import Dataset
-from longshot.features.arrays import open_array, write_header, write_rows
+from longshot.features.arrays import (
+    Damaged,
+    LastCheck,
+    check_blocks,
+    check_json,
+    checksum,
+    guarded_json,
+    write_header,
+    write_rows,
+)
 from longshot.features.backbones.sight import name_of_features
-from longshot.features.features import BLOCK, Features
-from longshot.features.guard import Damaged, LastCheck, check_blocks, check_json, checksum, guarded_json
-from longshot.features.sidecar import sidecar
-
-
-def features_path(address: str) -> Path:
-    """Where the features with this content-address will lie: in the first place of the cache that can be written."""
-    return cache_dir("features") / f"{address}.npy"
-
-
-def find_features(address: str, dataset: Dataset) -> Features | Damaged | None:
-    """The features with this content-address from the first place of the cache that has them whole.
-
-    Otherwise what is wrong with them in the last place that has them damaged, or None.
-    """
-    damaged: Damaged | None = None
-    for path in cache_places("features", f"{address}.npy"):
-        try:
-            features = cached(path, dataset)
-        except Damaged as error:
-            damaged = error
-        else:
-            if features is not None:
-                return features
-    return damaged
-
-
-def cached(path: Path, dataset: Dataset) -> Features | None:
-    """The features of a dataset at ``path`` if they are complete; marks them as used.
-
-    ``Damaged`` where they are not as they were written.
-    """
-    if not sidecar(path).exists() or not path.exists():
-        return None
-    try:
-        features = Features.load(path, check=False)
-    except Damaged:
-        raise
-    except UserError as error:
-        raise Damaged(path, error.fact.rstrip(".")) from error
-    if not features.keys.equals(dataset.keys) or features.fingerprint != dataset.fingerprint:
-        raise Damaged(path, f"its keys are not those of dataset '{dataset.name}'")
-    with contextlib.suppress(OSError):  # a cache on a read-only disk still serves
-        os.utime(sidecar(path))
-    return features
-
-
-def salvage(damaged: Damaged, shards: Shards) -> None:
-    """Take what is whole of damaged features apart into shards, and the rest out of the way."""
-    path = damaged.path.with_suffix(".npy")
-    with contextlib.suppress(OSError):  # a cache that cannot be written keeps what it has
-        sidecar(path).unlink(missing_ok=True)
-    if damaged.intact is None or shards.size != BLOCK:
-        shards.remove()
-        return
-    array = open_array(path)
-    for shard in np.flatnonzero(damaged.intact).tolist():
-        rows = shards.bounds(shard)
-        shards.write(shard, array[rows.start : rows.stop])
 
 
 class Shards:

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from longshot.core.preprocess import Preprocessing
 from longshot.datasets.stores import read_reduced
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import ImageStore
+    from longshot.datasets.dataset import Dataset, ImageStore
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,22 @@ class Decoded:
     bad: list[tuple[int, str]]
 
 
-class Decoder(Protocol):
-    """Rows in, bytes out; safe to call from several threads."""
+def check_workers(workers: int | None) -> None:
+    """UserError for a negative number of decoding processes."""
+    if workers is not None and workers < 0:
+        raise UserError(f"{{workers}} is {workers}, but decoding takes 0 or more worker processes.")
 
-    def __call__(self, rows: Sequence[int]) -> Decoded: ...
 
-    def close(self) -> None: ...
+def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError:
+    """All of (row, reason) in one sentence."""
+    keys = [dataset.keys[row].as_py() for row, _ in bad[:5]]
+    shown = "; ".join(f"{key}: {reason}" for key, (_, reason) in zip(keys, bad[:5], strict=True))
+    more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
+    return UserError(
+        f"{len(bad):,} of {len(dataset):,} images of dataset '{dataset.name}' cannot be used ({shown}{more})",
+        f"mend or remove them, or leave them out with {{datasets.add_dataset({dataset.name}, {dataset.source}, "
+        "skip_bad=True)}",
+    )
 
 
 def read_pixels(store: ImageStore, transform: Preprocessing, row: int) -> NDArray[np.uint8]:
@@ -135,6 +145,11 @@ class ProcessDecoder:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def open_decoder(store: ImageStore, transform: Preprocessing, workers: int) -> InlineDecoder | ProcessDecoder:
+    """Rows in, bytes out, from any thread: in ``workers`` processes, or in the calling threads where that is 0."""
+    return ProcessDecoder(store, transform, workers) if workers else InlineDecoder(store, transform)
 
 
 def send(pipe: IO[bytes], data: bytes) -> None:

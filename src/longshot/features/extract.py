@@ -9,37 +9,24 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.progress import progress
 from longshot.core.wording import count, note
 from longshot.datasets.dataset import Dataset
+from longshot.features.arrays import Damaged, sidecar
 from longshot.features.backbones.base import Precomputed
 from longshot.features.backbones.objects import GivenFeatures
-from longshot.features.cache import features_path, find_features, lock, salvage
-from longshot.features.computing import compute, failures_file
-from longshot.features.content import check_made_from
-from longshot.features.engine import probe_speed
+from longshot.features.cache import lock
 from longshot.features.features import BLOCK, EmbedWork, Features
-from longshot.features.parts import (
-    drop_contained,
-    facts_of,
-    find_embedded,
-    growing_target,
-    grown_lock,
-    joined,
-    make_features,
-    partly_embedded,
-    rows_without,
-    take_over,
-)
-from longshot.features.request import EmbedOptions, Request, open_request
-from longshot.features.sidecar import sidecar
+from longshot.features.held import Pieces, Request, check_made_from, features_path, open_request, salvage
 from longshot.scale import FailureList, with_executor
 
 if TYPE_CHECKING:
@@ -118,7 +105,7 @@ def embed(
     request = open_request(
         dataset, backbone, dtype, device, workers, batch_size, preprocessing, allow_download, identity, engine
     )
-    return _embed_all(request, refresh=refresh)
+    return _embed(request, refresh=refresh)
 
 
 def embed_rows(
@@ -164,94 +151,100 @@ def embed_rows(
     request = open_request(
         dataset, backbone, device=device, preprocessing=preprocessing, engine=engine, rows=rows
     )
-    return _embed_all(request) if request.rows is None else _embed_some(request)
+    return _embed(request)
 
 
-def _embed_all(request: Request, *, refresh: bool = False) -> Features:
-    """The whole dataset, from the cache when it was computed before."""
+def _embed(request: Request, *, refresh: bool = False) -> Features:
+    """The request's features, from the cache when they were computed before."""
     started = time.monotonic()
     if isinstance(request.source, GivenFeatures):
-        return _renamed(_given(request), request, started)
-    stored = None if refresh else find_features(request.address, request.dataset)
+        return _renamed(_given(request, request.source), request, started)
+    stored = None if refresh else request.find()
     if isinstance(stored, Features):
         return _renamed(stored, request, started)
-    request.source.settle(request.dataset, range(len(request.dataset)))
-    address = request.address  # another one where the network stays with PyTorch
-    path = features_path(address)
-    with lock(path):
-        shards = request.shards(path)
-        stored = None if refresh else find_features(address, request.dataset)
+    request.source.settle(request.dataset, request.wanted_rows.tolist())
+    with lock(request.path):  # known now: it is another one where the network stays with PyTorch
+        stored = None if refresh else request.find()
         if isinstance(stored, Features):  # made by another process while we waited
             return _renamed(stored, request, started)
-        if refresh:
-            sidecar(path).unlink(missing_ok=True)
-            shards.remove()
-        damage = ""
-        if stored is not None:
-            damage = stored.damage
-            salvage(stored, shards)
-        missing = shards.missing()
-        resumed = len(shards) - len(missing)
-        if resumed and not damage:
-            print(f"resuming: {resumed} of {len(shards)} shards were finished earlier", file=sys.stderr)
-        opened, source = request.dataset, request.source
-        pieces = [] if refresh else partly_embedded(request)
-        units = [rows_without(pieces, request, np.array(shards.bounds(shard))) for shard in missing]
-        images = sum(map(len, units))
-        with progress(f"embed {opened.name} with {source.name}", len(opened), "images") as bar:
-            bar.skip(len(opened) - images)
-            with closing(compute(request, units, bar, FailureList(failures_file(path)))) as computed:
-                for number, values in computed:
-                    shard = missing[number]
-                    shards.write(shard, joined(pieces, request, np.array(shards.bounds(shard)), values))
-        sums = shards.assemble(guard=False)
-        features = make_features(request, np.load(path, mmap_mode="r"), path)
-        features.write_sidecar(path, sums=sums, keys_apart=True)
-        shards.remove()
-        drop_contained(pieces, request)
+        pieces = Pieces(request, ignore=refresh)
+        if request.rows is None:
+            features, damage = _embed_all(request, pieces, stored, refresh=refresh)
+        else:
+            features, damage = _embed_some(request, pieces)
     if damage:
-        _tell_damage(request, damage, images)
-    work = EmbedWork(False, len(shards), 0 if damage else resumed, images, time.monotonic() - started)
+        note(
+            f"the cached features of '{request.dataset.name}' through '{request.source.label}' were damaged "
+            f"({damage}); they are whole again, {features.work.images:,} of "
+            f"{count(len(request.wanted_rows), 'image')} had to be embedded anew"
+        )
+    work = dataclasses.replace(features.work, seconds=time.monotonic() - started)
     return dataclasses.replace(features, work=work)
 
 
-def _embed_some(request: Request) -> Features:
-    """The rows of the request: from features of the whole dataset, from what has grown so far, or computed now."""
-    started = time.monotonic()
-    if isinstance(request.source, GivenFeatures):
-        return _renamed(_given(request), request, started)
-    stored = find_embedded(request)
-    if stored is not None:
-        return _renamed(stored, request, started)
-    request.source.settle(request.dataset, request.wanted_rows.tolist())
-    with lock(grown_lock(request)):
-        stored = find_embedded(request)
-        if stored is not None:  # made by another process while we waited
-            return _renamed(stored, request, started)
-        pieces = partly_embedded(request)
-        damage = next((piece.damage for piece in pieces if piece.damage), "")
-        target = growing_target(request, pieces)
-        rows = take_over(target, pieces, request)
-        units = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
-        total, opened = len(request.wanted_rows), request.dataset
-        with progress(f"embed {opened.name} with {request.source.name}", total, "images") as bar:
-            bar.skip(total - len(rows))
-            with closing(compute(request, units, bar, FailureList(failures_file(target.path)))) as computed:
-                for number, values in computed:
-                    target.write(units[number], values, request.content.short)
-        features = make_features(request, target.array, target.path)
-        target.describe(facts_of(features, int((target.sums != 0).sum())))
-    if damage:
-        _tell_damage(request, damage, len(rows))
-    return dataclasses.replace(
-        features, work=EmbedWork(False, len(units), 0, len(rows), time.monotonic() - started)
-    )
+def _embed_all(
+    request: Request, pieces: Pieces, damaged: Damaged | None, *, refresh: bool
+) -> tuple[Features, str]:
+    """The whole dataset, shard by shard, and what was wrong with features that were there."""
+    path = request.path
+    shards = request.shards(path)
+    if refresh:
+        sidecar(path).unlink(missing_ok=True)
+        shards.remove()
+    if damaged is not None:
+        salvage(damaged, shards)
+    missing = shards.missing()
+    resumed = 0 if damaged is not None else len(shards) - len(missing)
+    if resumed:
+        print(f"resuming: {resumed} of {len(shards)} shards were finished earlier", file=sys.stderr)
+    units = [pieces.lacking(np.array(shards.bounds(shard))) for shard in missing]
+
+    def write(number: int, values: NDArray[Any]) -> None:
+        shards.write(missing[number], pieces.joined(np.array(shards.bounds(missing[number])), values))
+
+    _compute(request, units, path, write)
+    sums = shards.assemble(guard=False)
+    work = EmbedWork(False, len(shards), resumed, sum(map(len, units)))
+    features = dataclasses.replace(request.features(np.load(path, mmap_mode="r"), path), work=work)
+    features.write_sidecar(path, sums=sums, keys_apart=True)
+    shards.remove()
+    pieces.drop_contained()
+    return features, "" if damaged is None else damaged.damage
 
 
-def _given(request: Request) -> Features:
+def _embed_some(request: Request, pieces: Pieces) -> tuple[Features, str]:
+    """The rows of the request in an array that grows, and what was wrong with one that was there."""
+    damage = next((array.damage for array in pieces.arrays if array.damage), "")
+    target, rows = pieces.target()
+    units = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+
+    def write(number: int, values: NDArray[Any]) -> None:
+        target.write(units[number], values, request.content.short)
+
+    _compute(request, units, target.path, write)
+    work = EmbedWork(False, len(units), 0, len(rows))
+    features = dataclasses.replace(request.features(target.array, target.path), work=work)
+    target.describe(features.dataset, features.backbone)
+    return features, damage
+
+
+def _compute(
+    request: Request, units: list[Ints], path: Path, write: Callable[[int, NDArray[Any]], None]
+) -> None:
+    """Write each unit of rows, by its number, as it is finished; ``path`` is that of the array."""
+    from longshot.features.engine import compute  # here, so that a cache hit stays cheap
+
+    total, name = len(request.wanted_rows), f"embed {request.dataset.name} with {request.source.name}"
+    with progress(name, total, "images") as bar:
+        bar.skip(total - sum(map(len, units)))
+        failures = FailureList(path.with_suffix(".failed.json"))  # images that made workers fail
+        with closing(compute(request, units, bar, failures)) as computed:
+            for number, values in computed:
+                write(number, values)
+
+
+def _given(request: Request, source: GivenFeatures) -> Features:
     """Features that the caller has, for the rows of the request; says what differs where they are of other images."""
-    source = request.source
-    assert isinstance(source, GivenFeatures)
     source.rows(request.dataset)
     features = source.features if request.rows is None else source.features.restricted(request.rows)
     check_made_from(features, request.dataset)
@@ -266,39 +259,28 @@ def _renamed(features: Features, request: Request, started: float) -> Features:
     )
 
 
-def _tell_damage(request: Request, damage: str, images: int) -> None:
-    note(
-        f"the cached features of '{request.dataset.name}' through '{request.source.label}' were damaged ({damage}); "
-        f"they are whole again, {images:,} of {count(len(request.wanted_rows), 'image')} had to be embedded anew"
-    )
+def estimate(dataset: Dataset | str | Path, backbone: BackboneLike, **options: Any) -> dict[str, Any]:
+    """What :func:`embed` would take, from a short measured probe: seconds, images/s, bytes; writes nothing.
 
+    ``options`` are those of ``embed``, and ``rows`` where only some images are to be embedded.
+    """
+    from longshot.features.engine import probe_speed
 
-def estimate(
-    dataset: Dataset | str | Path, backbone: BackboneLike, **options: Unpack[EmbedOptions]
-) -> dict[str, Any]:
-    """What :func:`embed` would take, from a short measured probe: seconds, images/s, bytes; writes nothing."""
     request = open_request(dataset, backbone, **options)
     opened, source = request.dataset, request.source
-    hit: Features | None
-    if isinstance(source, GivenFeatures):
-        hit = source.features
-    elif request.rows is not None:
-        hit = find_embedded(request)
-    else:
-        stored = find_features(request.address, request.dataset)
-        hit = stored if isinstance(stored, Features) else None
+    stored = source.features if isinstance(source, GivenFeatures) else request.find()
+    hit = stored if isinstance(stored, Features) else None
     path = hit.path if hit is not None and hit.path is not None else features_path(request.address)
     shards = request.shards(path)
     missing = shards.missing() if hit is None and request.rows is None else []
-    pieces = partly_embedded(request) if hit is None else []
+    pieces = Pieces(request, ignore=hit is not None)
     rows = request.wanted_rows[:0]
     if hit is None:
         unfinished = [np.array(shards.bounds(shard)) for shard in missing]
-        rows = np.concatenate([rows, *unfinished]) if request.rows is None else request.rows
-        rows = rows_without(pieces, request, rows)
+        rows = pieces.lacking(np.concatenate([rows, *unfinished]) if request.rows is None else request.rows)
     rate, dim = None, hit.dim if hit is not None else 0
-    if not len(rows) and pieces:
-        dim = int(pieces[0].array.shape[1])
+    if not len(rows) and pieces.arrays:
+        dim = int(pieces.arrays[0].array.shape[1])
     elif isinstance(source, Precomputed):
         dim = int(source.rows(opened)[0].shape[1])
     elif len(rows):

@@ -6,7 +6,6 @@ Arrow file, so that a million of them need not be parsed; a copy that ``save`` w
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -25,25 +24,28 @@ from longshot.core.remote import put
 from longshot.core.remote_cache import here, work_folder
 from longshot.core.urls import is_url, sibling
 from longshot.core.wording import count
-from longshot.datasets.identity import content_digest
+from longshot.datasets.identity import content_digest, pack_digests
 from longshot.features.arrays import (
     CHUNK,
+    Damaged,
+    LastCheck,
+    block_sums,
+    check_blocks,
     check_finite,
+    check_json,
     describe,
-    open_array,
-    write_header,
-    write_rows,
-)
-from longshot.features.backbones.sight import name_of_features
-from longshot.features.guard import Damaged, LastCheck, block_sums, check_blocks, check_json, guarded_json
-from longshot.features.sidecar import (
+    guarded_json,
     inline_keys,
     keys_file,
+    open_array,
     read_features_sidecar,
     read_keys,
     sidecar,
+    write_header,
     write_keys,
+    write_rows,
 )
+from longshot.features.backbones.sight import name_of_features
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
@@ -367,8 +369,8 @@ class Features:
             write_keys(path, self.keys, self.digests)
             rows = {"keys_hash": hash_file(keys_file(path))}
         else:
-            packed = None if self.digests is None else base64.b64encode(self.digests.astype("<u8").tobytes())
-            rows = {"keys": self.keys.to_pylist(), "digests": packed and packed.decode("ascii")}
+            packed = None if self.digests is None else pack_digests(self.digests)
+            rows = {"keys": self.keys.to_pylist(), "digests": packed}
         meta = {
             "format": 2,
             "rows": len(self),

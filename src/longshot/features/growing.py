@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Bools, Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, cache_places, explain_disk_errors, write_text
+from longshot.core.files import atomic, cache_places, explain_disk_errors, write_text
 from longshot.core.wording import count
-from longshot.features.arrays import CHUNK, open_array, write_header, write_rows
-from longshot.features.guard import LastCheck
+from longshot.features.arrays import CHUNK, LastCheck, open_array, write_header, write_rows
 
 Marks = NDArray[np.uint64]  # the first 64 bits of a digest each
 
@@ -146,8 +145,15 @@ class GrowingArray:
             temporary.write_bytes(_entry(rows, self.digests[rows], self.sums[rows]))
         self._torn = False
 
-    def describe(self, facts: dict[str, Any]) -> None:
+    def describe(self, dataset: str, backbone: str) -> None:
         """Write what people call it, for ``longshot cache``."""
+        facts = {
+            "dataset": dataset,
+            "backbone": backbone,
+            "dtype": self.dtype.name,
+            "images": len(self.sums),
+            "embedded": int((self.sums != 0).sum()),
+        }
         with contextlib.suppress(UserError):  # a full disk is told where it matters
             write_text(self.folder / "about.json", json.dumps(facts))
 
@@ -195,16 +201,6 @@ def grown_arrays(view: str, rows: int, dtype: str) -> list[GrowingArray]:
         folder for cache in cache_places("features") for folder in sorted(cache.glob(f"{view}.grown-*"))
     ]
     return [GrowingArray(folder, rows, dtype).read() for folder in folders]
-
-
-def grown_folder(view: str, kind: str, variant: str) -> Path:
-    """Where a new array of a view will lie: in the first place of the cache that can be written."""
-    return cache_dir("features") / f"{view}.grown-{kind}-{variant}"
-
-
-def is_of_kind(grown: GrowingArray, kind: str) -> bool:
-    """Whether an array was computed on this kind of device: kinds agree only up to rounding."""
-    return f".grown-{kind}-" in grown.folder.name
 
 
 def _row_sums(values: NDArray[Any]) -> Marks:

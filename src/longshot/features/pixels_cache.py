@@ -18,9 +18,8 @@ from longshot.core.preprocess import RULES, Preprocessing, parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.features.cache import Shards, lock, open_guarded
-from longshot.features.content import content_of
-from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder
-from longshot.features.request import check_workers, unreadable_images
+from longshot.features.decode import check_workers, open_decoder, unreadable_images
+from longshot.features.held import content_of
 
 _SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
 _STEP = 64  # images decoded at a time
@@ -114,10 +113,7 @@ def _decode(
     cores = torch.get_num_threads()
     if workers is None:
         workers = cores if cores > 1 and len(rows) >= _MANY else 0
-    store = dataset.store
-    decoder: Decoder = (
-        ProcessDecoder(store, transform, workers) if workers else InlineDecoder(store, transform)
-    )
+    decoder = open_decoder(dataset.store, transform, workers)
     bad: list[tuple[int, str]] = []
     try:
         with (

@@ -15,7 +15,7 @@ from longshot.core.progress import Progress
 from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.shipping import shipment
 from longshot.features.cache import Shards
-from longshot.features.request import unreadable_images
+from longshot.features.decode import unreadable_images
 from longshot.scale import Crew, Tick, executor
 
 Reading = tuple[NDArray[Any], list[tuple[int, str]]]  # values [n, d], (row, reason) of unreadable images

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Bools, Floats, Ints
 from longshot.core.ragged import Ragged
-from longshot.features.guard import checksum
+from longshot.features.arrays import checksum
 
 if TYPE_CHECKING:
     from longshot.features.features import Features

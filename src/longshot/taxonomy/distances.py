@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.taxonomy.ancestry import Ancestry
 from longshot.taxonomy.dag import Taxonomy
+from longshot.taxonomy.graph import Ancestry
 
 T = TypeVar("T")
 

@@ -14,65 +14,42 @@ from pathlib import Path
 from longshot.core.calls import find_class, make_called, parse_call
 from longshot.datasets.formats.base import Format
 
-# name on the command line → module:class, in the order in which a path is looked at
-FORMATS: dict[str, str] = {
-    "view": "longshot.datasets.formats.view:ViewFormat",
-    "meta-album": "longshot.datasets.formats.meta_album:MetaAlbum",
-    "huggingface": "longshot.datasets.formats.huggingface:HuggingFaceFormat",
-    "webdataset": "longshot.datasets.formats.webdataset:WebDataset",
-    "cifar": "longshot.datasets.formats.cifar:CIFAR",
-    "emnist": "longshot.datasets.formats.idx:EMNIST",
-    "mnist": "longshot.datasets.formats.idx:MNIST",
-    "medmnist": "longshot.datasets.formats.medmnist:MedMNIST",
-    "stl10": "longshot.datasets.formats.stl10:STL10",
-    "svhn": "longshot.datasets.formats.svhn:SVHN",
-    "lfw": "longshot.datasets.formats.lfw:LFW",
-    "omniglot": "longshot.datasets.formats.omniglot:Omniglot",
-    "fgvc-aircraft": "longshot.datasets.formats.oxford:Aircraft",
-    "oxford-flowers": "longshot.datasets.formats.oxford:Flowers",
-    "mini-imagenet": "longshot.datasets.formats.imagenet_subsets:MiniImageNet",
-    "tiered-imagenet": "longshot.datasets.formats.imagenet_subsets:TieredImageNet",
-    "danish-fungi": "longshot.datasets.formats.danish_fungi:DanishFungi",
-    "orbit": "longshot.datasets.formats.orbit:Orbit",
-    "cure-or": "longshot.datasets.formats.cure_or:CureOr",
-    "objectnet": "longshot.datasets.formats.objectnet:ObjectNet",
-    "coco": "longshot.datasets.formats.coco:Coco",
-    "meta-dataset": "longshot.datasets.formats.meta_dataset:MetaDataset",
-    "meta-dataset-hdf5": "longshot.datasets.formats.meta_dataset_hdf5:MetaDatasetHdf5",
-    "tfds": "longshot.datasets.formats.tfds:Tfds",
-    "vtab": "longshot.datasets.formats.vtab_dataset:Vtab",
-    "pattern": "longshot.datasets.formats.pattern:PathPattern",
+# Name on the command line → module and class, in the order in which a path is looked at, and the names without which a
+# path is surely not of the format: its own name, or one right inside it; None for a format that is never told by names.
+# So a folder of photos costs no import of all modules.
+_TABLE: dict[str, tuple[str, str | None]] = {
+    "view": ("view:ViewFormat", r".*\.view\.json"),
+    "meta-album": ("meta_album:MetaAlbum", r"info|info\.json"),
+    "huggingface": (
+        "huggingface:HuggingFaceFormat",
+        r"dataset_info\.json|dataset_dict\.json|data|.*\.parquet",
+    ),
+    "webdataset": ("webdataset:WebDataset", r".*\.tar"),
+    "cifar": ("cifar:CIFAR", r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"),
+    "emnist": ("idx:EMNIST", r"emnist-.*|gzip|raw|.*mnist"),
+    "mnist": ("idx:MNIST", r"(train|t10k)-images.*|gzip|raw|.*mnist"),
+    "medmnist": ("numbered:MedMNIST", r".*\.npz"),
+    "stl10": ("numbered:STL10", r"stl10_binary|train_X\.bin"),
+    "svhn": ("numbered:SVHN", r".*_32x32\.mat"),
+    "lfw": ("pattern:LFW", r"lfw.*|George_W_Bush"),
+    "omniglot": ("omniglot:Omniglot", r"images_background.*"),
+    "fgvc-aircraft": ("oxford:Aircraft", r"fgvc-aircraft-2013b|data|images_variant_test\.txt"),
+    "oxford-flowers": ("oxford:Flowers", r"imagelabels\.mat"),
+    "mini-imagenet": ("imagenet_subsets:MiniImageNet", r"mini-imagenet-cache-train\.pkl|images"),
+    "tiered-imagenet": ("imagenet_subsets:TieredImageNet", r"train_images_png\.pkl|train\.csv"),
+    "danish-fungi": ("danish_fungi:DanishFungi", r"DF20.*"),
+    "orbit": ("orbit:Orbit", None),
+    "cure-or": ("pattern:CureOr", None),
+    "objectnet": ("objectnet:ObjectNet", r"mappings"),
+    "coco": ("coco:Coco", r"annotations"),
+    "meta-dataset": ("meta_dataset:MetaDataset", r"0\.tfrecords|dataset_spec\.json"),
+    "meta-dataset-hdf5": ("meta_dataset:MetaDatasetHdf5", r"0\.h5"),
+    "tfds": ("tfds:Tfds", r"dataset_info\.json|features\.json|\d+\.\d+\.\d+"),
+    "vtab": ("vtab_dataset:Vtab", None),
+    "pattern": ("pattern:PathPattern", None),
 }
-# Names without which a path is surely not of a format: its own name, or one right inside it; None for a format that is
-# never told by names. So a folder of photos costs no import of 25 modules. A format that is not listed is always asked.
-_SIGNS: dict[str, str | None] = {
-    "view": r".*\.view\.json",
-    "meta-album": r"info|info\.json",
-    "huggingface": r"dataset_info\.json|dataset_dict\.json|data|.*\.parquet",
-    "webdataset": r".*\.tar",
-    "cifar": r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?",
-    "emnist": r"emnist-.*|gzip|raw|.*mnist",
-    "mnist": r"(train|t10k)-images.*|gzip|raw|.*mnist",
-    "medmnist": r".*\.npz",
-    "stl10": r"stl10_binary|train_X\.bin",
-    "svhn": r".*_32x32\.mat",
-    "lfw": r"lfw.*|George_W_Bush",
-    "omniglot": r"images_background.*",
-    "fgvc-aircraft": r"fgvc-aircraft-2013b|data|images_variant_test\.txt",
-    "oxford-flowers": r"imagelabels\.mat",
-    "mini-imagenet": r"mini-imagenet-cache-train\.pkl|images",
-    "tiered-imagenet": r"train_images_png\.pkl|train\.csv",
-    "danish-fungi": r"DF20.*",
-    "objectnet": r"mappings",
-    "coco": r"annotations",
-    "meta-dataset": r"0\.tfrecords|dataset_spec\.json",
-    "meta-dataset-hdf5": r"0\.h5",
-    "orbit": None,
-    "cure-or": None,
-    "vtab": None,
-    "pattern": None,
-    "tfds": r"dataset_info\.json|features\.json|\d+\.\d+\.\d+",
-}
+FORMATS = {name: f"{__name__}.{inside}" for name, (inside, _) in _TABLE.items()}
+_SIGNS = {name: sign for name, (_, sign) in _TABLE.items()}  # a format that is not listed is always asked
 _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.ragged import offsets_of
-from longshot.datasets.files import container_stamps, file_stamp, need_stamp, reason_of
+from longshot.datasets.files import container_stamps, need_stamp, reason_of
 from longshot.datasets.images import ImageError, decode
 
 if TYPE_CHECKING:
@@ -71,10 +71,6 @@ class CellStore:
         if data is None:
             raise ImageError(where, "the cell is empty")
         return data, where
-
-    def stamp(self, row: int) -> tuple[int, int]:
-        """(size, time of change in ns) of the file; (-1, -1) when it is gone."""
-        return file_stamp(self.files[int(self.file[row])])
 
 
 def names_files(path: str, column: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +14,19 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.formats.base import Format
-from longshot.datasets.formats.copies import refuse_copied_files
-from longshot.datasets.formats.index import remembered
-from longshot.datasets.formats.numbered import (
+from longshot.datasets.formats.base import (
     RawPixels,
+    SplitFormat,
     check_texts,
     chosen_splits,
     flat_names,
     label_names,
     nested_ids,
     record_dataset,
+    remembered,
 )
 from longshot.datasets.formats.pickled import by_text, byte_array, read_pickle, text
-from longshot.datasets.formats.spans import SpanStore
+from longshot.datasets.formats.spans import SpanStore, refuse_copied_files
 
 _BYTES = 3 * 32 * 32
 
@@ -72,18 +71,13 @@ _VERSIONS = (
 )
 
 
-class CIFAR(Format):
+class CIFAR(SplitFormat):
     """CIFAR-10 or CIFAR-100 by its files; class ids of CIFAR-100 are ``people/baby``. ``split`` is train or test."""
 
-    name: ClassVar[str] = "cifar"
-    title: ClassVar[str] = "CIFAR-10, CIFAR-100 with super-classes (also CIFAR-FS, FC100)"
-    origin: ClassVar[str] = (
-        "www.cs.toronto.edu/~kriz/cifar.html, binary or Python version; torchvision.datasets"
-    )
-    layout: ClassVar[str] = "train.bin, test.bin, fine_label_names.txt | meta, train, test | data_batch_1 …"
-
-    def __init__(self, *, split: str | None = None) -> None:
-        self.split = split
+    name = "cifar"
+    title = "CIFAR-10, CIFAR-100 with super-classes (also CIFAR-FS, FC100)"
+    origin = "www.cs.toronto.edu/~kriz/cifar.html, binary or Python version; torchvision.datasets"
+    layout = "train.bin, test.bin, fine_label_names.txt | meta, train, test | data_batch_1 …"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,7 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.files import repeated
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.listing import folders, image_names, need_all, need_folder
+from longshot.datasets.formats.base import Format, assemble, folders, image_names, need_all, need_folder
 from longshot.datasets.sidecars import attribute_column, header, read_csv
 from longshot.datasets.stores import FileStore
 from longshot.taxonomy.dag import Taxonomy
@@ -34,12 +32,10 @@ class DanishFungi(Format):
     ``images`` is the folder of the photos where it is not found by itself.
     """
 
-    name: ClassVar[str] = "danish-fungi"
-    title: ClassVar[str] = "Danish Fungi 2020: DF20 (1,604 species) and DF20-Mini"
-    origin: ClassVar[str] = "https://sites.google.com/view/danish-fungi-dataset"
-    layout: ClassVar[str] = (
-        "DF20[M]-train_metadata_PROD*.csv, DF20[M]-public_test_metadata_PROD*.csv, DF20*/*.jpg"
-    )
+    name = "danish-fungi"
+    title = "Danish Fungi 2020: DF20 (1,604 species) and DF20-Mini"
+    origin = "https://sites.google.com/view/danish-fungi-dataset"
+    layout = "DF20[M]-train_metadata_PROD*.csv, DF20[M]-public_test_metadata_PROD*.csv, DF20*/*.jpg"
 
     def __init__(self, mini: bool | None = None, images: str | None = None) -> None:
         if not isinstance(mini, bool | None) or not isinstance(images, str | None):

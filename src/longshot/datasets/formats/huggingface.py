@@ -6,9 +6,9 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,10 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.files import read_object
+from longshot.datasets.folder import LABEL_COLUMNS
 from longshot.datasets.formats.arrow_files import CellStore, columns_of, schema_of
-from longshot.datasets.formats.base import Format
-from longshot.datasets.formats.copies import refuse_copied_files
-from longshot.datasets.formats.huggingface_counts import check_rows
-from longshot.datasets.formats.numbered import (
+from longshot.datasets.formats.base import (
+    Format,
     Texts,
     check_texts,
     chosen_splits,
@@ -34,8 +33,8 @@ from longshot.datasets.formats.numbered import (
     nested_ids,
     record_dataset,
 )
+from longshot.datasets.formats.spans import refuse_copied_files
 from longshot.datasets.sidecars import attribute_column, find_column
-from longshot.datasets.table import LABEL_COLUMNS
 
 ColumnTypes = dict[str, dict[str, Any]]
 _SHARD = re.compile(r"(?P<stem>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.(parquet|arrow)")
@@ -45,14 +44,10 @@ class HuggingFaceFormat(Format):
     """``label`` and ``image`` name the columns where several could be meant, ``parent`` one with super-classes
     (class ids are then ``super/class``), ``split`` one of the splits."""
 
-    name: ClassVar[str] = "huggingface"
-    title: ClassVar[str] = "Hugging Face datasets: Arrow or Parquet with an image and a label column"
-    origin: ClassVar[str] = (
-        "Dataset.save_to_disk, to_parquet, the datasets cache, a clone of huggingface.co/datasets"
-    )
-    layout: ClassVar[str] = (
-        "dataset_dict.json | state.json, data-*.arrow | *.arrow | data/train-00000-of-00002.parquet"
-    )
+    name = "huggingface"
+    title = "Hugging Face datasets: Arrow or Parquet with an image and a label column"
+    origin = "Dataset.save_to_disk, to_parquet, the datasets cache, a clone of huggingface.co/datasets"
+    layout = "dataset_dict.json | state.json, data-*.arrow | *.arrow | data/train-00000-of-00002.parquet"
 
     def __init__(
         self,
@@ -350,3 +345,78 @@ def _attribute(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path
         has_name = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(names)))
         return pa.chunked_array([pa.array(names, pa.string())]).take(pc.if_else(has_name, values, None))
     return attribute_column(values, column, str(path))
+
+
+def check_rows(path: Path, folders: Mapping[str, Path], rows: Mapping[str, int]) -> None:
+    """Compare rows with what ``dataset_info.json`` and ``README.md`` say: an error where they vouch for it.
+
+    A folder that ``save_to_disk`` wrote keeps the numbers from before ``filter`` and ``select``: there, another one is
+    a note.
+
+    Parameters
+    ----------
+    path : path
+        What was opened: a folder or a file.
+    folders : mapping
+        Split → the folder of its shards.
+    rows : mapping
+        Split → its rows.
+    """
+    for split, number in rows.items():
+        folder = folders[split]
+        info = _splits(_info(folder / "dataset_info.json"))
+        saved = (folder / "state.json").is_file()
+        expected, said_by = _promise(info, split, alone=saved), folder / "dataset_info.json"
+        if expected is None and not saved:
+            for above in (folder, *folder.parents[:2]):
+                expected, said_by = _promise(_readme(above / "README.md"), split), above / "README.md"
+                if expected is not None or above == path:
+                    break
+        if expected is None or expected == number:
+            continue
+        called = f"The split '{split}' of {path}" if split else str(path)
+        fact = f"{called} has {number:,} rows, {said_by} says {expected:,}"
+        if not saved:
+            raise UserError(fact, "download or copy it again")
+        note(f"{fact}: rows were left out or added before it was saved, or a shard is not the right one.")
+
+
+def _promise(splits: Mapping[str, int], split: str, *, alone: bool = False) -> int | None:
+    """The number for a split; a dataset saved alone has no name, and then the only number is meant."""
+    if split in splits:
+        return splits[split]
+    return next(iter(splits.values())) if alone and not split and len(splits) == 1 else None
+
+
+def _info(file: Path) -> Any:
+    return read_object(file).get("splits") if file.is_file() else None
+
+
+def _readme(file: Path) -> dict[str, int]:
+    """The splits in the head of a dataset card, where it describes one configuration."""
+    try:
+        text = file.read_text("utf-8", "replace")
+    except OSError:
+        return {}
+    if not text.startswith("---"):
+        return {}
+    import yaml  # here: every folder is looked at by this format, and next to none has a dataset card
+
+    try:
+        head = yaml.safe_load(text.split("---", 2)[1])
+    except yaml.YAMLError:
+        return {}
+    described = head.get("dataset_info") if isinstance(head, dict) else None
+    if isinstance(described, list):
+        described = described[0] if len(described) == 1 else None
+    return _splits(described.get("splits")) if isinstance(described, dict) else {}
+
+
+def _splits(listed: Any) -> dict[str, int]:
+    """{split: rows} of either form: a list of entries, or entries by name."""
+    entries = listed.values() if isinstance(listed, dict) else listed if isinstance(listed, list) else ()
+    return {
+        str(entry["name"]): entry["num_examples"]
+        for entry in entries
+        if isinstance(entry, dict) and "name" in entry and isinstance(entry.get("num_examples"), int)
+    }

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -15,17 +14,17 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import first
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.formats.base import Format
-from longshot.datasets.formats.numbered import (
+from longshot.datasets.formats.base import (
+    Format,
+    RawPart,
     RawPixels,
     check_texts,
     chosen_splits,
-    count_within,
     label_names,
-    record_dataset,
+    raw_dataset,
     unpacked,
+    unpacked_again,
 )
-from longshot.datasets.formats.spans import SpanStore
 
 _FASHION = (
     *("T-shirt-top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -40,10 +39,10 @@ _INNER = ("raw", "gzip", "MNIST/raw", "EMNIST/raw")  # where torchvision and EMN
 class MNIST(Format):
     """Ten classes. ``names`` is digits, fashion or kmnist: the files themselves do not say."""
 
-    name: ClassVar[str] = "mnist"
-    title: ClassVar[str] = "MNIST, Fashion-MNIST, KMNIST (idx files)"
-    origin: ClassVar[str] = "the datasets' own pages; torchvision.datasets.MNIST, FashionMNIST, KMNIST"
-    layout: ClassVar[str] = "train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-…"
+    name = "mnist"
+    title = "MNIST, Fashion-MNIST, KMNIST (idx files)"
+    origin = "the datasets' own pages; torchvision.datasets.MNIST, FashionMNIST, KMNIST"
+    layout = "train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-…"
 
     def __init__(self, *, names: str | None = None, split: str | None = None) -> None:
         self.names, self.split = names, split
@@ -71,12 +70,10 @@ class MNIST(Format):
 class EMNIST(Format):
     """Handwritten digits and letters, turned upright. ``of`` chooses one of the sets where several lie together."""
 
-    name: ClassVar[str] = "emnist"
-    title: ClassVar[str] = "EMNIST: byclass, bymerge, balanced, letters, digits, mnist"
-    origin: ClassVar[str] = "gzip.zip from NIST; torchvision.datasets.EMNIST"
-    layout: ClassVar[str] = (
-        "emnist-SET-train-images-idx3-ubyte[.gz], …-labels-idx1-ubyte[.gz], emnist-SET-mapping.txt"
-    )
+    name = "emnist"
+    title = "EMNIST: byclass, bymerge, balanced, letters, digits, mnist"
+    origin = "gzip.zip from NIST; torchvision.datasets.EMNIST"
+    layout = "emnist-SET-train-images-idx3-ubyte[.gz], …-labels-idx1-ubyte[.gz], emnist-SET-mapping.txt"
 
     def __init__(self, *, of: str | None = None, split: str | None = None) -> None:
         self.of, self.split = of, split
@@ -118,8 +115,8 @@ def _open(
     refresh: bool,
 ) -> Dataset:
     """The dataset of some pairs of image and label files: {split: beginning of their names}."""
-    files, packed, offsets, labels, shapes = [], [], [], [], []
-    for stem in parts.values():
+    raw, labels, shapes = [], [], []
+    for split, stem in parts.items():
         images = _need(path, f"{stem}-images")
         plain, start, shape = _header(images, 3, refresh)
         label_file = _need(path, f"{stem}-labels")
@@ -131,28 +128,17 @@ def _open(
             )
         values = np.fromfile(labels_plain, np.uint8, offset=label_start)
         labels.append(label_names(values, names, str(label_file)))
-        files.append(str(plain))
-        packed.append(None if plain == images else partial(_plain, images, True))
-        offsets.append(start + np.arange(shape[0], dtype=np.int64) * shape[1] * shape[2])
+        again = None if plain == images else partial(unpacked_again, images, partial(_gunzip, images))
+        raw.append(RawPart(split, plain, start, shape[0], again))
         shapes.append(shape[1:])
     if len(set(shapes)) > 1:
         raise UserError(f"{path} has images of different sizes ({first(shapes)}); one dataset has one size.")
-    sizes = [len(part) for part in offsets]
-    store = SpanStore(
-        tuple(files),
-        np.repeat(np.arange(len(files)), sizes),
-        np.concatenate(offsets),
-        np.full(sum(sizes), shapes[0][0] * shapes[0][1], np.int64),
-        RawPixels((int(shapes[0][0]), int(shapes[0][1])), axes),
-        unpack=tuple(packed),
-    )
-    splits = np.repeat(np.array(list(parts)), sizes)
-    return record_dataset(name, source, np.concatenate(labels), splits, count_within(sizes), store)
+    return raw_dataset(name, source, np.concatenate(labels), raw, RawPixels(shapes[0], axes))
 
 
 def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tuple[int, ...]]:
     """(plain file, offset of the numbers, shape) of an idx file of unsigned bytes; the size must fit exactly."""
-    plain = Path(_plain(file, refresh))
+    plain = unpacked(file, partial(_gunzip, file), refresh=refresh) if file.suffix == ".gz" else file
     start = 4 + 4 * dimensions
     with plain.open("rb") as stream:
         head = stream.read(start)
@@ -169,13 +155,6 @@ def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tupl
             f"({' × '.join(map(str, shape))}); it was cut short or damaged: download it again."
         )
     return plain, start, shape
-
-
-def _plain(file: Path, refresh: bool) -> str:
-    """The file itself, or its unpacked copy."""
-    if file.suffix != ".gz":
-        return str(file)
-    return str(unpacked(file, lambda target: _gunzip(file, target), refresh=refresh))
 
 
 def _gunzip(file: Path, target: Path) -> None:

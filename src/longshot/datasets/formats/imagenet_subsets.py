@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.listing import folders, image_names, need_all, need_folder
+from longshot.datasets.formats.base import Format, assemble, folders, image_names, need_all, need_folder
 from longshot.datasets.formats.wordnet_ids import is_wordnet_id, wordnet_above
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.sidecars import check_splits, find_column, header, read_csv
@@ -115,15 +114,13 @@ class Subset(Format):
 class MiniImageNet(Subset):
     """Ravi and Larochelle's split: tables ``filename,label`` with a folder of images, or class folders per split."""
 
-    name: ClassVar[str] = "mini-imagenet"
-    title: ClassVar[str] = "miniImageNet: 100 ImageNet classes × 600 images, split 64/16/20"
-    origin: ClassVar[str] = (
+    name = "mini-imagenet"
+    title = "miniImageNet: 100 ImageNet classes × 600 images, split 64/16/20"
+    origin = (
         "images: the link of https://github.com/yaoyao-liu/mini-imagenet-tools; tables: "
         "https://github.com/twitter-research/meta-learning-lstm"
     )
-    layout: ClassVar[str] = (
-        "train.csv, val.csv, test.csv (filename,label) and images/; or train|val|test/CLASS/*"
-    )
+    layout = "train.csv, val.csv, test.csv (filename,label) and images/; or train|val|test/CLASS/*"
     usual: ClassVar[Mapping[str, int]] = {"train": 64, "validation": 16, "test": 20}
     pickles: ClassVar[tuple[str, ...]] = ("mini-imagenet-cache-*.pkl", "miniImageNet_category_split_*.pickle")
 
@@ -202,12 +199,10 @@ class TieredImageNet(Subset):
     dataset's own; when it is not given they are looked for there.
     """
 
-    name: ClassVar[str] = "tiered-imagenet"
-    title: ClassVar[str] = "tieredImageNet: 608 ImageNet classes split by 34 super-classes, 351/97/160"
-    origin: ClassVar[str] = (
-        "ImageNet's training images: https://image-net.org; lists: https://github.com/y2l/tiered-imagenet-tools"
-    )
-    layout: ClassVar[str] = "train|val|test/CLASS/*; or CLASS/* of ImageNet with train.csv, val.csv, test.csv"
+    name = "tiered-imagenet"
+    title = "tieredImageNet: 608 ImageNet classes split by 34 super-classes, 351/97/160"
+    origin = "ImageNet's training images: https://image-net.org; lists: https://github.com/y2l/tiered-imagenet-tools"
+    layout = "train|val|test/CLASS/*; or CLASS/* of ImageNet with train.csv, val.csv, test.csv"
     usual: ClassVar[Mapping[str, int]] = {"train": 351, "validation": 97, "test": 160}
     pickles: ClassVar[tuple[str, ...]] = ("*_images_png.pkl", "*_images.npz", "*_labels.pkl")
 

@@ -6,7 +6,7 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,8 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.files import read_object, repeated
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.numbered import flat_names
-from longshot.datasets.stores import FileStore, escape_name
+from longshot.datasets.formats.base import Format, assemble, flat_names
+from longshot.datasets.stores import escape_name
 from longshot.taxonomy.dag import Taxonomy
 
 DOMAINS = (
@@ -54,10 +53,10 @@ class MetaAlbum(Format):
     """Class ids are categories; those of a folder of datasets are ``BRD/category``. The attribute ``label`` numbers
     the categories of a dataset by their first appearance."""
 
-    name: ClassVar[str] = "meta-album"
-    title: ClassVar[str] = "Meta-Album, one dataset or a folder of several"
-    origin: ClassVar[str] = "meta-album.github.io (OpenML), Sets 0–2 in Micro, Mini and Extended size"
-    layout: ClassVar[str] = "labels.csv, info.json, images/ | NAME/labels.csv …, info/meta_splits.txt"
+    name = "meta-album"
+    title = "Meta-Album, one dataset or a folder of several"
+    origin = "meta-album.github.io (OpenML), Sets 0–2 in Micro, Mini and Extended size"
+    layout = "labels.csv, info.json, images/ | NAME/labels.csv …, info/meta_splits.txt"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -85,14 +84,11 @@ class MetaAlbum(Format):
             edges += _edges(part, table, prefix, labels)
             if part.role is not None:
                 splits.setdefault(part.role, []).extend(sorted(set(ids)))
-        keys = pa.array(
-            [
-                escape_name(str((part.path / file).relative_to(path)))
-                for part, table in zip(parts, tables, strict=True)
-                for file in table["file"]
-            ],
-            pa.string(),
-        )
+        keys = [
+            escape_name(str((part.path / file).relative_to(path)))
+            for part, table in zip(parts, tables, strict=True)
+            for file in table["file"]
+        ]
         columns = {"label": pa.array(np.concatenate([table["label"] for table in tables]))}
         for extra in ("super_category", "domain"):
             values = [value for table in tables for value in table[extra]]
@@ -103,7 +99,7 @@ class MetaAlbum(Format):
             self.source(path),
             classes,
             keys,
-            FileStore(str(path), keys),
+            path,
             attributes=pa.table(columns),
             taxonomy=Taxonomy.from_edges(sorted(set(edges)), labels) if edges else None,
             splits={role: tuple(sorted(members)) for role, members in splits.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.listing import need_folder, read_names
+from longshot.datasets.formats.base import Format, assemble, need_folder, read_names
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.stores import FileStore
 
@@ -47,10 +46,6 @@ class TrimmedStore:
         """Those of the files behind."""
         return self.store.stamps(rows)
 
-    def stamp(self, row: int) -> tuple[int, int]:
-        """That of the file behind."""
-        return self.store.stamp(row)
-
 
 class ObjectNet(Format):
     """Attributes: ``label``, ``in_imagenet`` and ``imagenet`` (the ImageNet labels of the class, if any).
@@ -59,12 +54,10 @@ class ObjectNet(Format):
     ImageNet has too (True), only the others (False), or all.
     """
 
-    name: ClassVar[str] = "objectnet"
-    title: ClassVar[str] = "ObjectNet: 313 kinds of objects in unusual poses, views and rooms"
-    origin: ClassVar[str] = (
-        "https://objectnet.dev/download.html (the zip has a password, which the page tells)"
-    )
-    layout: ClassVar[str] = f"images/CLASS/*.png, mappings/{_LABELS}, mappings/{_IMAGENET}"
+    name = "objectnet"
+    title = "ObjectNet: 313 kinds of objects in unusual poses, views and rooms"
+    origin = "https://objectnet.dev/download.html (the zip has a password, which the page tells)"
+    layout = f"images/CLASS/*.png, mappings/{_LABELS}, mappings/{_IMAGENET}"
 
     def __init__(self, trim: bool = True, overlap: bool | None = None) -> None:
         self.trim, self.overlap = trim, overlap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.listing import need_folder
+from longshot.datasets.formats.base import Format, assemble, need_folder
 from longshot.datasets.scan import Scan, scan_folder, scan_zip
 from longshot.datasets.stores import FileStore, ZipStore
 
@@ -57,11 +56,6 @@ class TurnedStore:
             stamps[inside] = store.stamps(self.rows[rows[inside]] - self.starts[number])
         return stamps
 
-    def stamp(self, row: int) -> tuple[int, int]:
-        """That of the file or member behind."""
-        store, at = self._behind(row)
-        return store.stamp(at)
-
     def _behind(self, row: int) -> tuple[FileStore | ZipStore, int]:
         at = int(self.rows[row])
         part = int(np.searchsorted(self.starts, at, side="right")) - 1
@@ -74,10 +68,10 @@ class Omniglot(Format):
     ``rotations`` adds every character turned by 90, 180 and 270 degrees as classes of their own.
     """
 
-    name: ClassVar[str] = "omniglot"
-    title: ClassVar[str] = "Omniglot: 1,623 drawn characters of 50 alphabets"
-    origin: ClassVar[str] = "https://github.com/brendenlake/omniglot (python/*.zip)"
-    layout: ClassVar[str] = "images_background and images_evaluation, each a .zip or a folder"
+    name = "omniglot"
+    title = "Omniglot: 1,623 drawn characters of 50 alphabets"
+    origin = "https://github.com/brendenlake/omniglot (python/*.zip)"
+    layout = "images_background and images_evaluation, each a .zip or a folder"
 
     def __init__(self, rotations: bool = False) -> None:
         self.rotations = rotations

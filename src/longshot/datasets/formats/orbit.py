@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,9 @@ from longshot.core.progress import progress
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.files import read_object
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.index import remembered
-from longshot.datasets.formats.listing import folders, need_folder
-from longshot.datasets.formats.numbered import count_within
+from longshot.datasets.formats.base import Format, assemble, count_within, folders, need_folder, remembered
 from longshot.datasets.scan import Scan, scan_folder
 from longshot.datasets.sidecars import check_splits
-from longshot.datasets.stores import FileStore
 
 _TYPES = ("clean", "clutter", "clutter-pan")
 _QUALITY = ("framing", "viewpoint", "blur", "occlusion", "overexposed", "underexposed")
@@ -48,12 +44,10 @@ class Orbit(Format):
     ``step`` keeps every so-manieth frame of a video: neighbouring frames are nearly the same picture.
     """
 
-    name: ClassVar[str] = "orbit"
-    title: ClassVar[str] = "ORBIT: videos of their own objects by people who are blind or low-vision"
-    origin: ClassVar[str] = (
-        "https://github.com/microsoft/ORBIT-Dataset (frames: city.figshare.com; data/orbit_extra_annotations.zip)"
-    )
-    layout: ClassVar[str] = f"{_LAYOUT}; annotations/[train|validation|test/]VIDEO.json"
+    name = "orbit"
+    title = "ORBIT: videos of their own objects by people who are blind or low-vision"
+    origin = "https://github.com/microsoft/ORBIT-Dataset (frames: city.figshare.com; data/orbit_extra_annotations.zip)"
+    layout = f"{_LAYOUT}; annotations/[train|validation|test/]VIDEO.json"
 
     def __init__(self, step: int = 1) -> None:
         if isinstance(step, bool) or not isinstance(step, int) or step < 1:
@@ -88,7 +82,7 @@ class Orbit(Format):
             self.source(path),
             classes[video],
             files,
-            FileStore(str(path), files),
+            path,
             attributes=attributes,
             nested=True,
             splits=check_splits({split: tuple(sorted(m)) for split, m in splits.items()}, str(path)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +12,18 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.files import damage_of, repeated
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.listing import image_names, need_all, need_folder
-from longshot.datasets.formats.numbered import check_texts
-from longshot.datasets.stores import FileStore
+from longshot.datasets.formats.base import (
+    Format,
+    SplitFormat,
+    assemble,
+    check_texts,
+    image_names,
+    need_all,
+    need_folder,
+)
 
-_PARTS = {
-    "train": "train",
-    "val": "validation",
-    "test": "test",
-}  # in the files' names → value of the attribute
+# in the files' names → value of the attribute
+_PARTS = {"train": "train", "val": "validation", "test": "test"}
 _LEVELS = ("variant", "family", "manufacturer")
 
 
@@ -29,12 +31,10 @@ class Aircraft(Format):
     """A class is a variant (100), family (70) or manufacturer (30): ``level``. The attribute ``split`` tells train,
     validation and test. The manufacturer and the family of an image are attributes, too."""
 
-    name: ClassVar[str] = "fgvc-aircraft"
-    title: ClassVar[str] = "FGVC-Aircraft: 100 variants, 70 families, 30 manufacturers"
-    origin: ClassVar[str] = "www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft; torchvision.datasets.FGVCAircraft"
-    layout: ClassVar[str] = (
-        "[fgvc-aircraft-2013b/][data/]images/*.jpg, images_variant_train.txt, …_val, …_test"
-    )
+    name = "fgvc-aircraft"
+    title = "FGVC-Aircraft: 100 variants, 70 families, 30 manufacturers"
+    origin = "www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft; torchvision.datasets.FGVCAircraft"
+    layout = "[fgvc-aircraft-2013b/][data/]images/*.jpg, images_variant_train.txt, …_val, …_test"
 
     def __init__(self, *, level: str = "variant") -> None:
         self.level = level
@@ -66,10 +66,8 @@ class Aircraft(Format):
         }
         columns["split"] = pa.array([labels[key][1] for key in keys], pa.string())
         classes = np.array([labels[key][0].replace("/", "-") for key in keys], dtype=np.str_)
-        files = pa.array([f"images/{key}.jpg" for key in keys], pa.string())
-        return assemble(
-            name, self.source(path), classes, files, FileStore(str(root), files), attributes=pa.table(columns)
-        )
+        files = [f"images/{key}.jpg" for key in keys]
+        return assemble(name, self.source(path), classes, files, root, attributes=pa.table(columns))
 
 
 def _aircraft_root(path: Path) -> Path:
@@ -101,17 +99,14 @@ def _aircraft_lists(root: Path, level: str) -> dict[str, tuple[str, str]]:
     return labels
 
 
-class Flowers(Format):
+class Flowers(SplitFormat):
     """102 flowers, called by their numbers 001 … 102, which is all that the files say. The attribute ``split`` is there
     where setid.mat is; ``split`` as a setting opens one of train, validation and test."""
 
-    name: ClassVar[str] = "oxford-flowers"
-    title: ClassVar[str] = "Oxford 102 Flowers"
-    origin: ClassVar[str] = "www.robots.ox.ac.uk/~vgg/data/flowers/102; torchvision.datasets.Flowers102"
-    layout: ClassVar[str] = "jpg/image_00001.jpg …, imagelabels.mat, setid.mat"
-
-    def __init__(self, *, split: str | None = None) -> None:
-        self.split = split
+    name = "oxford-flowers"
+    title = "Oxford 102 Flowers"
+    origin = "www.robots.ox.ac.uk/~vgg/data/flowers/102; torchvision.datasets.Flowers102"
+    layout = "jpg/image_00001.jpg …, imagelabels.mat, setid.mat"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -132,14 +127,13 @@ class Flowers(Format):
                 "choose one of these, add setid.mat, or leave the setting out to open all",
             )
         rows = [row for row, part in enumerate(parts) if self.split in (None, part)]
-        files = pa.array([f"jpg/{names[row]}" for row in rows], pa.string())
         divided = self.split is None and any(parts)
         return assemble(
             name,
             self.source(path),
             np.array([f"{labels[row]:03d}" for row in rows], dtype=np.str_),
-            files,
-            FileStore(str(path), files),
+            [f"jpg/{names[row]}" for row in rows],
+            path,
             attributes=pa.table({"split": pa.array([parts[row] or None for row in rows])})
             if divided
             else None,

@@ -1,12 +1,22 @@
-"""Images that lie as runs of bytes inside a few large files: records, tar members, raw pixels. One read each."""
+"""Images that lie as runs of bytes inside a few large files: records, tar members, raw pixels. One read each.
+
+And what is wrong with such files where every count is right: copies of each other, gaps in their numbers, lists beside
+them that say otherwise.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +24,19 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.datasets.files import container_stamps, file_stamp, need_stamp, reason_of
+from longshot.core.files import hash_file
+from longshot.core.wording import count, first, note
+from longshot.datasets.files import container_stamps, need_stamp, reason_of
 from longshot.datasets.images import ImageError, decode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Decode = Callable[[bytes, str], "Image"]
+_HEAD = 65_536  # bytes that are compared before whole files are
+_Item = TypeVar("_Item")
+_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<ending>\.tar)")
+_REMEDY = "copy the missing ones, or choose those that are there with webdataset(shards='…')"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +53,14 @@ class SpanStore:
     length: NDArray[np.int64]  # [N]
     decoder: Decode = decode
     names: pa.Array | None = None  # [N] what errors call a row; file and offset where there is none
-    unpack: tuple[
-        Callable[[], str] | None, ...
-    ] = ()  # of each file that is a copy: makes it anew from its source
+    # of each file that is a copy: makes it anew from its source
+    unpack: tuple[Callable[[], str] | None, ...] = ()
 
     def from_source(self) -> SpanStore:
         """The same rows in files that were unpacked now; itself where none is an unpacked copy."""
-        if not self.unpack:
-            return self
-        pairs = zip(self.files, self.unpack, strict=True)
-        return replace(self, files=tuple(file if again is None else again() for file, again in pairs))
+        copies = dict(zip(self.files, self.unpack, strict=True)) if any(self.unpack) else {}
+        made = {file: again() for file, again in copies.items() if again is not None}
+        return replace(self, files=tuple(made.get(file, file) for file in self.files)) if made else self
 
     def where(self, row: int) -> str:
         """The words for a row in an error."""
@@ -80,11 +94,6 @@ class SpanStore:
         """Those of the file, mixed with where in it a row lies: one look per file."""
         return container_stamps(self.files, self.file[rows], self.offset[rows], self.length[rows])
 
-    def stamp(self, row: int) -> tuple[int, int]:
-        """(length, time of change of the file in ns); (-1, -1) when the file is gone."""
-        _, changed = file_stamp(self.files[int(self.file[row])])
-        return (int(self.length[row]) if changed >= 0 else -1), changed
-
 
 class _Handle:
     """An open file that is closed when the last reader lets go of it."""
@@ -104,9 +113,8 @@ class _Handle:
             return os.read(self.number, length)
 
 
-_open: dict[
-    tuple[str, int, int, int], _Handle
-] = {}  # by path, process and stamp; the one used last comes last
+# by path, process and stamp; the one used last comes last
+_open: dict[tuple[str, int, int, int], _Handle] = {}
 _lock = threading.Lock()
 _MOST_OPEN = 256  # well below the 1,024 that systems usually allow
 
@@ -127,3 +135,170 @@ def read_span(path: str, offset: int, length: int) -> bytes:
         return handle.read(offset, length)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {reason_of(error)}.") from error
+
+
+def refuse_copied_files(files: Sequence[Path], parts: Sequence[str] | None = None) -> None:
+    """UserError when two files hold the same bytes. Files of different sizes are not read.
+
+    Parameters
+    ----------
+    files : sequence of path
+        The files.
+    parts : sequence of str, optional
+        What each belongs to, such as train and test: copies in different parts may be meant, and are noted.
+    """
+    part_of = dict(zip(files, parts or [""] * len(files), strict=True))
+    for twins in _groups(files, _size, _head, hash_file):
+        _refuse(twins, [part_of[file] for file in twins], f"the same {count(_size(twins[0]), 'byte')}")
+
+
+def refuse_copied_records(files: Sequence[Path], index: pa.Table, parts: Sequence[str] | None = None) -> None:
+    """UserError when two files hold the same records, whatever lies between them.
+
+    Parameters
+    ----------
+    files : sequence of path
+        The files.
+    index : pyarrow.Table [N rows]
+        Where each record lies: the columns ``file``, ``offset`` and ``length``. Only files whose records have the same
+        lengths are read; of those with a single record, nothing is said.
+    parts : sequence of str, optional
+        As in ``refuse_copied_files``.
+    """
+    file, offset, length = (index[name].to_numpy() for name in ("file", "offset", "length"))
+    order = np.argsort(file, kind="stable")
+    bounds = np.searchsorted(file[order], np.arange(len(files) + 1))
+    spans = [order[bounds[number] : bounds[number + 1]] for number in range(len(files))]
+
+    def digest(number: int, rows: Iterable[int]) -> bytes:
+        hasher = hashlib.sha256()
+        for row in rows:
+            hasher.update(read_span(str(files[number]), int(offset[row]), int(length[row])))
+        return hasher.digest()
+
+    several = [number for number in range(len(files)) if len(spans[number]) > 1]
+    for twins in _groups(
+        several,
+        lambda number: length[spans[number]].tobytes(),
+        lambda number: digest(number, spans[number][:1]),
+        lambda number: digest(number, spans[number]),
+    ):
+        named = [parts[number] if parts else "" for number in twins]
+        _refuse(
+            [files[number] for number in twins], named, f"the same {count(len(spans[twins[0]]), 'record')}"
+        )
+
+
+def _refuse(twins: Sequence[Path], parts: Sequence[str], shared: str) -> None:
+    """UserError for copies within one part, a note for those in different parts."""
+    pairs = list(combinations(zip(twins, parts, strict=True), 2))
+    (before, part), (after, other_part) = next((pair for pair in pairs if pair[0][1] == pair[1][1]), pairs[0])
+    called = after.name if after.parent == before.parent else after
+    if part != other_part:
+        note(f"{before} and {called} hold {shared}, although one is of '{part}' and one of '{other_part}'.")
+        return
+    raise UserError(
+        f"{before} and {called} hold {shared}: one is a copy of the other, and what should be in its place is missing",
+        "copy or download both again",
+    )
+
+
+def _groups(items: Sequence[_Item], *tests: Callable[[_Item], Hashable]) -> list[list[_Item]]:
+    """Items that agree by every test, in groups of two or more; a later test is for those that agree so far."""
+    groups = [list(items)]
+    for test in tests:
+        by_value: dict[tuple[int, Hashable], list[_Item]] = {}
+        for number, group in enumerate(groups):
+            if len(group) > 1:
+                for item in group:
+                    by_value.setdefault((number, test(item)), []).append(item)
+        groups = list(by_value.values())
+    return [group for group in groups if len(group) > 1]
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(_HEAD)
+
+
+def check_runs(shards: Sequence[Path], *, chosen: bool) -> None:
+    """UserError when numbers are missing within a run of shards, or where a list beside them names more.
+
+    Parameters
+    ----------
+    shards : sequence of path
+        ``train-000000.tar``, ``train-000001.tar`` …, of any number of runs and folders.
+    chosen : bool
+        The user chose these among others: gaps are then noted, and lists of all shards are not asked.
+    """
+    runs: dict[tuple[Path, str, int], list[int]] = {}
+    for shard in shards:
+        match = _NUMBERED.fullmatch(shard.name)
+        if match:
+            width = len(match["number"]) if match["number"].startswith("0") else 0
+            runs.setdefault((shard.parent, match["stem"], width), []).append(int(match["number"]))
+    for (folder, stem, _), numbers in _joined(runs).items():
+        absent = sorted(set(range(min(numbers), max(numbers) + 1)) - set(numbers))
+        called = f"{folder}/{stem}*.tar"
+        if absent:
+            verb, listed = "is" if len(absent) == 1 else "are", ", ".join(map(str, absent[:3]))
+            fact = (
+                f"{called} are {count(numbers, 'shard')} numbered {min(numbers)} to {max(numbers)}, and "
+                f"{count(absent, 'number')} between {verb} missing ({listed})"
+            )
+            if not chosen:
+                raise UserError(fact, _REMEDY)
+            note(f"{fact}.")
+        elif min(numbers) > 0 and len(numbers) > 1 and not chosen:
+            note(
+                f"the shards {called} begin with number {min(numbers)}: where there is a number 0, it is missing."
+            )
+    if not chosen:
+        for folder in sorted({shard.parent for shard in shards}):
+            _check_lists(folder, [shard.name for shard in shards if shard.parent == folder])
+
+
+def _joined(runs: dict[tuple[Path, str, int], list[int]]) -> dict[tuple[Path, str, int], list[int]]:
+    """Runs without leading zeros joined to those with them where a number outgrew its zeros: 99, then 100."""
+    joined = dict(runs)
+    for folder, stem, width in runs:
+        padded = next((key for key in joined if key[:2] == (folder, stem) and key[2] > 0), None)
+        if width == 0 and padded is not None:
+            joined[padded] = [*joined[padded], *joined.pop((folder, stem, width))]
+    return joined
+
+
+def check_samples(folder: Path, samples: dict[str, int]) -> None:
+    """UserError when a shard holds another number of samples than ``sizes.json`` beside it says."""
+    for name, number in _sizes(folder).items():
+        if name in samples and samples[name] != number:
+            raise UserError(
+                f"{folder / name} holds {count(samples[name], 'sample')}, sizes.json says {number:,}",
+                "copy or download it again",
+            )
+
+
+def _check_lists(folder: Path, names: list[str]) -> None:
+    """``nshards.txt`` holds the number of shards, ``sizes.json`` the samples of each by name."""
+    with contextlib.suppress(OSError, ValueError):
+        expected = int((folder / "nshards.txt").read_text("utf-8"))
+        if len(names) < expected:
+            raise UserError(f"{folder} has {count(names, 'shard')}, nshards.txt says {expected:,}", _REMEDY)
+    absent = sorted(set(_sizes(folder)) - set(names))
+    if absent:
+        raise UserError(
+            f"{folder} lacks {count(absent, 'shard')} that its sizes.json names ({first(absent)})", _REMEDY
+        )
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    try:
+        content = json.loads((folder / "sizes.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    entries = content.items() if isinstance(content, dict) else ()
+    return {name: size for name, size in entries if name.endswith(".tar") and isinstance(size, int)}

@@ -15,8 +15,13 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.tfds_features import Feature
-from longshot.datasets.formats.tfds_folder import Prepared, described_versions, read_prepared, version_folders
+from longshot.datasets.formats.tfds_folder import (
+    Feature,
+    Prepared,
+    described_versions,
+    read_prepared,
+    version_folders,
+)
 from longshot.datasets.formats.tfrecord import RecordDecoder, store_of
 from longshot.datasets.stores import escape_name
 

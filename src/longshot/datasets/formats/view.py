@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -61,10 +61,10 @@ class ViewFile(Loose):
 class ViewFormat(Format):
     """The format of view files, recognised by their ending."""
 
-    name: ClassVar[str] = "view"
-    title: ClassVar[str] = "another dataset without some of its images or classes"
-    origin: ClassVar[str] = "made from an overlap file, which tells what two datasets share"
-    layout: ClassVar[str] = f"one file that ends with {ENDING}"
+    name = "view"
+    title = "another dataset without some of its images or classes"
+    origin = "made from an overlap file, which tells what two datasets share"
+    layout = f"one file that ends with {ENDING}"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

@@ -1,9 +1,16 @@
-"""The format ``vtab(task=…)``: a VTAB task from a TFDS folder, VTAB-1k's lists, or any dataset with splits."""
+"""The format ``vtab(task=…)``: a VTAB task from a TFDS folder, VTAB-1k's lists, or any dataset with splits.
+
+Its label functions read the columns of a TFDS index: ``feature:NAME``, with lists where a picture has several objects.
+The lists are ``train800.txt``, ``val200.txt`` and ``test.txt``: lines of path and label.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +21,168 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
+from longshot.datasets.files import reason_of, repeated
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.tfds import class_names, image_feature, keys_of
 from longshot.datasets.formats.tfds_folder import Prepared, read_prepared, version_folders
 from longshot.datasets.formats.tfrecord import RecordDecoder, store_of
 from longshot.datasets.formats.vtab import TASKS, VtabTask, cut
-from longshot.datasets.formats.vtab_labels import RULES
-from longshot.datasets.formats.vtab_lists import find_lists, open_lists
 from longshot.datasets.stores import RowsStore, escape_name
 
 _NUMBER = re.compile(r".*[/-](\d+)")  # the key of a record; names of files are no order
+Labels = NDArray[np.int64]
+CLEVR_BOUNDS = (8.0, 8.5, 9.0, 9.5, 10.0)
+KITTI_BOUNDS = (8.0, 20.0, 999.0)
+_NO_VEHICLE = 1000.0
+_VEHICLES = 3  # types 0, 1, 2: car, van, truck
+_FILES = {"train": "train800.txt", "validation": "val200.txt", "test": "test.txt"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``needs``: the features that ``function`` (table → labels [N], −1 where there is none) reads."""
+
+    needs: tuple[str, ...]
+    function: Callable[[pa.Table], Labels]
+    names: tuple[str, ...] = ()  # of the classes, where the dataset has none
+
+
+def bin_of(values: NDArray[np.floating], bounds: Sequence[float]) -> Labels:
+    """[N] → the number of bounds that lie below each value; a value on a bound belongs to the bin before it."""
+    return np.searchsorted(np.asarray(bounds, values.dtype), values, side="left").astype(np.int64)
+
+
+def _single(feature: str, groups: int = 0, of: int = 0) -> Callable[[pa.Table], Labels]:
+    """A feature of one value, in ``groups`` equal bins of the ``of`` values it can take where they are given."""
+
+    def function(table: pa.Table) -> Labels:
+        values: Labels = pc.fill_null(table[f"feature:{feature}"], -1).to_numpy().astype(np.int64)
+        return values if not groups else np.where(values >= 0, values * groups // of, -1)
+
+    return function
+
+
+def _lists(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]:
+    """(row of each value [M], values [M]) of a feature with several values."""
+    column = table[f"feature:{feature}"].combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    values = np.asarray(pc.list_flatten(column).to_numpy(zero_copy_only=False), np.float32)
+    return np.repeat(np.arange(len(lengths)), lengths), values
+
+
+def _depths(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]:
+    """(row of each object, its third coordinate)."""
+    rows, values = _lists(table, feature)
+    return rows[::3], values.reshape(-1, 3)[:, 2]
+
+
+def _closest(rows: Labels, depths: NDArray[np.floating], size: int, none: float) -> NDArray[np.float32]:
+    nearest = np.full(size, none, np.float32)
+    np.minimum.at(nearest, rows, depths.astype(np.float32))
+    return nearest
+
+
+def clevr_count(table: pa.Table) -> Labels:
+    """Number of objects − 3; scenes have 3 to 10."""
+    rows, _ = _lists(table, "objects/size")
+    return np.bincount(rows, minlength=len(table)).astype(np.int64) - 3
+
+
+def clevr_distance(table: pa.Table) -> Labels:
+    """The bin of the closest object's distance from the camera (third of its ``pixel_coords``)."""
+    nearest = _closest(*_depths(table, "objects/pixel_coords"), len(table), np.inf)
+    return np.where(np.isfinite(nearest), bin_of(nearest, CLEVR_BOUNDS), -1)
+
+
+def kitti_distance(table: pa.Table) -> Labels:
+    """The bin of the closest vehicle's distance ahead (third of its ``location``), 3 where there is none."""
+    _, kinds = _lists(table, "objects/type")
+    rows, depths = _depths(table, "objects/location")
+    vehicle = kinds < _VEHICLES
+    return bin_of(_closest(rows[vehicle], depths[vehicle], len(table), _NO_VEHICLE), KITTI_BOUNDS)
+
+
+def _between(bounds: Sequence[float]) -> tuple[str, ...]:
+    inner = (f"{low:g} to {high:g}" for low, high in pairwise(bounds))
+    return f"up to {bounds[0]:g}", *inner
+
+
+RULES: dict[str, Rule] = {
+    "label": Rule(("label",), _single("label")),
+    "clevr-count": Rule(("objects/size",), clevr_count, tuple(f"{n} objects" for n in range(3, 11))),
+    "clevr-distance": Rule(("objects/pixel_coords",), clevr_distance, (*_between(CLEVR_BOUNDS), "beyond 10")),
+    "kitti-distance": Rule(
+        ("objects/type", "objects/location"),
+        kitti_distance,
+        (*_between(KITTI_BOUNDS[:2]), "beyond 20", "no vehicle"),
+    ),
+    "dsprites-location": Rule(("label_x_position",), _single("label_x_position", 16, 32)),
+    "dsprites-orientation": Rule(("label_orientation",), _single("label_orientation", 16, 40)),
+    "smallnorb-azimuth": Rule(("label_azimuth",), _single("label_azimuth")),
+    "smallnorb-elevation": Rule(("label_elevation",), _single("label_elevation")),
+}
+
+
+def find_lists(path: Path, task: VtabTask) -> Path | None:
+    """The folder with the lists of a task: ``path`` itself, or the task's folder in it."""
+    for folder in (path, path / (task.folder or task.name), path / task.name):
+        if (folder / _FILES["train"]).is_file():
+            return folder
+    return None
+
+
+def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
+    """The images that the three lists name; the order of lines is the order of images."""
+    paths: list[str] = []
+    labels: list[int] = []
+    splits: list[str] = []
+    positions: list[int] = []
+    for split, file in _FILES.items():
+        for position, (path, label) in enumerate(_read(folder / file, task)):
+            paths.append(path)
+            labels.append(label)
+            splits.append(split)
+            positions.append(position)
+    missing = [path for path in dict.fromkeys(paths) if not (folder / path).is_file()]
+    if missing:
+        raise UserError(
+            f"The lists in {folder} name {len(missing):,} of {len(paths):,} images that are not there "
+            f"({first(missing)}); unpack the rest."
+        )
+    twice = repeated(paths)
+    if twice:
+        raise UserError(
+            f"The lists in {folder} name {len(paths) - len(set(paths)):,} images more than once ({first(twice)}); an "
+            f"image belongs to one of train, validation and test."
+        )
+    if splits.count("test") != task.sizes["test"]:
+        note(
+            f"{folder} has {splits.count('test'):,} test images, VTAB's {task.name} has {task.sizes['test']:,}."
+        )
+    classes = class_names(np.array(labels), (), task.classes)
+    keys = [escape_name(path) for path in paths]
+    attributes = pa.table({"split": splits, "position": pa.array(positions, pa.int64())})
+    return assemble(name, source, classes, keys, folder, attributes=attributes)
+
+
+def _read(file: Path, task: VtabTask) -> list[tuple[str, int]]:
+    """(path, label) of every line."""
+    try:
+        lines = file.read_text("utf-8", "surrogateescape").split("\n")
+    except OSError as error:
+        raise UserError(f"{file} is needed beside {_FILES['train']}: {reason_of(error)}.") from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        path, _, label = line.strip().rpartition(" ")
+        if not line.strip():
+            continue
+        if not path or not label.isdecimal() or int(label) >= task.classes:
+            raise UserError(
+                f"Line {number} of {file} is '{line.strip()}'; a path and a label from 0 to {task.classes - 1} are "
+                f"needed."
+            )
+        rows.append((path.removeprefix("./"), int(label)))
+    return rows
 
 
 class Vtab(Format):

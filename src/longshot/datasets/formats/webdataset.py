@@ -7,9 +7,9 @@ import os
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,19 +20,27 @@ from longshot.core.progress import progress
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.files import repeated
-from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.copies import refuse_copied_records
-from longshot.datasets.formats.index import remembered
-from longshot.datasets.formats.numbered import check_texts, class_splits, flat_names, label_names
-from longshot.datasets.formats.shard_runs import check_runs, check_samples
-from longshot.datasets.formats.spans import SpanStore, read_span
-from longshot.datasets.formats.webdataset_fields import JsonFields
+from longshot.datasets.formats.base import (
+    Format,
+    assemble,
+    check_texts,
+    class_splits,
+    flat_names,
+    label_names,
+    remembered,
+)
+from longshot.datasets.formats.spans import (
+    SpanStore,
+    check_runs,
+    check_samples,
+    read_span,
+    refuse_copied_records,
+)
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name
 
-_SAMPLE = re.compile(
-    r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL
-)  # everything up to the first dot of the file name
+# everything up to the first dot of the file name
+_SAMPLE = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _NAMES = ("classnames.txt", "classes.txt")
 _LABELS = ("label", "class", "cls", "class_name", "category", "target")
@@ -46,6 +54,7 @@ _SCHEMA = pa.schema(
         *(("offset", pa.int64()), ("length", pa.int64())),
     ]
 )
+_MOST = 256  # columns; files with a field per sample would fill the memory with columns that are empty
 
 
 class WebDataset(Format):
@@ -56,14 +65,10 @@ class WebDataset(Format):
     with stars.
     """
 
-    name: ClassVar[str] = "webdataset"
-    title: ClassVar[str] = "WebDataset: tar shards of samples"
-    origin: ClassVar[str] = (
-        "webdataset.ShardWriter, img2dataset, the wds/… copies of VTAB tasks on Hugging Face"
-    )
-    layout: ClassVar[str] = (
-        "[train/]NAME-000000.tar …: KEY.jpg with KEY.cls, KEY.txt or KEY.json; classnames.txt"
-    )
+    name = "webdataset"
+    title = "WebDataset: tar shards of samples"
+    origin = "webdataset.ShardWriter, img2dataset, the wds/… copies of VTAB tasks on Hugging Face"
+    layout = "[train/]NAME-000000.tar …: KEY.jpg with KEY.cls, KEY.txt or KEY.json; classnames.txt"
 
     def __init__(
         self,
@@ -305,3 +310,67 @@ def _members(shard: Path) -> Iterator[tuple[str, int, int]]:
         )
     if head.strip(b"\0"):
         raise UserError(f"{shard} has a damaged header at byte {end:,} of {size:,}; {remedy}.")
+
+
+class JsonFields:
+    """Values of fields, sample by sample; ``columns`` gives them as arrays.
+
+    >>> fields = JsonFields()
+    >>> fields.add({"width": 7, "tags": ["a"]})
+    >>> fields.add({})
+    >>> fields.columns()["width"].to_pylist()
+    [7, None]
+    >>> fields.left_out()
+    "1 field of the .json files that holds lists or objects ('tags')"
+    """
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.values: dict[str, dict[int, Any]] = {}  # field → {sample: value}
+        self.nested: set[str] = set()
+        self.beyond: set[str] = set()
+
+    def add(self, content: Mapping[str, Any]) -> None:
+        """The fields of the next sample, empty where it has no .json."""
+        for name, value in content.items():
+            if isinstance(value, list | dict):
+                self.nested.add(name)
+            elif name in self.values or len(self.values) < _MOST:
+                self.values.setdefault(name, {})[self.samples] = value
+            elif len(self.beyond) < _MOST:
+                self.beyond.add(name)
+        self.samples += 1
+
+    def columns(self) -> dict[str, pa.Array]:
+        """{field: array [samples]}, null where a sample lacks it; a field that is nested anywhere is left out."""
+        return {
+            name: _column([values.get(sample) for sample in range(self.samples)])
+            for name, values in self.values.items()
+            if name not in self.nested and any(value is not None for value in values.values())
+        }
+
+    def left_out(self) -> str:
+        """What became no column, in words; empty where everything did."""
+        parts = []
+        if self.nested:
+            noun = count(len(self.nested), "field")
+            verb = "holds" if len(self.nested) == 1 else "hold"
+            parts.append(
+                f"{noun} of the .json files that {verb} lists or objects ({first(sorted(self.nested))})"
+            )
+        if self.beyond:
+            parts.append(f"fields of the .json files beyond the first {_MOST} ({first(sorted(self.beyond))})")
+        return ", ".join(parts)
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Truth values, whole numbers, numbers or text, whichever all values are; text where they are mixed."""
+    kinds = {type(value) for value in values if value is not None}
+    try:
+        if kinds == {int, float}:
+            return pa.array(values, pa.float64())
+        if len(kinds) == 1:
+            return pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        pass  # a whole number of more than 64 bits
+    return pa.array([None if value is None else str(value) for value in values], pa.string())

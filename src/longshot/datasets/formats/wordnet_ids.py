@@ -10,7 +10,7 @@ import pyarrow as pa
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
 from longshot.core.wording import count, first, note
-from longshot.datasets.formats.index import remembered
+from longshot.datasets.formats.base import remembered
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.wordnet import find_wordnet, read_wordnet
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longshot.datasets.get.get import get_dataset
-from longshot.datasets.get.listing import list_downloads, plan_download
+from longshot.datasets.get.get import get_dataset, list_downloads, plan_download
 
 __all__ = ["get_dataset", "list_downloads", "plan_download"]

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors, hash_file, write_json
 from longshot.core.progress import Progress
 from longshot.core.wording import note
-from longshot.datasets.get.sources import RemoteFile
+
+if TYPE_CHECKING:
+    from longshot.datasets.get.sources import RemoteFile
 
 _CHUNK = 1 << 20
 _TRIES = 5  # that bring not one byte, before the next mirror is asked
@@ -92,9 +94,8 @@ def _from_address(url: str, file: RemoteFile, folder: Path, transfer: _Transfer)
         except ValueError as error:  # pooch's word for another checksum
             if "hash" not in str(error):
                 raise
-            if (
-                not transfer.resumed
-            ):  # otherwise the earlier part may be of another file: once more from the start
+            # Otherwise the earlier part may be of another file: once more from the start.
+            if not transfer.resumed:
                 break
     raise Unavailable(f"sent other bytes than the published {file.checksum}")
 

@@ -16,7 +16,7 @@ from longshot.core.wording import count, first, note
 from longshot.datasets.catalogue import add_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.get.fetch import in_bytes, nearest_folder, need_space
-from longshot.datasets.get.place import RECORD
+from longshot.datasets.get.sources import RECORD
 from longshot.datasets.images import is_image_name
 
 _FORM = re.compile(r"hub:(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
@@ -181,16 +181,10 @@ def _asked(name: str, hub: Any, call: Any) -> Any:
     except UserError:
         raise
     except OSError as error:  # connections, refusals of the server and of the disk
-        if (
-            error.errno is not None
-            and getattr(error, "response", None) is None
-            and error.filename is not None
-        ):
+        if None not in (error.errno, error.filename) and getattr(error, "response", None) is None:
             raise
         raise UserError(f"{name} could not be got: {_short(error)}", "do the same again later") from error
-    except (
-        Exception
-    ) as error:  # the library's own kinds: a file that arrived otherwise, a name it does not like
+    except Exception as error:  # the library's own kinds: a file that arrived otherwise, a name it dislikes
         raise UserError(f"{name} could not be got: {_short(error)}", "do the same again later") from error
 
 

@@ -1,4 +1,4 @@
-"""What can be got: ``sources.json``, the addresses, checksums and readers of published datasets.
+"""What can be got: ``sources.json``, the addresses, checksums and readers of published datasets; and where it goes.
 
 ``LONGSHOT_SOURCES`` names a file of the same form, whose sources are added and replace those of the same name: a
 laboratory's own mirror, or datasets of one's own.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
@@ -15,9 +17,20 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from longshot.core.archives import ArchiveLimits, extract
 from longshot.core.errors import UserError
+from longshot.core.files import explain_disk_errors
+from longshot.core.progress import Progress
 from longshot.core.settings import Record, nearest, read_record
 from longshot.datasets import registry
+from longshot.datasets.get.fetch import RESERVE, in_bytes, need_space
+
+DOWNLOADS = ".downloads"  # hidden, so that no reader takes it for a class
+RECORD = ".longshot-get.json"  # in a dataset's folder: what was got from where, and its checksums
+_RATIO = 30  # times its own size that an archive may unpack to; images hardly shrink, drawings do
+_LEAST = 1 << 30
+_FILES = 20_000_000
+_CONTENTS = 2 << 30  # bytes of a zip's list of contents: COCO's names 118,287 photos
 
 
 def _inside(path: str) -> str:
@@ -92,7 +105,7 @@ class Source(Record):
     files: tuple[RemoteFile, ...] = ()
     inner: tuple[Inside, ...] = ()  # archives inside the archives
     reader: str | None = (
-        None  # a format with its settings; a plain folder of class folders where there is none
+        None  # a format with its settings; where there is none, a plain folder of class folders
     )
     path: Inside = ""  # what the reader opens, below the dataset's folder
     classes: int | None = None  # how many there must be then
@@ -177,3 +190,84 @@ def need_files(source: Source) -> None:
             f"'{source.name}' ({source.title}) {state} from {hand.where}, because {hand.why}",
             f"{hand.then}{opened}",
         )
+
+
+def data_folder(to: str | os.PathLike[str] | None) -> Path:
+    """The folder that datasets go to: ``to``, what ``LONGSHOT_DATA`` says, or the user's own folder for data."""
+    chosen = os.fspath(to) if to is not None else os.environ.get("LONGSHOT_DATA")
+    if chosen is None or (to is None and not chosen):
+        import platformdirs
+
+        chosen = os.path.join(platformdirs.user_data_dir("longshot", appauthor=False), "datasets")  # noqa: PTH118
+    if not chosen:
+        raise UserError("The folder to download to is empty text", "give {to} a folder")
+    folder = Path(chosen).expanduser().absolute()
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file", "give {to} a folder")
+    return folder
+
+
+def unpack(archive: Path, folder: Path, bar: Progress) -> None:
+    """Unpack an archive into a folder that may hold other things already.
+
+    It is unpacked beside the folder first and moved when it is whole, so that a stop leaves nothing half.
+    """
+    size = archive.stat().st_size
+    need_space(folder, size, f"Unpacking {archive.name}")
+    room = shutil.disk_usage(folder).free - RESERVE
+    limits = ArchiveLimits(
+        files=_FILES,
+        bytes=min(max(_RATIO * size, _LEAST), room),
+        depth=32,
+        contents=_CONTENTS,
+        any_system=False,  # published archives are as they are; a system that cannot hold two names says so
+    )
+    with explain_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
+    try:
+        try:
+            extract(archive, staging, limits, _Megabytes(bar))
+        except UserError as error:
+            if shutil.disk_usage(folder).free < RESERVE:
+                raise UserError(
+                    f"The disk is full while {archive.name} ({in_bytes(size)}) is unpacked; what it gave is removed",
+                    "free some space and do the same again, or choose another disk with {to}",
+                ) from error
+            raise
+        merge(staging, folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def merge(source: Path, target: Path) -> None:
+    """Move what lies in a folder into another; folders of one name become one, files replace files."""
+    for entry in sorted(source.iterdir()):
+        destination = target / entry.name
+        if entry.is_dir() and destination.is_dir() and not destination.is_symlink():
+            merge(entry, destination)
+        else:
+            if destination.is_dir() and not destination.is_symlink():
+                raise UserError(f"{destination} is a folder where the archive has a file", "move it away")
+            entry.replace(destination)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what a command left behind that was stopped by force; what can be gone on with stays."""
+    for leftover in folder.glob(".unpacking-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for empty in (folder / DOWNLOADS).glob("tmp????????"):  # the names of pooch's temporary files
+        empty.unlink()
+
+
+class _Megabytes:
+    """Bytes as they come, told to a bar in whole megabytes."""
+
+    def __init__(self, bar: Progress) -> None:
+        self.bar, self.bytes = bar, 0
+
+    def __call__(self, number: int) -> None:
+        before = self.bytes // 1_000_000
+        self.bytes += number
+        if self.bytes // 1_000_000 > before:
+            self.bar.advance(self.bytes // 1_000_000 - before)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from longshot.datasets.overlap.classes import RELATIONS
-from longshot.datasets.overlap.find import find_overlap, pair_images
-from longshot.datasets.overlap.leaks import find_leak, leak_sentence
-from longshot.datasets.overlap.record import Overlap
-from longshot.datasets.overlap.suspects import find_suspects
-from longshot.datasets.overlap.view import View, leave_out_overlap
+from longshot.datasets.overlap.find import View, find_overlap, find_suspects, leave_out_overlap, pair_images
+from longshot.datasets.overlap.record import Overlap, find_leak, leak_sentence
 
 __all__ = [
     "RELATIONS",

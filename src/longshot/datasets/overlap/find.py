@@ -1,26 +1,34 @@
-"""Everything that two datasets share, in one call."""
+"""The verbs: what two datasets share, what is suspect in one, and a dataset without it, as a view file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.core.outputs import PAGE, claim_output, deliver_text
-from longshot.datasets import DatasetLike, as_dataset
+from longshot.core.files import hash_file
+from longshot.core.outputs import PAGE, Kind, claim_output, deliver_text, delivered, has_columns, is_stream
+from longshot.datasets import DatasetLike, as_dataset, registry
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.overlap.classes import shared_classes
-from longshot.datasets.overlap.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
-from longshot.datasets.overlap.record import KIND, Overlap, make_overlap, remember
-from longshot.datasets.overlap.synonyms import read_nouns
+from longshot.datasets.formats.view import ENDING, ViewFile, ViewFormat, without
+from longshot.datasets.formats.view import KIND as VIEW
+from longshot.datasets.overlap.classes import read_nouns, shared_classes
+from longshot.datasets.overlap.pairs import KINDS, NEIGHBOURS, SIMILARITY, Embed, find_pairs
+from longshot.datasets.overlap.record import KIND, Overlap, check_first_side, make_overlap, remember
 from longshot.features.runtimes import with_engine
+from longshot.features.suspects import ODDS, Suspects, suspects_of
 from longshot.scale import with_executor
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from longshot.features.backbones import BackboneLike
+
+_KIND = Kind("list of suspects", {".csv": has_columns("key", "class", "reason", "looks_like", "odds")})
 
 
 @with_engine
@@ -151,3 +159,171 @@ def _embedder(backbone: str, device: str) -> Embed:
         return embed(dataset, loaded, device=device).array
 
     return vectors
+
+
+@with_engine
+def find_suspects(
+    dataset: DatasetLike,
+    *,
+    backbone: BackboneLike,
+    near_copies: bool = True,
+    out: str | Path | None = None,
+    view: str | Path | None = None,
+    force: bool = False,
+    workers: int | None = None,
+    device: str = "auto",
+    engine: str | None = None,
+) -> Suspects:
+    """Find images whose label looks wrong, and images that are copies of others in the same dataset.
+
+    A label is suspected where another class is at least 100 times as probable: every image is judged by a linear
+    discriminant on the backbone's features that was fitted without it, as in confident learning. Copies are equal
+    files and near copies; the first of its class is not suspected, unless copies carry different labels.
+
+    Parameters
+    ----------
+    dataset : Dataset, str or Path
+        What ``open_dataset`` opens.
+    backbone : str
+        Whose features judge the labels; see ``list_backbones``.
+    near_copies : bool
+        Look for near copies too, which reads every image; otherwise only for files of equal bytes.
+    out : path, optional
+        Also write the suspects there as CSV: key, class, reason, looks_like, odds.
+    view : path, optional
+        Also write the dataset without them: a file that ends with ``.view.json`` and opens like any dataset.
+    force : bool
+        Replace what is at ``out`` and ``view``, even if Longshot did not write it.
+    workers : int, optional
+        Threads that read images; all cores by default.
+    device : str
+        Where to compute: "auto", "cpu", "cuda" or "mps".
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+
+    Returns
+    -------
+    Suspects
+        ``mislabelled``, ``rival``, ``odds``, ``copies`` (rows), ``mask``, ``table()``, ``facts()``.
+
+    Examples
+    --------
+    >>> suspects = find_suspects("toybox", backbone="pixels", near_copies=False)
+    >>> suspects.facts()["copies"]
+    0
+    """
+    from pyarrow import csv
+
+    from longshot.features.extract import embed
+
+    if out is not None:
+        claim_output(out, _KIND, force=force)
+    if view is not None:
+        claim_output(view, VIEW, force=force, name="view")
+    data = as_dataset(dataset)
+    features = embed(data, backbone, device=device)
+    near = None
+    if near_copies:
+        pairs = find_pairs(data, data, workers=workers, device=device)
+        near = pairs.rows[pairs.kind < KINDS.index("similar")]
+    suspects = suspects_of(features, near)
+    if out is not None:
+        with delivered(out) as temporary:
+            csv.write_csv(suspects.table(), temporary)
+    if view is not None:
+        _write_view(suspects, data, Path(view))
+    return suspects
+
+
+def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
+    keys = suspects.table()["key"].to_pylist()
+    why = {
+        "variant": "without suspects",
+        "backbone": suspects.features.backbone,
+        "features": suspects.features.hash,
+        "odds": ODDS,
+        **suspects.facts(),
+    }
+    remember_view(write_view(path, dataset, set(keys), (), why), path)
+
+
+class View(NamedTuple):
+    """A dataset without what it shares with another."""
+
+    dataset: Dataset  # what the view file opens as
+    original: Dataset
+    variant: str  # "deduplicated", "class-ablated", or the two joined by "and"
+
+
+def leave_out_overlap(
+    dataset: str | Path | Dataset,
+    overlap_file: str | Path,
+    *,
+    out: str | Path,
+    classes: bool = False,
+    images: bool = False,
+    relations: Sequence[str] = (),
+    force: bool = False,
+) -> View:
+    """Write ``dataset`` without what an overlap file says it shares with another dataset.
+
+    Parameters
+    ----------
+    dataset : str, path or Dataset
+        The first of the two datasets that were compared.
+    overlap_file : path
+        What :func:`find_overlap` wrote.
+    out : path
+        The view file to write; its name ends with ``.view.json``. It opens like any dataset.
+    classes : bool
+        Leave out the classes that are related to classes of the other dataset, not single images.
+    images : bool
+        With ``classes``: leave out the copies of the other's images as well.
+    relations : sequence of str
+        Which relations count for ``classes`` (same, name, synonym, above, below); all by default.
+    force : bool
+        Replace what is there, even if it is no view that Longshot wrote.
+    """
+    claim_output(out, VIEW, force=force)
+    overlap_file, out = Path(overlap_file), Path(out)
+    overlap = Overlap.load(overlap_file)
+    original = as_dataset(dataset)
+    check_first_side(overlap, original, overlap_file)
+    images = images or not classes
+    chosen = {"relations": relations} if relations else {}
+    keys, class_ids = overlap.to_leave_out(images=images, classes=classes, **chosen)
+    variant = " and ".join(["deduplicated"] * images + ["class-ablated"] * classes)
+    why = {
+        "variant": variant,
+        "overlap": overlap_file.name,
+        "hash": hash_file(overlap_file),
+        "against": {name: overlap.b[name] for name in ("name", "fingerprint")},
+    }
+    view = write_view(out, original, keys, class_ids, why)
+    remember_view(view, out)
+    return View(view, original, variant)
+
+
+def write_view(
+    path: str | Path, dataset: Dataset, keys: Collection[str], classes: Collection[str], why: dict[str, Any]
+) -> Dataset:
+    """Write the view file and return what it opens as; ``why`` tells how it came about."""
+    VIEW.ending(path)
+    path, shown = Path(path), is_stream(path)
+    view = without(dataset, keys, classes, dataset.name if shown else path.name.removesuffix(ENDING))
+    ViewFile(
+        source=dataset.source,
+        dataset=dataset.name,
+        of=dataset.fingerprint,
+        fingerprint=view.fingerprint,
+        without_keys=tuple(sorted(keys)),
+        without_classes=tuple(sorted(classes)),
+        why=why,
+    ).save(path)
+    return view if shown else replace(view, source=ViewFormat().source(path.absolute()))
+
+
+def remember_view(view: Dataset, path: str | Path) -> None:
+    """Let a view be found again, where it is a file that can be opened."""
+    if not is_stream(path):
+        registry.remember(view)

@@ -1,31 +1,51 @@
-"""Pairs of images that two datasets share: exact copies, near copies, and neighbours in an embedding."""
+"""Pairs of images that two datasets share: exact copies, near copies, and neighbours in an embedding.
+
+What is remembered of each image is the hash of its pixels and a thumbnail, from which its descriptors follow. The table
+of a dataset is made once, in shards, and kept in the cache: an interrupted run goes on where it was.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.files import cache_dir, cache_places, hash_text
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import Dataset, ImageStore
+from longshot.datasets.images import ImageError
 from longshot.datasets.overlap import verify
 from longshot.datasets.overlap.candidates import (
+    SIDE,
     RowPairs,
     Start,
     best_variants,
     embed_all,
+    grey,
     in_place,
+    inverse,
+    learn_metric,
     neighbour_rows,
+    sample_rows,
     turned_round,
     whole_frequencies,
 )
-from longshot.datasets.overlap.descriptors import grey, inverse, learn_metric, sample_rows
 from longshot.datasets.overlap.search import Neighbours, nearest
-from longshot.datasets.overlap.signatures import Signatures, signatures, thumbnail
+from longshot.features.cache import Shards, lock, open_guarded
+from longshot.features.held import content_of
+from longshot.features.reading import read_shards
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 KINDS = ("exact", "near", "similar")
 NEIGHBOURS = 10  # pairs of each image whose pixels are compared
@@ -34,6 +54,9 @@ _ALIGNED = 0.12  # distance on thumbnails below which the images themselves are 
 # Distances on 64 × 64 pixels up to which two images are copies; docs/howto/overlap.md tells how they were chosen.
 _GREY, _DETAIL, _COLOUR = 0.055, 0.12, 0.05
 _MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
+_DIGEST = 32
+_SHARD = 2048  # rows: 6 MB, what a kill can cost
+_STEP = 16  # rows read together
 
 
 @dataclass(frozen=True)
@@ -44,7 +67,7 @@ class ImagePairs:
     rows: RowPairs
     kind: NDArray[np.int8]  # position in KINDS
     distance: NDArray[np.float32]
-    symmetry: NDArray[np.int8]  # how the picture of A is turned (see ``descriptors.orient``)
+    symmetry: NDArray[np.int8]  # how the picture of A is turned (see ``candidates.orient``)
     index: str  # how descriptors (and embeddings) were searched
 
     def __len__(self) -> int:
@@ -88,8 +111,8 @@ def find_pairs(
     table_a = signatures(a, workers)
     table_b = table_a if same else signatures(b, workers)
     exact = exact_pairs(table_a.digests, table_b.digests, same)
-    near = _near_starts(table_a, table_b, same, neighbours, index=index, device=device)
-    starts, indexes = near.starts, {near.index}
+    starts, how, frequencies = _near_starts(table_a, table_b, same, neighbours, index=index, device=device)
+    indexes = {how}
     similar, cosine = np.empty((0, 2), np.int64), np.empty(0, np.float32)
     if embed is not None:
         vectors = embed(a)
@@ -104,7 +127,8 @@ def find_pairs(
         )
         indexes.add(hits.index)
         similar, cosine = _above(hits, similarity)
-        starts += near.of_pairs(hits.rows, neighbours)
+        turned = best_variants(table_a.thumbnails, frequencies, hits.rows, neighbours, "orient neighbours")
+        starts.append(in_place(turned))
     parts = [(exact, np.zeros(len(exact), np.float32), 0, np.zeros(len(exact), np.int8))]
     for start in starts:
         copies, distance = _copies(a, b, table_a, table_b, start)
@@ -113,22 +137,13 @@ def find_pairs(
     return _gather(parts, same, " and ".join(sorted(indexes)), len(b))
 
 
-@dataclass(frozen=True, eq=False)
-class _Near:
-    """Pairs that low frequencies say may be copies, and what it takes to look at further pairs."""
+def _near_starts(
+    a: Signatures, b: Signatures, same: bool, most: int, **search: Any
+) -> tuple[list[Start], str, torch.Tensor]:
+    """Candidates among all pairs: A's pictures cut and turned, and B's, unless they are the same.
 
-    starts: list[Start]
-    index: str
-    thumbnails: NDArray[np.uint8]  # of A
-    frequencies: torch.Tensor  # of B
-
-    def of_pairs(self, rows: NDArray[np.int64], most: int) -> list[Start]:
-        """How A's pictures may lie on these rows [N, K] of B (−1: none)."""
-        return [in_place(best_variants(self.thumbnails, self.frequencies, rows, most, "orient neighbours"))]
-
-
-def _near_starts(a: Signatures, b: Signatures, same: bool, most: int, **search: Any) -> _Near:
-    """Candidates among all pairs: A's pictures cut and turned, and B's, unless they are the same."""
+    Also how they were searched, and the low frequencies of B: with these further pairs can be looked at.
+    """
     sides = [a] if same else [a, b]
     sample = [grey(side.thumbnails[sample_rows(len(side))]) for side in sides]
     metric = learn_metric(torch.cat(sample))
@@ -143,7 +158,7 @@ def _near_starts(a: Signatures, b: Signatures, same: bool, most: int, **search: 
         )
         start = best_variants(side.thumbnails, frequencies[other], rows, most, f"orient: {words}")
         starts.append(in_place(start) if number == 0 else turned_round(start))
-    return _Near(starts, index, a.thumbnails, frequencies[-1])
+    return starts, index, frequencies[-1]
 
 
 def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
@@ -242,3 +257,85 @@ def _gather(
     chosen = order[first]
     chosen = chosen[np.lexsort((*rows[chosen].T[::-1], distance[chosen], kind[chosen]))]
     return ImagePairs(rows[chosen], kind[chosen], distance[chosen], symmetry[chosen].astype(np.int8), index)
+
+
+@dataclass(frozen=True, eq=False)
+class Signatures:
+    """Of N images: ``digests`` [N, 32] (SHA-256 of size and pixels), ``thumbnails`` [N, 32, 32, 3], memory-mapped."""
+
+    digests: NDArray[np.uint8]
+    thumbnails: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+
+def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
+    """The table of a dataset, from the cache when it was made before; threads decode."""
+    address = hash_text("longshot signatures 2", dataset.fingerprint, content_of(dataset).digest)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
+    file = f"{name}-{address[:32]}.npy"
+    tables = (_open(cached, len(dataset)) for cached in cache_places("overlap", file))
+    table = next((table for table in tables if table is not None), None)
+    if table is None:
+        path = cache_dir("overlap") / file
+        with lock(path):
+            table = _open(path, len(dataset))  # made by another process while we waited
+            if table is None:
+                shards = Shards(path, "signatures", len(dataset), _SHARD, "uint8")
+                _fill(dataset, shards, workers)
+                shards.assemble()
+                shards.remove()
+                table = _open(path, len(dataset))
+    assert table is not None
+    return Signatures(table[:, :_DIGEST], table[:, _DIGEST:].reshape(-1, SIDE, SIDE, 3))
+
+
+def thumbnail(image: Image, side: int = SIDE) -> NDArray[np.uint8]:
+    """The whole image as bytes [side, side, 3]."""
+    from PIL.Image import Resampling
+
+    small = image if image.mode == "RGB" else image.convert("RGB")
+    return np.array(small.resize((side, side), Resampling.BILINEAR), np.uint8)
+
+
+def pixel_hash(image: Image) -> bytes:
+    """SHA-256 of width, height and RGB bytes; a file stored twice has the same pixels, so files need no hash."""
+    digest = hashlib.sha256(f"{image.width}x{image.height}\n".encode())
+    digest.update((image if image.mode == "RGB" else image.convert("RGB")).tobytes())
+    return digest.digest()
+
+
+def _open(path: Path, rows: int) -> NDArray[np.uint8] | None:
+    array = open_guarded(path)
+    if array is None:
+        return None
+    right = array.dtype == np.uint8 and array.shape == (rows, _DIGEST + 3 * SIDE * SIDE)
+    return array if right else None
+
+
+def _fill(dataset: Dataset, shards: Shards, workers: int | None) -> None:
+    """Read every image of the missing shards; all unreadable ones are named in one error."""
+    missing = shards.missing()
+    if len(missing) < len(shards):
+        print(
+            f"resuming: {len(shards) - len(missing)} of {len(shards)} parts were read earlier",
+            file=sys.stderr,
+        )
+    with progress(f"read images of {dataset.name}", total=len(dataset), unit="images") as bar:
+        read_shards(dataset, shards, describe_rows, bar, step=_STEP, workers=workers or os.cpu_count() or 1)
+
+
+def describe_rows(store: ImageStore, rows: range) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
+    """Hash and thumbnail of some rows [n, 32 + 3 · 32 · 32], and those that cannot be read."""
+    values = np.zeros((len(rows), _DIGEST + 3 * SIDE * SIDE), np.uint8)
+    bad = []
+    for position, row in enumerate(rows):
+        try:
+            image = store.read(row)
+        except ImageError as error:
+            bad.append((row, error.reason))
+            continue
+        values[position, :_DIGEST] = np.frombuffer(pixel_hash(image), np.uint8)
+        values[position, _DIGEST:] = thumbnail(image).ravel()
+    return values, bad

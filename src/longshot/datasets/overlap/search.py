@@ -24,9 +24,8 @@ _PER_LIST = 40  # training rows per list of the index; FAISS asks for 39
 _PROBES = 16  # lists looked into per query
 _CANDIDATES = 20  # at least so many rows are compared again with the full vectors
 _PART = 4  # numbers per part of a long vector that the index keeps as one of 16 codes
-_SHORT = (
-    256  # vectors up to this length are kept at one byte per number: so few codes would tell too little apart
-)
+# vectors up to this length are kept at one byte per number: so few codes would tell too little apart
+_SHORT = 256
 _PIP = 'pip install "longshot[overlap]"'
 
 Values = NDArray[np.float32]

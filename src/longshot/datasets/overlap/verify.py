@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad
 
-from longshot.datasets.overlap.candidates import BORDER
-from longshot.datasets.overlap.descriptors import crop_matrix, cut, orient
+from longshot.datasets.overlap.candidates import BORDER, crop_matrix, cut, orient
 
 DETAIL = 64  # side of the pictures of the last comparison
 _COARSE = 16

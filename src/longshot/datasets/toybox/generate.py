@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from longshot.core.files import atomic, explain_disk_errors
 from longshot.core.progress import Progress, progress
 from longshot.datasets.toybox.attributes import IMAGES, plan
-from longshot.datasets.toybox.digests import SEED, array_digests, class_file, write_record
 from longshot.datasets.toybox.families import class_ids
+from longshot.datasets.toybox.opening import SEED, array_digests, class_file, write_record
 from longshot.datasets.toybox.scene import photograph
 
 _FEW = 3  # classes that this process draws itself: they take less time than starting others

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.datasets.toybox.parts import Solid, Surface, Vec
-from longshot.datasets.toybox.patterns import PATTERNS
+from longshot.datasets.toybox.parts import PATTERNS, Solid, Surface, Vec
 
 Float32s = NDArray[np.float32]
 Matrix = NDArray[np.float64]

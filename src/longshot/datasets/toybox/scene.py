@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from longshot.datasets.toybox.attributes import Photograph
+from longshot.datasets.toybox.attributes import OWNERS, TEXTURE, Photograph, backdrop
 from longshot.datasets.toybox.families import build
-from longshot.datasets.toybox.owners import OWNERS, TEXTURE, backdrop
 from longshot.datasets.toybox.parts import Solid, Surface, ball, box, rod, tube
 from longshot.datasets.toybox.render import (
     Canvas,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
-from longshot.features.backbones.settings import installed_torch
-from longshot.features.backbones.sight import bare_name, split_sight
+from longshot.features.backbones.sight import bare_name, installed_torch, split_sight
 from longshot.networks.aliases import ALIASES, find_alias, names_weights
 
 if TYPE_CHECKING:

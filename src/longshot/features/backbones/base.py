@@ -158,15 +158,16 @@ class Backbone(ABC):
 
 
 class ModuleBackbone(Backbone):
-    """A backbone around an ``nn.Module`` that ``build`` makes, once, on first use."""
+    """A backbone around an ``nn.Module``: ``made`` at once, or by ``build``, once, on first use."""
 
     channels_last: bool = False  # convolutions on a CPU run about twice as fast in this layout
     own_code: ClassVar[bool] = False  # somebody's own module: it may do anything
     choice = EngineChoice()
+    made: nn.Module
 
-    @abstractmethod
     def build(self) -> nn.Module:
         """The network with its weights, in any mode, on any device."""
+        return self.made
 
     def use_engine(self, engine: str | None) -> None:
         """Let another engine compute, before anything is computed; see ``parse_engine``.
@@ -300,6 +301,8 @@ class Precomputed(ABC):
         return hash_text("longshot vectors 1", self.weights_hash)
 
     settled: bool = True  # nothing is computed, by no engine
+    engine: str = ""
+    device = torch.device("cpu")
 
     def use_engine(self, engine: str | None) -> None:
         """Nothing is computed: any engine will do."""

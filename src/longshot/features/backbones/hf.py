@@ -18,14 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from longshot.core.calls import format_call
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file, hash_text
 from longshot.core.preprocess import parse
 from longshot.core.wording import count, first
 from longshot.features.backbones.base import ModuleBackbone
 from longshot.features.backbones.hf_processor import FILES, processor_string
-from longshot.features.backbones.settings import check_pooling, join_settings, may_download, split_settings
-from longshot.features.backbones.sight import Sight
+from longshot.features.backbones.sight import Sight, check_pooling, may_download, split_settings
 
 DEFAULTS: dict[str, Any] = {"pool": "auto", "layer": -1}
 _CONVOLUTIONAL = ("resnet", "convnext", "convnextv2", "regnet", "mobilenet_v1", "mobilenet_v2", "bit")
@@ -107,9 +107,6 @@ class HuggingFaceBackbone(ModuleBackbone):
         self.pooling = self.made.pool if last else f"{self.made.pool} of layer {self.made.layer}"
         super().__init__(name, hashed, sight, device)
 
-    def build(self) -> nn.Module:
-        return self.made
-
 
 def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> HuggingFaceBackbone:
     """A local folder, else a model already in the hub's cache, else (when allowed) a download."""
@@ -119,7 +116,7 @@ def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Huggi
     folder = Path(model).expanduser()
     if not folder.is_dir():
         folder = _snapshot(bare, model, may_download(allow_download))
-    canonical = join_settings(bare, settings, DEFAULTS)
+    canonical = format_call(bare, settings, DEFAULTS)
     return HuggingFaceBackbone(canonical, folder, settings, sight, device)
 
 

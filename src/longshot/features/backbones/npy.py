@@ -21,11 +21,10 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_file, hash_text
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
-from longshot.features.arrays import describe, load_problem
+from longshot.features.arrays import describe, load_problem, sidecar
 from longshot.features.backbones.base import Precomputed
 from longshot.features.backbones.sight import Sight
 from longshot.features.features import Features
-from longshot.features.sidecar import sidecar
 
 
 class Npy(Precomputed):

@@ -103,9 +103,6 @@ class GivenModule(ModuleBackbone):
                 f"copy.deepcopy takes, or a function in a file as torch:FILE.py:FUNCTION."
             ) from error
 
-    def build(self) -> nn.Module:
-        return self.made
-
 
 def open_object(
     backbone: object, device: str, *, preprocessing: str | None, engine: str | None, parameter: str

@@ -1,22 +1,28 @@
-"""Which pixels a network sees: as its own preprocessing makes them, at another size, or as a string says.
+"""What stands behind a backbone's name: settings, ``hf:facebook/dino-vits16(pool=cls)``, and which pixels it sees.
 
-Whatever is not the network's own stands in its name: ``efficientnet-lite0(size=128)``. So two preprocessings of one
-network never share a name.
+A network sees pixels as its own preprocessing makes them, at another size, or as a string says. Whatever is not its own
+stands in its name: ``efficientnet-lite0(size=128)``. So two preprocessings of one network never share a name.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from longshot.core.calls import format_call, parse_call
+from longshot.core.calls import check_settings, format_call, parse_call
+from longshot.core.checks import check_choice
 from longshot.core.errors import UserError
 from longshot.core.preprocess import LARGEST, parse, scaled
-from longshot.features.backbones.settings import SETTINGS, quote_words
 
+POOLS = ("auto", "cls", "mean", "pooler", "projection")
+_SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
+# a word or a path after an equals sign, without quotes
+_BARE = re.compile(r"(=\s*)(?!(?:True|False|None)\s*[,)])([A-Za-z_~./\\][^,()'\"]*?)(?=\s*[,)])")
 EXAMPLE = "decode|resize(256)|central_crop(224)|normalize(imagenet)"
 _EARLIER = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 _BUILT_IN = re.compile(r"(pixels|efficientnet-lite\d)\s*\(")
@@ -96,7 +102,7 @@ def split_sight(name: str, preprocessing: str | None = None) -> tuple[str, Sight
     >>> split_sight("efficientnet-lite0(size=128)")
     ('efficientnet-lite0', Sight(text=None, size=128, own=None))
     """
-    match = SETTINGS.search(name)
+    match = _SETTINGS.search(name)
     if match is None or not _SAID.search(match[0]) or _is_path(name):
         return name, Sight(preprocessing)
     bare, settings = _settings_of(name)
@@ -149,7 +155,7 @@ def _is_path(name: str) -> bool:
 
 def _settings_of(name: str) -> tuple[str, dict[str, Any]]:
     """A name without its settings, and these."""
-    match = SETTINGS.search(name)
+    match = _SETTINGS.search(name)
     if match is None:
         return name, {}
     return name[: match.start()].strip(), parse_call("backbone" + quote_words(match[0]).strip())[1]
@@ -174,3 +180,62 @@ def own_sight(sight: Sight, own: object, subject: str, remedy: str) -> Sight:
     if sight.text is None:
         raise UserError(f"{subject} does not say which pixels it takes, and Longshot does not guess", remedy)
     return sight
+
+
+def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A backbone's name without its settings, and all settings; words may stand without quotes.
+
+    Parameters
+    ----------
+    name : str
+        ``hf:NAME(pool=cls)``. What is a file or folder by the whole name has no settings.
+    defaults : mapping
+        The settings that there are, with their defaults.
+
+    Examples
+    --------
+    >>> split_settings("hf:some/model(pool=cls)", {"pool": "auto", "layer": -1})
+    ('hf:some/model', {'pool': 'cls', 'layer': -1})
+    """
+    match = _SETTINGS.search(name)
+    if match is None or Path(name.partition(":")[2]).expanduser().exists():
+        return name, dict(defaults)
+    bare = name[: match.start()].strip()
+    if bare.endswith(":"):
+        raise UserError(f"Backbone '{name}' is unfinished; write {bare}NAME{match[0]}.")
+    _, settings = parse_call("backbone" + quote_words(match[0]))
+    check_settings(f"Backbone '{bare}'", settings, defaults)
+    return bare, {**defaults, **settings}
+
+
+def quote_words(text: str) -> str:
+    """Quotes around the words and paths that stand after an equals sign without them.
+
+    >>> quote_words("resnet50(weights=runs/dino.pth, stem='large', drop=0.1)")
+    "resnet50(weights='runs/dino.pth', stem='large', drop=0.1)"
+    """
+    return _BARE.sub(lambda match: f"{match[1]}{match[2]!r}", text)
+
+
+def check_pooling(name: str, pool: object, layer: object) -> None:
+    """UserError where ``pool`` is none of POOLS, ``layer`` is no negative number, or the two do not go together."""
+    check_choice(f"Backbone '{name}'", "pool", pool, POOLS)
+    if not isinstance(layer, int) or isinstance(layer, bool) or layer >= 0:
+        raise UserError(
+            f"Backbone '{name}' has layer={layer!r}; layers are counted from the end: -1 the last, -2 the one before."
+        )
+    if layer != -1 and pool in ("pooler", "projection"):
+        raise UserError(
+            f"Backbone '{name}': pool={pool} follows the last layer and layer is {layer}; "
+            f"choose pool=cls or pool=mean, or leave layer out."
+        )
+
+
+def installed_torch() -> str:
+    """The version of PyTorch that is installed, as pip takes it (without the build behind the plus)."""
+    return version("torch").partition("+")[0]
+
+
+def may_download(allow_download: bool) -> bool:
+    """Whether weights may be fetched: asked for, or by ``LONGSHOT_ALLOW_DOWNLOAD=1``."""
+    return allow_download or os.environ.get("LONGSHOT_ALLOW_DOWNLOAD") == "1"

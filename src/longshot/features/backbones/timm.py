@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from longshot.core.calls import format_call
 from longshot.core.errors import UserError
 from longshot.core.preprocess import parse
 from longshot.features.backbones.base import ModuleBackbone, hash_state
 from longshot.features.backbones.hf_processor import probe_pictures
-from longshot.features.backbones.settings import (
+from longshot.features.backbones.sight import (
+    Sight,
     check_pooling,
     installed_torch,
-    join_settings,
     may_download,
     split_settings,
 )
-from longshot.features.backbones.sight import Sight
 
 DEFAULTS: dict[str, Any] = {"pool": "auto", "layer": -1, "weights": None}
 _FILTERS = ("bilinear", "bicubic", "lanczos", "nearest", "box", "hamming")
@@ -81,9 +81,6 @@ class Timm(ModuleBackbone):
         self.made, self.architecture = network, architecture
         self.pooling = network.pool if network.layer == -1 else f"{network.pool} of layer {network.layer}"
 
-    def build(self) -> nn.Module:
-        return self.made
-
 
 def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Timm:
     """Create the model; weights come from a file, a folder or the hub's cache unless a download is allowed."""
@@ -100,7 +97,7 @@ def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Timm:
     network = TimmNetwork(model.eval(), pool, settings["layer"])
     _try_out(bare, network, size)
     architecture = str(model.pretrained_cfg.get("architecture") or type(model).__name__)
-    return Timm(join_settings(bare, settings, DEFAULTS), network, architecture, sight, device)
+    return Timm(format_call(bare, settings, DEFAULTS), network, architecture, sight, device)
 
 
 def _import_timm(name: str) -> Any:

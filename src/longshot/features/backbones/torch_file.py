@@ -37,9 +37,6 @@ class TorchFile(ModuleBackbone):
             p.is_contiguous(memory_format=torch.channels_last) and not p.is_contiguous() for p in weights
         )
 
-    def build(self) -> nn.Module:
-        return self.made
-
 
 def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> TorchFile:
     """Run the file and call the function, with a fixed seed so that random weights are the same each time."""

@@ -8,35 +8,24 @@ from torch import nn
 
 from longshot.core.calls import format_call, parse_call
 from longshot.core.errors import UserError
-from longshot.core.files import hash_file
 from longshot.core.preprocess import parse
-from longshot.features.backbones.base import ModuleBackbone
-from longshot.features.backbones.settings import quote_words
-from longshot.features.backbones.sight import Sight
+from longshot.features.backbones.checkpoint import Checkpoint
+from longshot.features.backbones.sight import Sight, quote_words
 from longshot.networks.base import Network
 from longshot.networks.checkpoint import fill
 from longshot.networks.published import default_preprocessing, read_published
 from longshot.networks.registry import get_network
 
 
-class FileWeights(ModuleBackbone):
+class FileWeights(Checkpoint):
     """A native network and a file; built at once, so that a wrong file is told before anything runs."""
 
-    reentrant = True
-    channels_last = True
-
     def __init__(self, name: str, file: Path, network: Network, sight: Sight, device: str) -> None:
-        super().__init__(name, hash_file(file), sight, device)
-        self.made, self.architecture = network, f"{network.call} {list(network.size)}"
+        super().__init__(name, file, f"{network.call} {list(network.size)}", sight, device)
+        self.made = network
 
     def build(self) -> nn.Module:
         return self.made
-
-    def network(self) -> Network:
-        """The network itself."""
-        self.prepare()
-        assert isinstance(self.module, Network)
-        return self.module
 
 
 def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> FileWeights:

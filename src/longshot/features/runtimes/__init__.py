@@ -64,7 +64,7 @@ def parse_engine(text: str | None) -> EngineChoice:
     >>> parse_engine("openvino").name, parse_engine("torch(compile=True)").compile
     ('openvino', True)
     """
-    from longshot.features.backbones.settings import quote_words  # backbones know engines, too
+    from longshot.features.backbones.sight import quote_words  # backbones know engines, too
 
     name, settings = parse_call(quote_words(text or _around.get() or os.environ.get(VARIABLE) or "auto"))
     check_choice("Longshot", "engine", name, ENGINES)

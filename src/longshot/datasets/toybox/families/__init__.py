@@ -5,32 +5,15 @@ Within a family the first two genera are for training, the third for validation 
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.families import (
-    animals,
-    buildings,
-    crockery,
-    fish,
-    flowers,
-    fruits,
-    furniture,
-    insects,
-    tools,
-    vehicles,
-)
+from importlib import import_module
+
 from longshot.datasets.toybox.parts import Solid, ToyFamily
 
-FAMILIES: dict[str, ToyFamily] = {
-    "animals": animals.FAMILY,
-    "buildings": buildings.FAMILY,
-    "crockery": crockery.FAMILY,
-    "fish": fish.FAMILY,
-    "flowers": flowers.FAMILY,
-    "fruits": fruits.FAMILY,
-    "furniture": furniture.FAMILY,
-    "insects": insects.FAMILY,
-    "tools": tools.FAMILY,
-    "vehicles": vehicles.FAMILY,
-}
+_NAMES = (
+    *("animals", "buildings", "crockery", "fish", "flowers"),
+    *("fruits", "furniture", "insects", "tools", "vehicles"),
+)
+FAMILIES: dict[str, ToyFamily] = {name: import_module(f"{__name__}.{name}").FAMILY for name in _NAMES}
 _SPLIT_OF_GENUS = ("train", "train", "validation", "test")
 
 
