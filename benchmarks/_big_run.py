@@ -127,7 +127,7 @@ def write_run(folder: Path, testbed: Testbed, name: str = "uniform") -> Path:
                 "coarsity": coarsity[start:stop],
                 "prediction": ragged_list(list(predicted)),
             }
-            write_unit(folder, unit, rows, [0.001] * count)
+            write_unit(folder, unit, rows | {"seconds": [0.001] * count})
             units.append(unit.id)
         run["methods"][method] = {"setting": setting, "kind": "frozen", "settings": {}}
         run["cells"].append(

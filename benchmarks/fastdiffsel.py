@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.tasks import TaskRows
 from longshot.selection.objectives import make_objective
-from longshot.selection.run import Selection, measure, search, select
+from longshot.selection.run import Selection, measure_each, search, select
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks
+from longshot.selection.tasks import query_tasks
 
 CLASSES, IMAGES, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10
@@ -49,7 +50,7 @@ def make_features(
 
 def make_tasks(
     offsets: NDArray[np.int64], count: int, seed: int = 1, way: int = WAY
-) -> tuple[SelectionTasks, NDArray[np.int64]]:
+) -> tuple[TaskRows, NDArray[np.int64]]:
     """Uniform tasks and their uniform supports."""
     rng = np.random.default_rng(seed)
     classes, query, support = [], [], []
@@ -61,7 +62,7 @@ def make_tasks(
         ]
         query.append([r[:QUERY].tolist() for r in rows])
         support += [r[QUERY:] for r in rows]
-    return SelectionTasks.from_lists(classes, [[SHOT] * way] * count, query), np.concatenate(support)
+    return query_tasks(classes, [[SHOT] * way] * count, query), np.concatenate(support)
 
 
 def unit(array: NDArray[np.float16], rows: NDArray[np.int64]) -> torch.Tensor:
@@ -70,13 +71,13 @@ def unit(array: NDArray[np.float16], rows: NDArray[np.int64]) -> torch.Tensor:
 
 
 def autograd_task(
-    array: NDArray[np.float16], offsets: NDArray[np.int64], tasks: SelectionTasks, task: int
+    array: NDArray[np.float16], offsets: NDArray[np.int64], tasks: TaskRows, task: int
 ) -> list[int]:
     """Algorithm 1 for one task as one would write it down: gather the pools, backward, step, project, sort."""
     queries, label, pools, rows = [], [], [], []
-    for position, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
-        c = tasks.classes[slot]
-        own = tasks.query.row(slot)
+    for position, slot in enumerate(range(*tasks.plan.slots_of(task))):
+        c = tasks.plan.classes.values[slot]
+        own = tasks.slot_query.row(slot)
         rows.append(np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own))
         pools.append(unit(array, rows[-1]))
         queries.append(unit(array, own))
@@ -107,15 +108,15 @@ def autograd_task(
 def greedy_task(
     array: NDArray[np.float16],
     offsets: NDArray[np.int64],
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     task: int,
     support: NDArray[np.int64],
 ) -> list[int]:
     """One round of greedy search as one would write it down: adapt to every candidate support, keep the worst."""
     queries, label, pools, rows = [], [], [], []
-    for position, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
-        c = tasks.classes[slot]
-        own = tasks.query.row(slot)
+    for position, slot in enumerate(range(*tasks.plan.slots_of(task))):
+        c = tasks.plan.classes.values[slot]
+        own = tasks.slot_query.row(slot)
         rows.append(np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own))
         pools.append(unit(array, rows[-1]))
         queries.append(unit(array, own))
@@ -146,7 +147,7 @@ def paired(a: NDArray[np.float32], b: NDArray[np.float32]) -> str:
     return f"{difference.mean():+.3f} ± {half:.3f}"
 
 
-def timed(table: FeatureTable, tasks: SelectionTasks, name: str, **options: int) -> tuple[Selection, float]:
+def timed(table: FeatureTable, tasks: TaskRows, name: str, **options: int) -> tuple[Selection, float]:
     """A selection and its seconds per task."""
     began = time.process_time()
     selection = select(table, tasks, make_objective(name, temperature=TEMPERATURE), **options)  # type: ignore[arg-type]
@@ -205,16 +206,16 @@ def compare(array: NDArray[np.float16], offsets: NDArray[np.int64]) -> None:
     naive_time = (time.process_time() - began) / naive_tasks
     equal = naive == greedy.support.reshape(-1, WAY * SHOT)[:naive_tasks].tolist()
 
-    _, before = measure(table, tasks, plain, uniform)
+    before = measure_each(table, tasks, plain, uniform)[1].mean(0)
     print(f"{CLASSES} classes × {IMAGES:,} images × {DIM}-d, {WAY}-way {SHOT}-shot, 1 thread")
     print(f"{'':44}{'ms/task':>10}{'accuracy':>10}{'tasks':>8}")
     for name, seconds, accuracy in (
         ("uniform support", None, before),
-        ("FastDiffSel by class, cross-entropy", fast_time, fast.accuracy),
-        ("FastDiffSel by class, bounded error", error_time, error.accuracy),
-        ("  + 5 Frank–Wolfe rounds + 1 greedy round", refined_time, refined.accuracy),
-        ("incremental greedy, cross-entropy, r = 1", greedy_time, greedy.accuracy),
-        ("incremental greedy, cross-entropy, r = 3", greedy3_time, greedy3.accuracy),
+        ("FastDiffSel by class, cross-entropy", fast_time, fast.accuracies[0]),
+        ("FastDiffSel by class, bounded error", error_time, error.accuracies[0]),
+        ("  + 5 Frank–Wolfe rounds + 1 greedy round", refined_time, refined.accuracies[0]),
+        ("incremental greedy, cross-entropy, r = 1", greedy_time, greedy.accuracies[0]),
+        ("incremental greedy, cross-entropy, r = 3", greedy3_time, greedy3.accuracies[0]),
     ):
         cost = "" if seconds is None else f"{1000 * seconds:.2f}"
         print(f"{name:44}{cost:>10}{accuracy.mean():>10.3f}{len(accuracy):>8,}")
@@ -230,9 +231,12 @@ def compare(array: NDArray[np.float16], offsets: NDArray[np.int64]) -> None:
     )
     print(f"incremental greedy is {naive_time / greedy_time:.0f} × naive greedy")
     print(
-        f"accuracy, FastDiffSel − greedy (r = 1), paired: {paired(fast.accuracy[:60], greedy.accuracy)} (≤ 0.02 wanted)"
+        "accuracy, FastDiffSel − greedy (r = 1), paired: "
+        f"{paired(fast.accuracies[0][:60], greedy.accuracies[0])} (≤ 0.02 wanted)"
     )
-    print(f"accuracy, refined − greedy (r = 3), paired: {paired(refined.accuracy, greedy3.accuracy)}")
+    print(
+        f"accuracy, refined − greedy (r = 3), paired: {paired(refined.accuracies[0], greedy3.accuracies[0])}"
+    )
     print(f"peak memory {peak_before:.0f} MB with {many:,} tasks, {peak_after:.0f} MB with {4 * many:,}")
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from longshot.datasets import Dataset, image_digests, open_dataset
-from longshot.datasets.digest_memory import forget
+from longshot.datasets.identity import forget
 
 CLASSES, PER_CLASS, TURNS = 200, 100, 5
 LONG_AGO = 1_600_000_000_123_456_789

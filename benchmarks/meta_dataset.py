@@ -46,7 +46,7 @@ def main() -> None:
         pool = Pool(dataset, np.arange(len(source.sizes)))
         rates = [
             _rate(TASKS, lambda p=pool, c=classes: _describe(p, c)),
-            _rate(REPLAYED, lambda s=source: list(episodes(s, REPLAYED, seed=0))),
+            _rate(REPLAYED, lambda s=source: episodes(s, REPLAYED, seed=0)),
             _rate(
                 WHOLE,
                 lambda d=dataset, c=classes: sample(

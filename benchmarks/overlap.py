@@ -21,8 +21,8 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from longshot.datasets import Dataset, open_dataset
-from longshot.datasets.check import leave_out
 from longshot.datasets.overlap.pairs import ImagePairs, find_pairs
+from longshot.datasets.part import leave_out
 
 EACH, SEED = 200, 1
 Edit = Callable[[Image.Image, np.random.Generator], Image.Image]

@@ -20,9 +20,9 @@ import pyarrow as pa
 from PIL.Image import Image
 
 from longshot.datasets.dataset import Dataset
+from longshot.testbeds.base import Pool
 from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.pools import make_pool
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.streams import Streams
@@ -92,7 +92,7 @@ def _peer(dataset: Dataset) -> list[list[int]]:
 
 
 def _rows(dataset: Dataset, shape: FixedShape) -> object:
-    pool, _ = make_pool(dataset, shape)
+    pool = Pool(dataset, dataset.split_classes(None))
     streams = Streams.of(0, TASKS, dataset.fingerprint)
     plan = shape.counts(streams, UniformClasses().draw(streams, shape, pool), pool)
     return UniformInstances().draw(streams, pool, plan)

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from longshot.splits.divergences import gap
 from longshot.splits.objective import SplitObjective
-from longshot.splits.optimise import minimise, random_start
-from longshot.splits.principal import on_axis
+from longshot.splits.optimise import minimise, on_axis, random_start
 from longshot.splits.sgd import MOMENTUM, STEP_SIZE, STEPS, published_loss
 
 Array = NDArray[np.float64]
@@ -125,9 +124,14 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
     from longshot.datasets import open_dataset
     from longshot.features.extract import embed
     from longshot.splits.build import SplitRecipe, Splitter
-    from longshot.splits.hardness import Hardness, measure_draws, measure_hardness
+    from longshot.splits.hardness import (
+        Hardness,
+        hardness_of,
+        measure_draws,
+        measure_hardness,
+        reference_splits,
+    )
     from longshot.splits.proxy import Proxy
-    from longshot.splits.references import hardness_of, reference_splits
 
     modes = {
         "paper, axis start": SplitRecipe(mode="paper"),

@@ -71,7 +71,6 @@ NEAREST = {
     "selection/losses.py": ["selection/test_objectives.py"],
     "selection/ridge.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
     "selection/run.py": ["selection/test_fastdiffsel.py", "selection/test_masks.py"],
-    "selection/swaps.py": ["selection/test_refine.py", "selection/test_greedy.py"],
     "selection/table.py": ["selection/test_objectives.py", "selection/test_masks.py"],
     "selection/task2vec.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
     "selection/tasks.py": ["selection/test_masks.py", "selection/test_fastdiffsel.py"],

@@ -20,7 +20,7 @@ def write_pages(app: Sphinx) -> None:
 
     folder = Path(app.srcdir) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [f"| [`longshot {name}`]({name}.md) | {text} |" for name, (_, text) in COMMANDS.items()]
+    rows = [f"| [`longshot {name}`]({name}.md) | {text} |" for name, text in COMMANDS.items()]
     listing = "\n".join(["| command | |", "|---|---|", *rows])
     intro = (
         "For those who look up an option. Made from the commands themselves: the same text as "

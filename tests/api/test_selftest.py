@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -81,9 +82,15 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(device: torch.device, dtype: torch.dtype) -> list[Tensor]:
         raise RuntimeError(f"no kernel image in {Path.home() / 'somebody' / 'lib.so'} for this device")
 
-    for part in ("_image_methods", "_selections", "_engines"):
-        monkeypatch.setattr(selftest, part, lambda: iter(()))
-    monkeypatch.setattr(selftest, "_trainings", lambda: iter([Check("training", "broken", 1e-3, broken)]))
+    registered = selftest.all_checks
+
+    def planted_checks() -> Iterator[Check]:
+        yield from (
+            check for check in registered() if check.name in registry.METHODS and check.kind == "method"
+        )
+        yield Check("training", "broken", 1e-3, broken)
+
+    monkeypatch.setattr(selftest, "all_checks", planted_checks)
 
 
 @pytest.mark.usefixtures("planted")

@@ -11,6 +11,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,12 @@ def command(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
         yield run
 
 
+def _tells(library: str) -> bool:
+    """Whether a library tells somebody by itself: ONNX Runtime does from 1.29 on."""
+    numbers = tuple(map(int, metadata.version(library).split(".")[:2]))
+    return library != "onnxruntime" or numbers >= (1, 29)
+
+
 def test_the_street_leaves_nothing_and_calls_nobody(
     command: Callable[..., list[str]], own_toys: Callable[[FewToys], None], photos: Path
 ) -> None:
@@ -60,8 +67,8 @@ def test_the_street_leaves_nothing_and_calls_nobody(
         ("report", "out/run", "-o", "out/report.html"),
     ):
         assert command(*words) == [], words
-    seen = command(*embed, **ON)
-    assert {Path(path).name for path in seen} >= {".onnxruntime", "deviceid", "onnxruntime.db", ".ses"}
+    traces = {".onnxruntime", "deviceid", "onnxruntime.db", ".ses"} if _tells("onnxruntime") else set()
+    assert {Path(path).name for path in command(*embed, **ON)} >= traces
 
 
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
@@ -69,7 +76,7 @@ def test_importing_a_library_after_longshot_tells_nobody(tmp_path: Path, library
     pytest.importorskip(library)
     alone = Traced(tmp_path / "alone", tmp_path, "-c", f"import {library}")
     after = Traced(tmp_path / "after", tmp_path, "-c", f"import longshot, {library}")
-    assert strange(alone.finish()) != []
+    assert bool(strange(alone.finish())) == _tells(library)
     assert strange(after.finish()) == []
 
 

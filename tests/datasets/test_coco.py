@@ -19,7 +19,7 @@ from pycocotools.coco import COCO
 
 from longshot import open_dataset
 from longshot.core.errors import UserError
-from longshot.datasets.formats.coco_boxes import crop_boxes
+from longshot.datasets.formats.coco import crop_boxes
 from longshot.testbeds.testbed import Testbed
 
 CATEGORIES = (

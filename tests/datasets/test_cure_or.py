@@ -11,7 +11,7 @@ import pytest
 
 from longshot import open_dataset
 from longshot.core.errors import UserError
-from longshot.datasets.formats.cure_or import OBJECTS
+from longshot.datasets.formats.pattern import OBJECTS
 from longshot.testbeds.testbed import Testbed
 
 Save = Callable[..., None]

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from longshot.datasets import check_dataset, image_digests, open_dataset
-from longshot.datasets.toybox import digests as toybox_digests
+from longshot.datasets.toybox import opening as toybox
 from record_writers import flat_spec, write_classes, write_spec
 
 LONG_AGO = 1_600_000_000_123_456_789
@@ -104,17 +104,17 @@ def test_a_changed_record_of_toyboxs_check_is_never_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pixels = np.random.default_rng(1).integers(0, 256, (50, 84, 84, 3), dtype=np.uint8)
-    shipped = toybox_digests.array_digests(pixels).copy()
+    shipped = toybox.array_digests(pixels).copy()
     shipped[1, 0] ^= 1  # this machine draws one picture differently
-    monkeypatch.setattr(toybox_digests, "shipped_digests", lambda: shipped)
-    file = toybox_digests.class_file(tmp_path, 0)
+    monkeypatch.setattr(toybox, "shipped_digests", lambda: shipped)
+    file = toybox.class_file(tmp_path, 0)
     np.save(file, pixels)
-    toybox_digests.write_record(file, toybox_digests.array_digests(pixels))
-    toys = toybox_digests.find_drawn(file, 0)
+    toybox.write_record(file, toybox.array_digests(pixels))
+    toys = toybox.find_drawn(file, 0)
     assert toys is not None and not toys.shipped
-    record, rng = toybox_digests.record_file(file).read_bytes(), np.random.default_rng(2)
+    record, rng = toybox.record_file(file).read_bytes(), np.random.default_rng(2)
     for _ in range(ROUNDS):
-        toybox_digests.record_file(file).write_bytes(mutate(record, rng))
-        toybox_digests._checked.cache_clear()
-        toys = toybox_digests.find_drawn(file, 0)
+        toybox.record_file(file).write_bytes(mutate(record, rng))
+        toybox._checked.cache_clear()
+        toys = toybox.find_drawn(file, 0)
         assert toys is None or not toys.shipped

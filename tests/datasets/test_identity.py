@@ -20,7 +20,6 @@ from longshot.datasets import (
     ImageError,
     compare_content,
     content_digest,
-    digest_memory,
     identity,
     image_digests,
     open_dataset,
@@ -198,14 +197,15 @@ def test_a_store_that_only_reads_is_hashed_by_pixels_and_never_remembered(
 def test_a_damaged_memory_is_read_again(damage: str, tmp_path: Path, fresh_cache: Path) -> None:
     dataset = open_dataset(write_photos(tmp_path / "photos"))
     before = image_digests(dataset)
-    file = digest_memory.memory_file(dataset.source)
+    (file,) = (fresh_cache / "digests").glob("*.digests")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 4
     file.write_bytes(
         {"cut": data[:-9], "flipped": data, "empty": b"", "other": b"longshot sealed 1\n"}[damage]
     )
     assert (image_digests(dataset) == before).all()
-    assert digest_memory.recall(dataset.source, dataset.keys, dataset.store.stamps(np.arange(6))).fresh.all()  # type: ignore[attr-defined]
+    stamps = dataset.store.stamps(np.arange(6))  # type: ignore[attr-defined]
+    assert identity.recall(dataset.source, dataset.keys, stamps)[1].all()
 
 
 def _remember_half(source: str, start: int) -> None:
@@ -213,9 +213,7 @@ def _remember_half(source: str, start: int) -> None:
     stamps = np.full((len(keys), 3), 5, np.int64)
     for row in range(0, len(keys), 10):
         digests = np.full((10, 32), start, np.uint8)
-        digest_memory.remember(
-            source, keys.slice(row, 10), stamps[row : row + 10], digests, looked=10_000_000_000
-        )
+        identity.remember(source, keys.slice(row, 10), stamps[row : row + 10], digests, looked=10_000_000_000)
 
 
 def test_two_writers_lose_nothing(fresh_cache: Path) -> None:
@@ -226,9 +224,9 @@ def test_two_writers_lose_nothing(fresh_cache: Path) -> None:
     for process in processes:
         process.join()
     keys = pa.array([f"k{number}" for number in range(200)])
-    recalled = digest_memory.recall("here", keys, np.full((200, 3), 5, np.int64))
-    assert recalled.fresh.all()
-    assert recalled.digests[:, 0].tolist() == [0, 1] * 100
+    digests, fresh = identity.recall("here", keys, np.full((200, 3), 5, np.int64))
+    assert fresh.all()
+    assert digests[:, 0].tolist() == [0, 1] * 100
 
 
 def test_a_full_disk_costs_the_memory_and_not_the_digests(

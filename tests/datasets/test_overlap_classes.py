@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.overlap.classes import normalise, shared_classes
-from longshot.datasets.overlap.synonyms import Nouns, read_nouns
+from longshot.datasets.overlap.classes import Nouns, normalise, read_nouns, shared_classes
 from longshot.datasets.stores import FileStore
 from longshot.taxonomy.dag import Taxonomy
 

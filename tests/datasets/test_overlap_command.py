@@ -124,12 +124,12 @@ def test_the_same_from_python(two: tuple[str, str], tmp_path: Path) -> None:
 
 def test_a_second_run_reads_no_image(two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     _run(overlap, *two)
-    from longshot.datasets.overlap import signatures
+    from longshot.datasets.overlap import pairs
 
     def fail(*_: object) -> None:
         raise AssertionError("the table was not taken from the cache")
 
-    monkeypatch.setattr(signatures, "_fill", fail)
+    monkeypatch.setattr(pairs, "_fill", fail)
     _run(overlap, *two)
 
 

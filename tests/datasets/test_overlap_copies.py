@@ -11,8 +11,8 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from longshot.datasets import Dataset, open_dataset
-from longshot.datasets.check import leave_out
 from longshot.datasets.overlap.pairs import KINDS, ImagePairs, exact_pairs, find_pairs
+from longshot.datasets.part import leave_out
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 PLANTED = 40  # of each kind

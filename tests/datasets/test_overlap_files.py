@@ -15,10 +15,17 @@ from longshot.core.errors import UserError
 from longshot.datasets import Dataset, open_dataset
 from longshot.datasets.formats.view import origin
 from longshot.datasets.overlap.classes import SharedClass
-from longshot.datasets.overlap.leaks import find_leak, leak_sentence
+from longshot.datasets.overlap.find import write_view
 from longshot.datasets.overlap.pairs import ImagePairs
-from longshot.datasets.overlap.record import Overlap, check_first_side, make_overlap, recall, remember
-from longshot.datasets.overlap.view import write_view
+from longshot.datasets.overlap.record import (
+    Overlap,
+    check_first_side,
+    find_leak,
+    leak_sentence,
+    make_overlap,
+    recall,
+    remember,
+)
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

@@ -12,10 +12,11 @@ from PIL import Image, ImageOps
 
 from longshot.core.errors import UserError
 from longshot.datasets.overlap import search, verify
-from longshot.datasets.overlap.candidates import best_variants, in_place, whole_frequencies
-from longshot.datasets.overlap.descriptors import (
+from longshot.datasets.overlap.candidates import (
+    best_variants,
     cut,
     grey,
+    in_place,
     invariants,
     inverse,
     learn_metric,
@@ -23,9 +24,10 @@ from longshot.datasets.overlap.descriptors import (
     orient,
     symmetric,
     turn_of,
+    whole_frequencies,
 )
+from longshot.datasets.overlap.pairs import pixel_hash, thumbnail
 from longshot.datasets.overlap.search import nearest
-from longshot.datasets.overlap.signatures import pixel_hash, thumbnail
 
 
 def _vectors(rows: int, seed: int, dim: int = 30) -> NDArray[np.float32]:

@@ -16,8 +16,8 @@ from PIL import Image
 
 from longshot.datasets import Dataset, image_digests, open_dataset
 from longshot.datasets.formats.arrow_files import CellStore
-from longshot.datasets.formats.coco_boxes import CropStore
-from longshot.datasets.formats.numbered import RawPixels
+from longshot.datasets.formats.base import RawPixels
+from longshot.datasets.formats.coco import CropStore
 from longshot.datasets.formats.objectnet import TrimmedStore
 from longshot.datasets.formats.omniglot import TurnedStore
 from longshot.datasets.formats.spans import SpanStore

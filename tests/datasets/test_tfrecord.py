@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longshot.core.errors import UserError
-from longshot.datasets.formats import crc32c as ours
+from longshot.datasets.formats import tfrecord as ours
 from longshot.datasets.formats.example_proto import ProtoError, parse_example
 from longshot.datasets.formats.spans import SpanStore
 from longshot.datasets.formats.tfrecord import FOOT, HEAD, RecordDecoder, index_file, store_of

@@ -16,11 +16,10 @@ import pytest
 from numpy.typing import NDArray
 
 from longshot.datasets.toybox import open_toybox
-from longshot.datasets.toybox.attributes import IMAGES, VIEWPOINTS, Photograph, columns, plan
-from longshot.datasets.toybox.digests import FOLDER, SEED, VERSION
+from longshot.datasets.toybox.attributes import IMAGES, OWNERS, VIEWPOINTS, Photograph, columns, plan
 from longshot.datasets.toybox.families import FAMILIES, build, class_ids, splits
 from longshot.datasets.toybox.generate import draw_class, draw_classes
-from longshot.datasets.toybox.owners import OWNERS
+from longshot.datasets.toybox.opening import FOLDER, SEED, VERSION
 from longshot.datasets.toybox.scene import photograph, toy
 
 CLEAN = Photograph("front", False, False, False, False, "centred", 1, "ben", 0)

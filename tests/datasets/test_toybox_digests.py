@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from longshot.datasets import image_digests
-from longshot.datasets.toybox import digests, generate, open_toybox, opening
+from longshot.datasets.toybox import generate, open_toybox, opening
 from longshot.datasets.toybox.attributes import IMAGES
 from longshot.datasets.toybox.opening import ToyStore, drawn_classes
 
@@ -26,11 +26,10 @@ def quick(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         toys.append(index)
         return noise(index)
 
-    shipped = np.concatenate([digests.array_digests(noise(index)) for index in range(6)])
+    shipped = np.concatenate([opening.array_digests(noise(index)) for index in range(6)])
     monkeypatch.setattr(generate, "draw_class", draw)
-    monkeypatch.setattr(digests, "shipped_digests", lambda: shipped)
     monkeypatch.setattr(opening, "shipped_digests", lambda: shipped)
-    digests._checked.cache_clear()
+    opening._checked.cache_clear()
     return toys
 
 
@@ -39,7 +38,7 @@ def noise(index: int) -> np.ndarray:
 
 
 def test_the_package_has_a_digest_of_every_picture_of_this_version() -> None:
-    shipped = digests.shipped_digests()
+    shipped = opening.shipped_digests()
     assert shipped.shape == (12000, 32)
     assert len({digest.tobytes() for digest in shipped}) == 12000
 
@@ -48,8 +47,8 @@ def test_the_shipped_digests_are_those_of_the_pictures() -> None:
     dataset, rows = open_toybox(), np.arange(50 * 17, 50 * 19, 7)
     if not all(toys.shipped for toys in drawn_classes([17, 18])):
         pytest.skip("this processor draws some pictures differently")
-    assert (image_digests(dataset, rows, read_again=True) == digests.shipped_digests()[rows]).all()
-    assert (image_digests(dataset, rows) == digests.shipped_digests()[rows]).all()
+    assert (image_digests(dataset, rows, read_again=True) == opening.shipped_digests()[rows]).all()
+    assert (image_digests(dataset, rows) == opening.shipped_digests()[rows]).all()
 
 
 def test_only_their_classes_are_drawn_for_them_and_nothing_is_read(
@@ -82,7 +81,7 @@ def test_a_processor_that_draws_differently_is_told_so(
     assert store.shipped_digests(np.arange(100)) is None
     assert store.shipped_digests(np.arange(50)) is not None
     assert np.array_equal(
-        image_digests(open_toybox(), np.arange(49, 52)), digests.array_digests(draw_rows(draw, 49, 52))
+        image_digests(open_toybox(), np.arange(49, 52)), opening.array_digests(draw_rows(draw, 49, 52))
     )
 
 
@@ -93,12 +92,12 @@ def draw_rows(draw: Draw, start: int, stop: int) -> np.ndarray:
 @pytest.mark.parametrize("content", [None, "", "{}", "[1]", '{"version": 2, "stamp": 3, "digest": "a"}'])
 def test_a_missing_or_damaged_record_is_made_anew(content: str | None, quick: list[int]) -> None:
     file = drawn_classes([1])[0].file
-    record = digests.record_file(file)
+    record = opening.record_file(file)
     before = record.read_text()
     record.unlink()
     if content is not None:
         record.write_text(content)
-    digests._checked.cache_clear()
+    opening._checked.cache_clear()
     assert drawn_classes([1])[0].shipped
     assert (record.read_text(), quick) == (before, [1])
 

@@ -15,7 +15,7 @@ from longshot import open_dataset
 from longshot.core.errors import UserError
 from longshot.datasets import Dataset
 from longshot.datasets.formats.vtab import GROUPS, TASKS
-from longshot.datasets.formats.vtab_labels import RULES
+from longshot.datasets.formats.vtab_dataset import RULES
 from record_writers import Features, feature, png, write_tfds
 
 pytest.importorskip("tfrecord", reason="needs the package tfrecord")

@@ -60,7 +60,7 @@ def write_run(tmp_path: Path) -> WriteRun:
                     "coarsity": [None] * count,
                     "prediction": [[0, 1]] * count,
                 }
-                store.write(unit, columns, [0.001] * count, None)
+                store.write(unit, {**columns, "seconds": [0.001] * count})
                 run["methods"][method] = {"setting": "inductive", "kind": "frozen"}
                 cell = {"testbed": content_hash, "backbone": "net", "method": method, "seed": 0}
                 run["cells"].append({**cell, "units": [unit.id]})

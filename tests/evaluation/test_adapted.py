@@ -17,9 +17,8 @@ import longshot
 from longshot.core.batches import ImageTask
 from longshot.core.errors import UserError
 from longshot.evaluation.choices import validation_tasks
-from longshot.evaluation.entries import add_entry
 from longshot.evaluation.results import Results
-from longshot.evaluation.run_record import read_run, write_run
+from longshot.evaluation.run_record import add_entry, read_run, write_run
 from longshot.methods.finetune_network import FinetuneAll
 from longshot.methods.images import ImageMethod
 from longshot.networks.base import Network

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 from longshot.core.errors import UserError
-from longshot.evaluation.compare import _Job, _over_classes
+from longshot.evaluation.compare import SeriesValues, _Job, _over_classes
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, deciding_tasks, enough_resamples
-from longshot.evaluation.sides import SeriesValues
 from longshot.evaluation.verdicts import Compared, RunComparison, RunSeries
 from longshot.statistics import Interval, compare_paired, crossed_interval, holm, tasks_to_decide
 from longshot.testbeds.testbed import Testbed

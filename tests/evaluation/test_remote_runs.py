@@ -11,10 +11,9 @@ import pytest
 
 import longshot
 from longshot.core.errors import UserError
-from longshot.evaluation.merging import merged
 from longshot.evaluation.remote_runs import RemoteRun
 from longshot.evaluation.results import Results
-from longshot.evaluation.run_record import new_run, read_run, write_run
+from longshot.evaluation.run_record import merged, new_run, read_run, write_run
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
 

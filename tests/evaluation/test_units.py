@@ -91,12 +91,13 @@ def columns(values: list[float]) -> dict[str, object]:
         "way": [2, 2],
         "coarsity": [None, 1.5],
         "prediction": [[0, 1], [1]],
+        "seconds": [0.25, 0.75],
     }
 
 
 class TestFiles:
     def test_rows_hold_the_unit_and_its_columns(self, tmp_path: Path) -> None:
-        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]), [0.25, 0.75])
+        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]))
         table = units.read_part(units.part_path(tmp_path, UNIT.id))
         assert table.schema.remove_metadata().equals(units.SCHEMA)
         assert table.slice(1).to_pylist() == [
@@ -121,7 +122,7 @@ class TestFiles:
         assert units.read_seconds(tmp_path, UNIT.id, 2).to_pylist() == [0.25, 0.75]
 
     def test_seconds_that_are_gone_or_of_other_tasks_are_nulls(self, tmp_path: Path) -> None:
-        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]), [0.25, 0.75])
+        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]))
         assert units.read_seconds(tmp_path, UNIT.id, 3).to_pylist() == [None] * 3
         units.seconds_path(tmp_path, UNIT.id).unlink()
         assert units.read_seconds(tmp_path, UNIT.id, 2).to_pylist() == [None] * 2
@@ -129,10 +130,10 @@ class TestFiles:
     def test_states(self, tmp_path: Path) -> None:
         path = units.part_path(tmp_path, UNIT.id)
         assert units.part_state(tmp_path, UNIT, False) == "missing"
-        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]), [0.25, 0.75])
+        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]))
         assert units.part_state(tmp_path, UNIT, False) == "done"
         assert units.part_state(tmp_path, UNIT, True) == "no scores"
-        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]), [0.25, 0.75], [[0.1] * 4, [0.2] * 2])
+        units.write_unit(tmp_path, UNIT, columns([0.5, 1.0]) | {"scores": [[0.1] * 4, [0.2] * 2]})
         assert units.part_state(tmp_path, UNIT, True) == "done"
         pq.write_table(pq.read_table(path).slice(1), path)
         assert units.part_state(tmp_path, UNIT, False) == "damaged"  # a row short

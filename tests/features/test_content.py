@@ -13,10 +13,10 @@ from PIL import Image
 
 from longshot.core.errors import UserError
 from longshot.datasets import content_digest, image_digests, open_dataset, short_digests
-from longshot.features import computing
-from longshot.features.content import check_unchanged, content_of
+from longshot.features import engine
 from longshot.features.extract import embed
 from longshot.features.features import Features
+from longshot.features.held import check_unchanged, content_of
 from longshot.features.pixels_cache import pixels
 
 SMALL = "decode|resize(4,4)"
@@ -130,13 +130,13 @@ def test_given_features_of_other_images_are_refused(album: Path) -> None:
 
 def test_an_image_that_changes_while_embedding_is_told(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = open_dataset(album)
-    check = computing._check
+    check = engine._check
 
     def change_one(*arguments: object) -> None:
         shutil.copy(album / "c/19.png", album / "b/03.png")
         check(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(computing, "_check", change_one)
+    monkeypatch.setattr(engine, "_check", change_one)
     with pytest.raises(
         UserError, match=r"1 image of dataset 'album' changed while they were read \('b/03\.png'\)"
     ):

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 from longshot.core.errors import UserError
-from longshot.features.arrays import not_finite
+from longshot.features.arrays import guarded_json, not_finite
 from longshot.features.features import Features
-from longshot.features.guard import guarded_json
 
 
 def make(rows: int = 6, dim: int = 4, dtype: str = "float16") -> Features:

@@ -13,8 +13,9 @@ import torch
 
 import longshot
 from longshot.core.errors import UserError
+from longshot.core.files import cache_dir
 from longshot.datasets import open_dataset
-from longshot.features import computing, growing
+from longshot.features import engine
 from longshot.features.backbones import open_backbone
 from longshot.features.cache import entries
 from longshot.features.engine import Engine
@@ -226,7 +227,7 @@ def test_an_entry_that_was_never_finished_is_none(tmp_path: Path) -> None:
 def test_work_that_was_interrupted_goes_on(
     dataset: longshot.Dataset, everything: Features, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, check, checked = np.arange(1100), computing._check, []
+    rows, check, checked = np.arange(1100), engine._check, []
 
     def interrupt(*arguments: object) -> None:
         checked.append(arguments)
@@ -235,7 +236,7 @@ def test_work_that_was_interrupted_goes_on(
         check(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(computing, "_check", interrupt)
+        patched.setattr(engine, "_check", interrupt)
         embed_some(dataset, rows)
     assert estimate(dataset, "pixels", preprocessing=SMALL, rows=rows)["missing"] == 1100 - 512
     again = embed_some(dataset, rows)
@@ -254,8 +255,8 @@ def test_rows_from_several_caches(
     before = {file: file.read_bytes() for file in grown(shared).iterdir()}
     monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
     if read_only:
-        writable = growing.cache_dir("features")
-        for module in ("longshot.features.parts", "longshot.features.guard"):
+        writable = cache_dir("features")
+        for module in ("longshot.features.held", "longshot.features.arrays"):
             monkeypatch.setattr(
                 f"{module}.is_writable", lambda folder: folder.is_relative_to(writable.parent)
             )
@@ -297,13 +298,13 @@ def test_an_image_that_changes_while_embedding_is_told(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(many, copy)
-    check = computing._check
+    check = engine._check
 
     def change(*arguments: object) -> None:
         shutil.copy(many / "class3/299.png", copy / "class0/007.png")
         check(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(computing, "_check", change)
+    monkeypatch.setattr(engine, "_check", change)
     with pytest.raises(UserError, match=r"changed while they were read \('class0/007\.png'\)"):
         embed_some(open_dataset(copy), SOME)
 

@@ -15,9 +15,9 @@ import pytest
 from forked import ForkedProcess, ForkServer
 from longshot.core.errors import UserError
 from longshot.features import cache
+from longshot.features.arrays import sidecar
 from longshot.features.extract import embed
 from longshot.features.pixels_cache import pixels
-from longshot.features.sidecar import sidecar
 
 SMALL = "decode|resize(4,4)"
 
@@ -89,7 +89,7 @@ def test_a_read_only_cache_serves_without_a_lock_or_a_note(
     """No place can be written, as far as anybody asks; whoever tries to lock or write fails."""
     embed(many, "pixels", preprocessing=SMALL)
     monkeypatch.setattr("longshot.core.files.is_writable", lambda folder: False)
-    monkeypatch.setattr("longshot.features.guard.is_writable", lambda folder: False)
+    monkeypatch.setattr("longshot.features.arrays.is_writable", lambda folder: False)
     monkeypatch.setattr("longshot.core.locks.file_lock", pytest.fail)
     monkeypatch.setattr("longshot.core.files.atomic", pytest.fail)
     capsys.readouterr()

@@ -13,16 +13,16 @@ from torch.nn import functional as F
 from longshot.core.batches import ImageTask, TaskBatch
 from longshot.core.errors import UserError
 from longshot.methods import adapt
-from longshot.methods.adapt import Support, content_order, descend, trainable
-from longshot.methods.adapt_augment import augment
+from longshot.methods.adapt import Support, content_order, descend
 from longshot.methods.adapt_heads import BiT, MDTransfer, TrainFromScratch, restart
 from longshot.methods.adapters import LoRA, OffsetAdapter
 from longshot.methods.checks_images import SmallNetwork, make_task
-from longshot.methods.finetune_last import FinetuneLast
-from longshot.methods.finetune_network import Finetune5, FinetuneAll, TransductiveFinetuneAll
+from longshot.methods.finetune import FinetuneLast
+from longshot.methods.finetune_network import Finetune5, FinetuneAll, TransductiveFinetuneAll, augment
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network
+from longshot.networks.fixed_norms import trainable_copy
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ class TestHeads:
         assert torch.allclose(scores(method, task, network), expected, atol=1e-4)
 
     def test_a_new_start_forgets_the_weights(self, network: SmallNetwork) -> None:
-        first, second = trainable(network), trainable(SmallNetwork(seed=5))
+        first, second = trainable_copy(network), trainable_copy(SmallNetwork(seed=5))
         for model in (first, second):
             restart(model, torch.Generator().manual_seed(3))
         for (name, a), (_, b) in zip(first.state_dict().items(), second.state_dict().items(), strict=True):
@@ -355,7 +355,7 @@ def test_a_step_in_pieces_has_the_gradient_of_the_whole(network: SmallNetwork, r
     gradients = []
     for limit in (None, 3):
         room.limit = limit
-        model = trainable(network)
+        model = trainable_copy(network)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
         descend(model, images, lambda vectors: (vectors @ vectors.T).logsumexp(1).mean(), optimiser)
         gradients.append([p.grad for p in model.parameters()])

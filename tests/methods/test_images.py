@@ -12,13 +12,13 @@ from torch import Tensor
 from longshot.core.batches import ImageTask
 from longshot.core.calls import parse_call
 from longshot.core.errors import UserError
-from longshot.methods.adapt import trainable
 from longshot.methods.checks import CheckFailed
 from longshot.methods.checks_images import CHECKS
 from longshot.methods.finetune_network import FinetuneAll
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import feature_method, get_method, image_method_names
 from longshot.networks.base import Network
+from longshot.networks.fixed_norms import trainable_copy
 
 SLOW = {"bit": "bit(steps=60)"}  # 500 steps of it by default
 CALLS = [
@@ -108,7 +108,7 @@ class PrefersFirstClass(Quick):
 class SeesOtherQueries(Quick):
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         moved = [replace(task, query=task.query - task.query.mean(0)) for task in tasks]
-        return super().scores(moved, trainable(network))
+        return super().scores(moved, trainable_copy(network))
 
 
 class PredictsAbsent(Quick):

@@ -159,9 +159,7 @@ def write_run(
                     len(rows),
                 )
                 part = {key: [values[row] for row in rows] for key, values in results.items()}
-                write_unit(
-                    path, unit, part, [measured.get("seconds", 0.001)] * len(rows), part.pop("scores", None)
-                )
+                write_unit(path, unit, part | {"seconds": [measured.get("seconds", 0.001)] * len(rows)})
                 units.append(unit.id)
             run["methods"][method] = {
                 "setting": setting,

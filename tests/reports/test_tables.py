@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.reports import tables
+from longshot.reports import sheets, tables
 from longshot.reports.data import ReportData, load
 from longshot.reports.summary import summarise
 
@@ -84,7 +84,7 @@ def test_markdown_cells_do_not_break(nasty: Path) -> None:
 
 @pytest.mark.parametrize("text", ["n_steps", "a-b"])
 def test_markdown_leaves_plain_words_alone(text: str) -> None:
-    assert tables.escape_markdown(text) == text
+    assert sheets.escape_markdown(text) == text
 
 
 def test_latex_columns_and_braces_match(nasty: Path) -> None:
@@ -131,13 +131,13 @@ class TestLetterByLetter:
             "| m0 | net | inductive | **50.0 ± 0.0** = |",
             "| m1 (run b) | net | inductive | **62.5 ± 43.1** = |",
             "",
-            tables.escape_markdown(tables.NOTE),
+            sheets.escape_markdown(tables.NOTE),
         ]
 
     def test_latex(self, data: ReportData) -> None:
         lines = tables.to_latex(data).splitlines()
         assert lines[0] == r"% needs \usepackage{booktabs}"
-        assert lines[4] == rf"\caption{{{tables.escape_latex(tables.NOTE)}}}"
+        assert lines[4] == rf"\caption{{{sheets.escape_latex(tables.NOTE)}}}"
         assert lines[5:] == [
             r"\begin{tabular}{lllr}",
             r"\toprule",
@@ -183,12 +183,12 @@ def test_percent(value: float, digits: int, text: str) -> None:
 
 
 def test_every_special_letter_is_escaped() -> None:
-    assert tables.escape_markdown(r"\ ` * < > | [ ] ~ _x x_y x_") == r"\\ \` \* \< \> \| \[ \] \~ \_x x_y x\_"
-    assert tables.escape_latex("\\{}&%$#_~^<>|\"'-±–·×") == (
+    assert sheets.escape_markdown(r"\ ` * < > | [ ] ~ _x x_y x_") == r"\\ \` \* \< \> \| \[ \] \~ \_x x_y x\_"
+    assert sheets.escape_latex("\\{}&%$#_~^<>|\"'-±–·×") == (
         r"\textbackslash{}\{\}\&\%\$\#\_\textasciitilde{}\textasciicircum{}\textless{}\textgreater{}\textbar{}"
         r"""{"}{'}{-}$\pm$--$\cdot$$\times$"""
     )
-    assert tables.escape_latex("a\n b") == tables.escape_markdown("a\n b") == "a b"
+    assert sheets.escape_latex("a\n b") == sheets.escape_markdown("a\n b") == "a b"
 
 
 def test_numbers_in_words() -> None:

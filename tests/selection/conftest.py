@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from longshot.selection.tasks import SelectionTasks
+from longshot.core.tasks import TaskRows
+from longshot.selection.tasks import query_tasks
 
 
 @dataclass
 class Case:
     array: np.ndarray
     offsets: np.ndarray
-    tasks: SelectionTasks
+    tasks: TaskRows
     support: np.ndarray  # a random one, disjoint from the queries
 
 
@@ -37,7 +38,7 @@ def make_case(
             own.append(rows[:count_query].tolist())
             support += rows[count_query : count_query + k].tolist()
         queries.append(own)
-    return Case(array, offsets, SelectionTasks.from_lists(classes, counts, queries), np.array(support))
+    return Case(array, offsets, query_tasks(classes, counts, queries), np.array(support))
 
 
 @pytest.fixture(scope="session")

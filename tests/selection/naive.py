@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.optimize import brentq
 
-from longshot.selection.tasks import SelectionTasks
+from longshot.core.tasks import TaskRows
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (logits, label) → scalar
 
@@ -42,21 +42,23 @@ class OneTask:
 
 
 def one_task(
-    array: np.ndarray, offsets: np.ndarray, tasks: SelectionTasks, task: int, normalize: bool = True
+    array: np.ndarray, offsets: np.ndarray, tasks: TaskRows, task: int, normalize: bool = True
 ) -> OneTask:
     features = torch.from_numpy(np.asarray(array, dtype=np.float64))
     if normalize:
         features = features / features.norm(dim=1, keepdim=True)
     query, label, pools, rows, shots = [], [], [], [], []
-    for position, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
-        own = tasks.query.row(slot)
-        c = tasks.classes[slot]
+    for position, slot in enumerate(
+        range(tasks.plan.classes.offsets[task], tasks.plan.classes.offsets[task + 1])
+    ):
+        own = tasks.slot_query.row(slot)
+        c = tasks.plan.classes.values[slot]
         pool = np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own)
         query.append(features[own])
         label += [position] * len(own)
         pools.append(features[pool])
         rows.append(pool)
-        shots.append(int(tasks.shots[slot]))
+        shots.append(int(tasks.plan.shots.values[slot]))
     return OneTask(torch.cat(query), torch.tensor(label), pools, rows, shots)
 
 

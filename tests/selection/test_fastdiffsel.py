@@ -10,9 +10,9 @@ from longshot.core.errors import UserError
 from longshot.selection import objectives, run
 from longshot.selection.fastdiffsel import top_rows
 from longshot.selection.objectives import PrototypeObjective
-from longshot.selection.run import measure, select
+from longshot.selection.run import measure_each, select
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks
+from longshot.selection.tasks import query_tasks
 
 from .conftest import Case, make_case
 
@@ -33,7 +33,7 @@ def test_top_rows_breaks_ties_by_row() -> None:
 def test_equal_images_are_taken_in_row_order() -> None:
     array = np.tile(np.eye(4, dtype=np.float32)[:2], (20, 1))  # two distinct images, 20 copies each
     offsets = np.array([0, 20, 40])
-    tasks = SelectionTasks.from_lists([[0, 1]], [[5, 5]], [[[0], [21]]])
+    tasks = query_tasks([[0, 1]], [[5, 5]], [[[0], [21]]])
     support = select(FeatureTable(array, offsets, row_block=7), tasks, OBJECTIVE).support.reshape(2, 5)
     for rows in support:
         assert sorted(rows.tolist()) == rows.tolist()
@@ -45,11 +45,11 @@ def test_support_is_in_the_class_distinct_and_never_a_query(large: Case) -> None
         FeatureTable(large.array, large.offsets), large.tasks, OBJECTIVE, refine=2, greedy=1
     ).support
     tasks = large.tasks
-    for slot in range(tasks.slots):
-        rows = selection[tasks.support_offsets[slot] : tasks.support_offsets[slot + 1]]
-        label = tasks.classes[slot]
-        own = tasks.query.row(slot)
-        assert len(set(rows.tolist())) == tasks.shots[slot]
+    for slot in range(tasks.plan.slots):
+        rows = selection[tasks.plan.support_offsets[slot] : tasks.plan.support_offsets[slot + 1]]
+        label = tasks.plan.classes.values[slot]
+        own = tasks.slot_query.row(slot)
+        assert len(set(rows.tolist())) == tasks.plan.shots.values[slot]
         assert rows.min() >= large.offsets[label]
         assert rows.max() < large.offsets[label + 1]
         assert not set(rows.tolist()) & set(own.tolist())
@@ -80,7 +80,7 @@ def test_a_task_alone_is_the_same_as_among_others(large: Case) -> None:
     for number in (0, 17, 59):
         alone = select(table, large.tasks.take(np.array([number])), OBJECTIVE, refine=2, greedy=1)
         assert np.array_equal(
-            together.support[large.tasks.support_positions(np.array([number]))], alone.support
+            together.support[large.tasks.support.indices(np.array([number]))], alone.support
         )
         assert together.loss[number] == alone.loss[0]
 
@@ -109,7 +109,7 @@ def test_float16_file_equals_the_same_numbers_in_float32(large: Case, tmp_path) 
 
 def test_difficult_raises_and_easy_lowers_the_loss(large: Case) -> None:
     table = FeatureTable(large.array, large.offsets)
-    uniform, _ = measure(table, large.tasks, OBJECTIVE, large.support)
+    uniform, _ = measure_each(table, large.tasks, OBJECTIVE, large.support)
     difficult = select(table, large.tasks, OBJECTIVE).loss
     easy = select(table, large.tasks, OBJECTIVE, largest=False).loss
     assert np.all(difficult > uniform)
@@ -117,7 +117,7 @@ def test_difficult_raises_and_easy_lowers_the_loss(large: Case) -> None:
 
 
 def test_too_small_a_pool_names_class_and_counts() -> None:
-    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 4]], [[[0], [5, 6]]])
+    tasks = query_tasks([[0, 1]], [[2, 4]], [[[0], [5, 6]]])
     table = FeatureTable(np.ones((10, 3), np.float32), np.array([0, 5, 10]), names=["apple", "pear"])
     with pytest.raises(
         UserError, match="'pear' has 3 images besides the query of task 0, but the support needs 4"
@@ -126,7 +126,7 @@ def test_too_small_a_pool_names_class_and_counts() -> None:
 
 
 def test_the_whole_pool_can_be_the_support() -> None:
-    tasks = SelectionTasks.from_lists([[0, 1]], [[4, 3]], [[[0], [5, 6]]])
+    tasks = query_tasks([[0, 1]], [[4, 3]], [[[0], [5, 6]]])
     table = FeatureTable(np.random.default_rng(0).normal(size=(10, 3)), np.array([0, 5, 10]))
     support = select(table, tasks, OBJECTIVE, refine=1, greedy=1).support
     assert sorted(support.tolist()) == [1, 2, 3, 4, 7, 8, 9]
@@ -135,21 +135,6 @@ def test_the_whole_pool_can_be_the_support() -> None:
 def test_a_row_of_zeros_is_no_nan() -> None:
     array = np.random.default_rng(0).normal(size=(20, 6))
     array[3] = 0
-    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 2]], [[[0, 3], [11]]])
+    tasks = query_tasks([[0, 1]], [[2, 2]], [[[0, 3], [11]]])
     selection = select(FeatureTable(array, np.array([0, 10, 20])), tasks, OBJECTIVE)
     assert np.isfinite(selection.loss).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"start": "zero"}, "uniform and random"),
-        ({"projection": "l2"}, "l1, simplex and none"),
-        ({"steps": 0}, "steps is 0"),
-        ({"step_size": -1.0}, "step size is -1.0"),
-        ({"refine": -1}, "refine is -1"),
-    ],
-)
-def test_a_wrong_option_is_told(case: Case, options: dict[str, object], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        select(FeatureTable(case.array, case.offsets), case.tasks, OBJECTIVE, **options)  # type: ignore[arg-type]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longshot.core.errors import UserError
 from longshot.selection.greedy import greedy_rounds
 from longshot.selection.objectives import SelectionObjective
 from longshot.selection.run import search, select
@@ -28,10 +27,10 @@ def test_incremental_equals_naive(
 ) -> None:
     table = FeatureTable(small.array, small.offsets)
     support, _ = greedy_rounds(table, small.tasks, objective, small.support, 2, largest=largest)
-    bounds = small.tasks.support_offsets
+    bounds = small.tasks.plan.support_offsets
     for number in range(len(small.tasks)):
         task = naive.one_task(small.array, small.offsets, small.tasks, number)
-        slots = range(small.tasks.offsets[number], small.tasks.offsets[number + 1])
+        slots = range(small.tasks.plan.classes.offsets[number], small.tasks.plan.classes.offsets[number + 1])
         start = [small.support[bounds[s] : bounds[s + 1]] for s in slots]
         expected = naive.greedy(task, reference(task), start, 2, largest)
         assert [support[bounds[s] : bounds[s + 1]].tolist() for s in slots] == [
@@ -66,8 +65,3 @@ def test_refinement_and_search_never_lose(case: Case, largest: bool) -> None:
     assert np.all(sign * refined.loss >= sign * plain.loss)
     assert np.all(sign * searched.loss >= sign * refined.loss - 1e-6)
     assert np.array_equal(refined.refined > 0, refined.loss != plain.loss)
-
-
-def test_no_rounds_is_told(case: Case) -> None:
-    with pytest.raises(UserError, match="0 rounds"):
-        search(FeatureTable(case.array, case.offsets), case.tasks, CASES["ridge"][0], case.support, rounds=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,11 +11,12 @@ from hypothesis import strategies as st
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.tasks import TaskRows
 from longshot.selection.greedy import greedy_rounds
 from longshot.selection.objectives import SelectionObjective
-from longshot.selection.run import Selection, measure, search, select
+from longshot.selection.run import Selection, measure_each, search, select
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks
+from longshot.selection.tasks import query_tasks
 
 from . import naive
 from .conftest import Case, make_case
@@ -41,7 +44,7 @@ def masked(seed: int, hidden_queries: float) -> tuple[Case, np.ndarray]:
     case = make_case(sizes, 12, 4, ways=(2, 4), shots=(1, 3), seed=seed)
     rng = np.random.default_rng(seed + 1)
     allowed = rng.random(len(case.array)) < 0.6
-    queries = case.tasks.query.values
+    queries = case.tasks.slot_query.values
     allowed[queries] = rng.random(len(queries)) >= hidden_queries
     allowed[case.support] = True
     return case, allowed
@@ -53,8 +56,8 @@ def without(case: Case, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray, Ints]
     return case.array[keep], before[case.offsets], before[:-1]
 
 
-def moved(tasks: SelectionTasks, new_rows: Ints) -> SelectionTasks:
-    return SelectionTasks(tasks.plan, tasks.query.with_values(new_rows[tasks.query.values]), tasks.ids)
+def moved(tasks: TaskRows, new_rows: Ints) -> TaskRows:
+    return replace(tasks, query=tasks.query.with_values(new_rows[tasks.query.values]))
 
 
 def assert_same(masked: Selection, physical: Selection, keep: np.ndarray) -> None:
@@ -80,7 +83,9 @@ def test_equals_a_dataset_without_the_rows(
         FeatureTable(array, offsets, row_block=7), moved(case.tasks, new_rows), objective, **options
     )  # type: ignore[arg-type]
     assert_same(selection, other, allowed)
-    assert np.array_equal(selection.loss, other.loss) and np.array_equal(selection.accuracy, other.accuracy)
+    assert np.array_equal(selection.loss, other.loss) and np.array_equal(
+        selection.accuracies, other.accuracies
+    )
 
 
 @every_objective
@@ -135,13 +140,13 @@ def test_masked_greedy_equals_the_naive_loop(objective: SelectionObjective, refe
     support, _ = greedy_rounds(
         FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, objective, case.support, 1
     )
-    bounds = case.tasks.support_offsets
+    bounds = case.tasks.plan.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         pool_masks = [allowed[rows] for rows in task.rows]
         task.pools = [pool[mask] for pool, mask in zip(task.pools, pool_masks, strict=True)]
         task.rows = [rows[mask] for rows, mask in zip(task.rows, pool_masks, strict=True)]
-        slots = range(case.tasks.offsets[number], case.tasks.offsets[number + 1])
+        slots = range(case.tasks.plan.classes.offsets[number], case.tasks.plan.classes.offsets[number + 1])
         start = [case.support[bounds[s] : bounds[s + 1]] for s in slots]
         expected = naive.greedy(task, reference(task), start, 1)
         assert [support[bounds[s] : bounds[s + 1]].tolist() for s in slots] == [r.tolist() for r in expected]
@@ -171,14 +176,15 @@ def test_rows_outside_the_mask_are_never_selected(
         FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, objective, **options
     )  # type: ignore[arg-type]
     assert allowed[selection.support].all()
-    slot = np.repeat(np.arange(case.tasks.slots), case.tasks.shots)
+    slot = np.repeat(np.arange(case.tasks.plan.slots), case.tasks.plan.shots.values)
     assert np.array_equal(
-        np.searchsorted(case.offsets, selection.support, side="right") - 1, case.tasks.classes[slot]
+        np.searchsorted(case.offsets, selection.support, side="right") - 1,
+        case.tasks.plan.classes.values[slot],
     )
-    own = np.repeat(case.tasks.task_of_slot, case.tasks.query.lengths)
-    queries = set(zip(own.tolist(), case.tasks.query.values.tolist(), strict=True))
+    own = np.repeat(case.tasks.plan.classes.owners, case.tasks.slot_query.lengths)
+    queries = set(zip(own.tolist(), case.tasks.slot_query.values.tolist(), strict=True))
     assert not queries & set(
-        zip(case.tasks.task_of_slot[slot].tolist(), selection.support.tolist(), strict=True)
+        zip(case.tasks.plan.classes.owners[slot].tolist(), selection.support.tolist(), strict=True)
     )
 
 
@@ -186,15 +192,15 @@ def test_a_support_is_measured_whatever_the_mask(case: Case) -> None:
     """The loss of a given support does not depend on what else could be selected."""
     allowed = np.zeros(len(case.array), dtype=bool)
     allowed[case.support] = True
-    plain = measure(FeatureTable(case.array, case.offsets), case.tasks, OBJECTIVE, case.support)
-    measured = measure(
+    plain = measure_each(FeatureTable(case.array, case.offsets), case.tasks, OBJECTIVE, case.support)
+    measured = measure_each(
         FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support
     )
-    assert np.array_equal(plain, measured)
+    assert all(map(np.array_equal, plain, measured))
 
 
 def test_too_few_allowed_rows_are_counted() -> None:
-    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 2]], [[[0], [5, 6]]])
+    tasks = query_tasks([[0, 1]], [[2, 2]], [[[0], [5, 6]]])
     allowed = np.ones(10, dtype=bool)
     allowed[[6, 8, 9]] = False  # of rows 5 to 9 only 5 and 7 are left, and 5 is a query
     table = FeatureTable(

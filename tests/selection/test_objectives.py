@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.core.errors import UserError
 from longshot.selection.descent import start_weights
 from longshot.selection.fastdiffsel import select_rows
-from longshot.selection.objectives import PrototypeObjective, SelectionObjective, make_objective
+from longshot.selection.objectives import PrototypeObjective, SelectionObjective
 from longshot.selection.ridge import RidgeObjective
 from longshot.selection.table import FeatureTable
 from longshot.selection.task2vec import Task2VecObjective
@@ -43,13 +42,13 @@ def weight_gradients(
     tasks = case.tasks
     directions = objective.at_pool(table, tasks, weights).directions
     result = []
-    for slot in range(tasks.slots):
-        label = int(tasks.classes[slot])
+    for slot in range(tasks.plan.slots):
+        label = int(tasks.plan.classes.values[slot])
         scores = objective.scores(table.whole(label), directions, tasks, np.array([slot]))[0]
         w = weights[slot]
         if objective.averaging:
             scores = (scores - (w * scores).sum() / w.sum()) / w.sum()
-        own = tasks.query.row(slot) - case.offsets[label]
+        own = tasks.slot_query.row(slot) - case.offsets[label]
         result.append(np.delete(scores.numpy(), own))
     return result
 
@@ -64,11 +63,11 @@ def test_weight_gradient_equals_autograd(
     gradients = weight_gradients(table, case, objective, weights)
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
-        first, last = case.tasks.offsets[number : number + 2]
+        first, last = case.tasks.plan.classes.offsets[number : number + 2]
         start_at = []
         for slot in range(first, last):
-            label = case.tasks.classes[slot]
-            own = case.tasks.query.row(slot)
+            label = case.tasks.plan.classes.values[slot]
+            own = case.tasks.slot_query.row(slot)
             full = np.delete(weights[slot].double().numpy(), own - case.offsets[label])
             start_at.append(torch.from_numpy(full).requires_grad_())
         expected = torch.autograd.grad(reference(task)(start_at), start_at)
@@ -84,13 +83,13 @@ def test_selection_equals_algorithm_1(
     """Uniform start, autograd, any step size, projection, extraction: the same supports in the same order."""
     table = FeatureTable(case.array, case.offsets)
     support = select_rows(table, case.tasks, objective, objective.at_pool(table, case.tasks).directions)
-    bounds = case.tasks.support_offsets
+    bounds = case.tasks.plan.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         uniform = [np.full(len(rows), k / len(rows)) for rows, k in zip(task.rows, task.shots, strict=True)]
         expected = naive.algorithm_1(task, reference(task), uniform, step_size=200.0)
         for position, rows in enumerate(expected):
-            slot = case.tasks.offsets[number] + position
+            slot = case.tasks.plan.classes.offsets[number] + position
             assert support[bounds[slot] : bounds[slot + 1]].tolist() == rows.tolist()
 
 
@@ -100,12 +99,12 @@ def test_loss_at_a_support_equals_the_naive_loss(
 ) -> None:
     table = FeatureTable(case.array, case.offsets)
     loss = objective.at_support(table, case.tasks, case.support).loss
-    bounds = case.tasks.support_offsets
+    bounds = case.tasks.plan.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         weights = []
         for position, rows in enumerate(task.rows):
-            slot = case.tasks.offsets[number] + position
+            slot = case.tasks.plan.classes.offsets[number] + position
             weights.append(
                 torch.from_numpy(np.isin(rows, case.support[bounds[slot] : bounds[slot + 1]]).astype(float))
             )
@@ -126,27 +125,17 @@ def test_uniform_weights_are_the_default_point(
 
 def test_accuracy_counts_the_nearest_prototype(case: Case) -> None:
     table = FeatureTable(case.array, case.offsets)
-    accuracy = PrototypeObjective().at_support(table, case.tasks, case.support).accuracy
-    bounds, unit = case.tasks.support_offsets, case.array / np.linalg.norm(case.array, axis=1, keepdims=True)
+    accuracy = PrototypeObjective().at_support(table, case.tasks, case.support).accuracies[0]
+    bounds, unit = (
+        case.tasks.plan.support_offsets,
+        case.array / np.linalg.norm(case.array, axis=1, keepdims=True),
+    )
     for number in range(len(case.tasks)):
-        slots = range(case.tasks.offsets[number], case.tasks.offsets[number + 1])
+        slots = range(case.tasks.plan.classes.offsets[number], case.tasks.plan.classes.offsets[number + 1])
         centres = np.stack([unit[case.support[bounds[s] : bounds[s + 1]]].mean(0) for s in slots])
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         nearest = ((task.query.numpy()[:, None] - centres) ** 2).sum(-1).argmin(1)
         assert float(accuracy[number]) == pytest.approx((nearest == task.label.numpy()).mean())
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"name": "prototypes"}, "there are error, prototype, ridge, task2vec"),
-        ({"name": "error", "temperature": 0.0}, "temperature is 0.0"),
-        ({"name": "error", "distance": "manhattan"}, "euclidean and cosine"),
-    ],
-)
-def test_a_wrong_option_is_told(options: dict[str, object], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        make_objective(**options)  # type: ignore[arg-type]
 
 
 def test_ridge_tells_tables_apart(case: Case) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from longshot.selection.projection import l1_ball, simplex
+from longshot.selection.descent import l1_ball, simplex
 
 from .naive import l1_projection
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.selection import refine
-from longshot.selection.fastdiffsel import select_rows
+from longshot.selection import fastdiffsel
+from longshot.selection.fastdiffsel import _other_images, refine_rounds, select_rows
 from longshot.selection.objectives import PrototypeObjective, SupportMeasures
-from longshot.selection.refine import _other_images, refine_rounds
 from longshot.selection.run import select
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks
+from longshot.selection.tasks import query_tasks
 
 from .conftest import Case, make_case
 
@@ -33,7 +32,7 @@ def test_rounds_equal_those_of_each_task_alone(case: Case, rounds: int, largest:
     support, kept_rounds = refine_rounds(table, case.tasks, OBJECTIVE, start, rounds, largest=largest)
     for number in range(len(case.tasks)):
         alone = case.tasks.take(np.array([number]))
-        positions = case.tasks.support_positions(np.array([number]))
+        positions = case.tasks.support.indices(np.array([number]))
         current, count = start[positions], 0
         for _ in range(rounds):
             measured = OBJECTIVE.at_support(table, alone, current)
@@ -58,7 +57,7 @@ def test_some_tasks_gain_and_the_search_ends(case: Case) -> None:
 
 
 def test_another_order_is_no_other_support() -> None:
-    tasks = SelectionTasks.from_lists([[0, 1], [0, 1]], [[2, 2], [2, 2]], [[[0], [10]], [[0], [10]]])
+    tasks = query_tasks([[0, 1], [0, 1]], [[2, 2], [2, 2]], [[[0], [10]], [[0], [10]]])
     first = np.array([1, 2, 11, 12, 1, 2, 11, 12])
     reordered = np.array(
         [2, 1, 11, 12, 1, 2, 11, 13]
@@ -69,18 +68,20 @@ def test_another_order_is_no_other_support() -> None:
 
 def test_the_same_images_in_another_order_are_not_taken_for_harder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding may give a reordered support another loss: here every measurement is higher than the one before."""
-    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 2]], [[[0], [10]]])
+    tasks = query_tasks([[0, 1]], [[2, 2]], [[[0], [10]]])
     table = FeatureTable(np.ones((20, 2), np.float32), np.array([0, 10, 20]))
     losses = iter(range(10))
 
     class Rising:
         def at_support(self, *_: object) -> SupportMeasures:
-            return SupportMeasures(torch.tensor([float(next(losses))]), torch.zeros(1), torch.zeros(2, 1, 2))
+            return SupportMeasures(
+                torch.tensor([float(next(losses))]), torch.zeros(1, 1), torch.zeros(2, 1, 2)
+            )
 
     start = np.array([1, 2, 11, 12])
-    monkeypatch.setattr(refine, "select_rows", lambda *_, **__: np.array([2, 1, 12, 11]))
+    monkeypatch.setattr(fastdiffsel, "select_rows", lambda *_, **__: np.array([2, 1, 12, 11]))
     support, kept_rounds = refine_rounds(table, tasks, Rising(), start, 3)  # type: ignore[arg-type]
     assert (support.tolist(), kept_rounds.tolist()) == (start.tolist(), [0])
-    monkeypatch.setattr(refine, "select_rows", lambda *_, **__: np.array([2, 3, 12, 11]))
+    monkeypatch.setattr(fastdiffsel, "select_rows", lambda *_, **__: np.array([2, 3, 12, 11]))
     support, kept_rounds = refine_rounds(table, tasks, Rising(), start, 1)  # type: ignore[arg-type]
     assert (support.tolist(), kept_rounds.tolist()) == ([2, 3, 12, 11], [1])

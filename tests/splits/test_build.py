@@ -10,7 +10,7 @@ import pytest
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
 from longshot.features.features import Features
-from longshot.splits.build import MODES, SplitRecipe, Splitter, sweep
+from longshot.splits.build import MODES, SplitRecipe, Splitter
 from longshot.splits.divergences import MEASURES, gap
 
 SWEEP = (0.04, 0.32, 0.64, 0.96)
@@ -52,7 +52,7 @@ def test_the_gap_is_that_of_the_classes_in_the_file(splitter: Splitter) -> None:
 def test_sorted_classes_are_the_same_at_every_divergence(splitter: Splitter) -> None:
     """The score is linear in the embedding along μ_train − μ_test: its length, which R sets, changes no order."""
     recipe = SplitRecipe(assignment="sorted")
-    splits = sweep(splitter.dataset, splitter.features, SWEEP, recipe)
+    splits = [splitter.split(divergence, recipe) for divergence in SWEEP]
     assert len({split.test for split in splits}) == 1
     along = splitter.embeddings @ splitter.axis
     lowest = {splitter.dataset.class_ids[i] for i in np.argsort(along)[:24]}

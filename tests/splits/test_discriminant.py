@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from longshot.splits.discriminant import discriminant_map
+from longshot.splits.proxy import discriminant_map
 
 
 def _world(classes: int, images: int, dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

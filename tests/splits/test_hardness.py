@@ -86,7 +86,7 @@ def test_principal_components_keep_distances_on_either_side() -> None:
 
 def test_the_map_is_that_of_the_images_of_the_train_classes(world: Any) -> None:
     """Sums of scatters against the covariance written out."""
-    from longshot.splits.discriminant import discriminant_map
+    from longshot.splits.proxy import discriminant_map
 
     _, features = world(9, 6, dim=5)
     proxy, train = Proxy(features, shot=2), np.array([1, 2, 4, 8])

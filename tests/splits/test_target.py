@@ -13,12 +13,11 @@ import pytest
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
 from longshot.features.features import Features
-from longshot.splits import references, search
+from longshot.splits import hardness, search
 from longshot.splits.assign import part_sizes
-from longshot.splits.hardness import Hardness, measure_hardness
+from longshot.splits.hardness import Hardness, measure_hardness, reference_splits
 from longshot.splits.make import make_split
 from longshot.splits.proxy import Proxy
-from longshot.splits.references import reference_splits
 from longshot.splits.search import STRENGTHS, Goal, Searcher, Setting, neighbours
 from longshot.splits.simple import random_split
 from longshot.splits.split import Split
@@ -33,7 +32,7 @@ def small_search() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, number in (("AXES", 3), ("CLUSTERS", 4), ("REFINED", 4), ("SHORTLIST", 4)):
             patch.setattr(search, name, number)
-        patch.setattr(references, "DRAWS", DRAWS)
+        patch.setattr(hardness, "DRAWS", DRAWS)
         yield
 
 

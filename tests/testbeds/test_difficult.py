@@ -246,6 +246,31 @@ def test_a_base_gives_the_queries_and_is_told() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"objective": "prototypes"}, "'error' or 'prototype' or 'ridge' or 'task2vec'"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"distance": "manhattan"}, "'euclidean' or 'cosine'"),
+        ({"start": "zero"}, "'uniform' or 'random'"),
+        ({"projection": "l2"}, "'l1' or 'simplex' or 'none'"),
+        ({"steps": 0}, "steps is 0"),
+        ({"step_size": -1.0}, "step_size is -1.0"),
+        ({"refine": -1}, "refine is -1"),
+    ],
+)
+def test_a_wrong_option_is_told(
+    small: tuple[Dataset, Features], options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        DifficultInstances(small[1], **options)  # type: ignore[arg-type]
+
+
+def test_no_rounds_is_told(small: tuple[Dataset, Features]) -> None:
+    with pytest.raises(UserError, match="rounds is 0"):
+        GreedyInstances(small[1], rounds=0)
+
+
 def test_features_of_another_dataset_are_refused(small: tuple[Dataset, Features]) -> None:
     dataset, features = small
     other = dataclasses.replace(features, fingerprint="0" * 64)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from longshot.core.errors import UserError
+from longshot.testbeds.base import Pool
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
-from longshot.testbeds.distinct import count_tasks
+from longshot.testbeds.drawing import count_tasks
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.pools import make_pool
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
@@ -151,7 +151,7 @@ def _tasks_of(classes, sizes, shot: int, query: int) -> set:
 
 def test_the_number_of_distinct_tasks_equals_brute_force(make_dataset) -> None:
     sizes = {"a/x": 3, "a/y": 2, "a/z": 4, "b/u": 2, "b/v": 3}
-    pool, _ = make_pool(make_dataset(sizes), FixedShape(2, 1, 1))
+    pool = Pool(make_dataset(sizes), np.arange(len(sizes)))
     families = [["a/x", "a/y", "a/z"], ["b/u", "b/v"]]
     everything = [sorted(sizes)]
     cases = [
@@ -165,7 +165,7 @@ def test_the_number_of_distinct_tasks_equals_brute_force(make_dataset) -> None:
 
 
 def test_counting_stops_at_the_limit(make_dataset) -> None:
-    pool, _ = make_pool(make_dataset([1000] * 200), FixedShape())
+    pool = Pool(make_dataset([1000] * 200), np.arange(200))
     assert count_tasks(FixedShape(), UniformClasses(), UniformInstances(), pool, limit=77) == 77
 
 

@@ -15,8 +15,9 @@ from longshot.features.extract import embed
 from longshot.networks.checkpoint import load
 from longshot.networks.ensemble import Ensemble
 from longshot.networks.registry import get_network
-from longshot.training.autoensemble import AutoEnsemble, select, turned
+from longshot.training.autoensemble import AutoEnsemble, select
 from longshot.training.base import ImageBatch
+from longshot.training.images import turned
 from longshot.training.loop import train
 
 

@@ -14,8 +14,7 @@ from longshot.core.batches import Episode
 from longshot.core.errors import UserError
 from longshot.networks.base import Network
 from longshot.networks.inner import LEARNED_HEAD, body_weights
-from longshot.training.inner import meta_step
-from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining
+from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining, meta_step
 from longshot.training.registry import get_algorithm
 
 WAY, SHOT, QUERY = 3, 2, 4

@@ -16,9 +16,8 @@ from longshot.core.calls import check_settings, parameters, parse_call
 from longshot.core.errors import UserError
 from longshot.core.tuned import Tuned, read_tuned, tuned_method, tuned_training, write_tuned
 from longshot.methods.registry import get_method, method_class
-from longshot.training.objectives import TrialObjective
 from longshot.training.registry import algorithm_class
-from longshot.training.search import run_search
+from longshot.training.search import TrialObjective, run_search
 from longshot.training.spaces import Space, Trial, get_space, parse_parameter, space_names, space_of_call
 from longshot.training.tune import tune
 

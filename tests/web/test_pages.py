@@ -271,6 +271,15 @@ def test_any_table_of_a_page_is_a_file(client: Client, explored: Path) -> None:
     assert len(page_tables(counted)) == counted.count("<table")
 
 
+def test_a_comparison_by_run_is_a_file(client: Client) -> None:
+    run = client.item("run", "first").rpartition("/")[2]
+    links = client.links(f"/compare?run={run}")
+    named = next(link for link in links if link.startswith("/compare?") and "as=csv" in link)
+    answer = client.get(f"/compare?run={run}&as=csv")
+    assert answer.status == 200
+    assert answer.body == client.get(named).body
+
+
 def test_judges_are_marked_where_they_chose(client: Client) -> None:
     hard = client.get(f"{client.item('testbed', 'hard')}/board").text
     easy = client.get(f"{client.item('testbed', 'easy')}/board").text

@@ -129,20 +129,22 @@ def _selftest(device: str, path: Path) -> list[dict[str, Any]]:
 
     chosen = pick_device(device)
     outcomes = run_selftest(chosen)
-    rows = [_row(f"{outcome.kind} {outcome.name}", outcome.state, outcome.detail) for outcome in outcomes]
+    rows = [make_row(f"{outcome.kind} {outcome.name}", outcome.state, outcome.detail) for outcome in outcomes]
     write_report(outcomes, chosen, path)
     agree = sum(outcome.state == "ok" for outcome in outcomes)
     absent = sum(outcome.state == "absent" for outcome in outcomes)
     unable = f", {absent} cannot run here" if absent else ""
     verdict = f"{agree} of {len(outcomes)} checks agree with {REFERENCE}{unable}; report: {path}"
-    return [*rows, _row("selftest", "ok" if agree + absent == len(outcomes) else "failed", verdict)]
+    return [*rows, make_row("selftest", "ok" if agree + absent == len(outcomes) else "failed", verdict)]
 
 
-def _row(subject: str, state: str, detail: str) -> dict[str, Any]:
+def make_row(subject: str, state: str, detail: str) -> dict[str, Any]:
+    """A line of what is printed."""
     return {"what": subject, "state": state, "detail": detail}
 
 
-def _installed(package: str) -> str | None:
+def installed(package: str) -> str | None:
+    """The version of a package; None where it is not there."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -155,9 +157,9 @@ def _machine() -> list[dict[str, Any]]:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB memory"
     return [
-        _row("longshot", "ok", version("longshot")),
-        _row("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        _row("machine", "ok", f"{cores} cores{memory}"),
+        make_row("longshot", "ok", version("longshot")),
+        make_row("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        make_row("machine", "ok", f"{cores} cores{memory}"),
     ]
 
 
@@ -169,33 +171,13 @@ def _device(name: str) -> list[dict[str, Any]]:
     device = pick_device(name)
     model = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return [
-        _row("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads"),
-        _row("device", "ok", f"{device.type} {model}".strip()),
+        make_row("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads"),
+        make_row("device", "ok", f"{device.type} {model}".strip()),
     ]
 
 
-def _engines() -> list[dict[str, Any]]:
-    """What computes networks, with versions, and which of them ``auto`` means."""
-    from longshot.features.runtimes import AUTOMATIC, VARIABLE, engine_names, parse_engine
-
-    rows = []
-    uses = {AUTOMATIC: "auto on a CPU", "torch": "auto elsewhere, and for what cannot be converted"}
-    for name, its_version in engine_names().items():
-        state = "ok" if its_version else "absent"
-        detail = ", ".join(part for part in (its_version, uses.get(name, "")) if part)
-        rows.append(_row(f"engine {name}", state, detail or 'pip install "longshot[openvino]"'))
-    if os.environ.get(VARIABLE):
-        try:
-            chosen = parse_engine(None)
-        except UserError as error:
-            rows.append(_row("engine", "broken", f"{VARIABLE}: {error.fact}"))
-        else:
-            rows.append(_row("engine", "ok", f"{chosen.name}{chosen.settings}, as {VARIABLE} says"))
-    return rows
-
-
 def _missing(packages: tuple[str, ...]) -> list[str]:
-    return [package for package in packages if _installed(package) is None]
+    return [package for package in packages if installed(package) is None]
 
 
 def _try(packages: tuple[str, ...]) -> subprocess.Popen[str]:
@@ -218,15 +200,15 @@ def _extras(tried: dict[str, subprocess.Popen[str]]) -> list[dict[str, Any]]:
     for extra, (packages, purpose) in EXTRAS.items():
         if extra not in tried:
             remedy = f'pip install "longshot[{extra}]"'
-            rows.append(_row(f"extra {extra}", "absent", f"{purpose}; to have it: {remedy}"))
+            rows.append(make_row(f"extra {extra}", "absent", f"{purpose}; to have it: {remedy}"))
             continue
-        package = f"{packages[0]} {_installed(packages[0])}"
+        package = f"{packages[0]} {installed(packages[0])}"
         problem = _problem(tried[extra])
         if problem:
             detail = f"{purpose}; {package} is installed and cannot be imported: {problem}"
-            rows.append(_row(f"extra {extra}", "broken", detail))
+            rows.append(make_row(f"extra {extra}", "broken", detail))
         else:
-            rows.append(_row(f"extra {extra}", "ok", f"{purpose} ({package})"))
+            rows.append(make_row(f"extra {extra}", "ok", f"{purpose} ({package})"))
     return rows
 
 
@@ -250,16 +232,16 @@ def _cache() -> list[dict[str, Any]]:
     for path in cache_places():
         writable = is_writable(path)
         if not path.is_dir():
-            rows.append(_row("cache", "absent", f"{path}: it cannot be made"))
+            rows.append(make_row("cache", "absent", f"{path}: it cannot be made"))
             continue
         size = sum(_size(entry) for entry in path.rglob("*"))
         free = shutil.disk_usage(path).free
         detail = f"{path}: {size / 2**20:,.0f} MiB used, {free / 2**30:,.0f} GiB free"
         if not writable:
-            rows.append(_row("cache", "read-only", f"{detail}; read from"))
+            rows.append(make_row("cache", "read-only", f"{detail}; read from"))
             continue
         use = "" if len(cache_places()) == 1 else "; written to" if writing else "; read from"
-        rows.append(_row("cache", "ok" if free > 2**30 else "low disk", f"{detail}{use}"))
+        rows.append(make_row("cache", "ok" if free > 2**30 else "low disk", f"{detail}{use}"))
         writing = False
     return rows
 
@@ -270,10 +252,10 @@ def _identity() -> dict[str, Any]:
     try:
         identity = default_identity()
     except UserError as error:
-        return _row("identity", "wrong", str(error))
+        return make_row("identity", "wrong", str(error))
     vouched = "the bytes of images" if identity == "content" else "names of images only"
     origin = "the default" if not value else f"{IDENTITY_VARIABLE}={value}"
-    return _row(
+    return make_row(
         "identity", "ok" if identity == "content" else "names", f"results vouch for {vouched} ({origin})"
     )
 
@@ -281,8 +263,8 @@ def _identity() -> dict[str, Any]:
 def _telemetry() -> dict[str, Any]:
     """Whether libraries tell their makers anything."""
     if chosen := switched_on():
-        return _row("telemetry", "on", f"switched on by {', '.join(chosen)}")
-    return _row("telemetry", "off", "that of ONNX Runtime, OpenVINO, Ray and the Hugging Face Hub")
+        return make_row("telemetry", "on", f"switched on by {', '.join(chosen)}")
+    return make_row("telemetry", "off", "that of ONNX Runtime, OpenVINO, Ray and the Hugging Face Hub")
 
 
 def _size(path: Path) -> int:
@@ -297,16 +279,16 @@ def _sandbox() -> dict[str, Any]:
     """Whether other people's code could be run safely: bubblewrap is there and may make namespaces."""
     program = shutil.which("bwrap")
     if program is None:
-        return _row(
+        return make_row(
             "sandbox", "absent", "bubblewrap is not installed; to have it: apt-get install bubblewrap"
         )
     box = [program, "--ro-bind", "/", "/", "--unshare-all", "true"]
     try:
         probe = subprocess.run(box, capture_output=True, text=True, timeout=20)
     except subprocess.TimeoutExpired:
-        return _row("sandbox", "blocked", "bubblewrap did not answer within 20 s")
+        return make_row("sandbox", "blocked", "bubblewrap did not answer within 20 s")
     if probe.returncode != 0:
         reason = (probe.stderr.strip().splitlines() or ["it exited without a word"])[-1]
-        return _row("sandbox", "blocked", f"bubblewrap cannot make namespaces here: {reason}")
+        return make_row("sandbox", "blocked", f"bubblewrap cannot make namespaces here: {reason}")
     installed = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20)
-    return _row("sandbox", "ok", installed.stdout.strip())
+    return make_row("sandbox", "ok", installed.stdout.strip())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from longshot.api.doctor import make_row
 from longshot.core.files import is_writable
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
@@ -36,18 +37,18 @@ def _look(
 ) -> list[dict[str, Any]]:
     from longshot.scale.cluster import compare
 
-    rows = [_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
+    rows = [make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
     here = node_facts()
     answers = opened.everywhere(node_facts)
     for node in living().values():
         name = node_name(node)
         if name not in answers:
-            rows.append(_row(f"node {name}", "ok", "no room for a worker: it computes nothing"))
+            rows.append(make_row(f"node {name}", "ok", "no room for a worker: it computes nothing"))
             continue
         facts = answers[name]
         problem = compare(here, facts)
         if not isinstance(facts, dict):
-            rows.append(_row(f"node {name}", "refused", problem))
+            rows.append(make_row(f"node {name}", "refused", problem))
             continue
         has = node["Resources"]
         gpus = f", {has['GPU']:g} GPUs" if has.get("GPU") else ""
@@ -58,7 +59,7 @@ def _look(
             f"{has.get('object_store_memory', 0) / 2**30:.1f} GiB; {versions}; cache {facts['cache']}"
         )
         rows.append(
-            _row(
+            make_row(
                 f"node {name}", "refused" if problem else "ok", f"{problem}; {detail}" if problem else detail
             )
         )
@@ -67,7 +68,7 @@ def _look(
     if out is not None:
         writable = is_writable(Path(out))
         rows.append(
-            _row(
+            make_row(
                 "results",
                 "ok" if writable else "refused",
                 f"{out} can{'' if writable else 'not'} be written here, where all results are written",
@@ -91,9 +92,5 @@ def _reads(opened: Any, dataset: Dataset) -> list[dict[str, Any]]:
             )
         else:
             state, detail = "cannot read", f"cannot read '{dataset.name}'; its images will be sent along"
-        rows.append(_row(f"data on {name}", state, detail))
+        rows.append(make_row(f"data on {name}", state, detail))
     return rows
-
-
-def _row(subject: str, state: str, detail: str) -> dict[str, Any]:
-    return {"what": subject, "state": state, "detail": detail}

@@ -7,6 +7,7 @@ numbers by number: the largest difference, relative to the largest number (at le
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -14,17 +15,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from longshot.api.doctor import installed
 from longshot.core.progress import progress
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from longshot.core.batches import ImageTask
 
 REFERENCE = "the CPU in double precision"
 _PACKAGES = ("torch", "numpy", "onnxruntime", "openvino", "timm", "transformers")
@@ -33,6 +36,13 @@ _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\\/][^\s\\/:'\"]+){2,}")  # what names fo
 _PRODUCTS = {  # operations that want operands of one type
     *("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "linear", "cdist"),
     *("index_add", "index_add_", "scatter_add", "solve"),
+}
+
+_WAYS: dict[str, dict[str, Any]] = {  # of selection, with the settings of ``select``
+    "one step": {},
+    "easy": {"largest": False},
+    "refined": {"refine": 2, "greedy": 1},
+    "from random weights": {"start": "random", "steps": 3},
 }
 
 # device and type of floating-point numbers → what was computed, as any number of tensors
@@ -90,28 +100,22 @@ def run_check(check: Check, device: torch.device) -> Outcome:
     """Compute on the device and by the reference, and compare."""
     import torch
 
-    made = partial(Outcome, check.kind, check.name, tolerance=check.tolerance)
+    def outcome(state: str, seconds: float, difference: float | None = None, reason: str = "") -> Outcome:
+        return Outcome(check.kind, check.name, state, difference, check.tolerance, seconds, reason)
+
     began = time.perf_counter()
     try:
         values = check.compute(device, torch.float32)
         seconds = time.perf_counter() - began
         difference = largest_difference(reference(check), values)
     except Absent as reason:
-        return made(state="absent", difference=None, seconds=0.0, reason=str(reason))
-    except (
-        Exception
-    ) as error:  # whatever goes wrong on a machine that nobody here has seen is what is asked for
-        spent = time.perf_counter() - began
-        return made(state="failed", difference=None, seconds=spent, reason=_reason(error))
+        return outcome("absent", 0.0, reason=str(reason))
+    # whatever goes wrong on a machine that nobody here has seen is what is asked for
+    except Exception as error:
+        return outcome("failed", time.perf_counter() - began, reason=_reason(error))
     if difference == float("inf"):
-        return made(
-            state="differs",
-            difference=None,
-            seconds=seconds,
-            reason="other shapes, or infinite in other places",
-        )
-    state = "ok" if difference <= check.tolerance else "differs"
-    return made(state=state, difference=difference, seconds=seconds)
+        return outcome("differs", seconds, reason="other shapes, or infinite in other places")
+    return outcome("ok" if difference <= check.tolerance else "differs", seconds, difference)
 
 
 def reference(check: Check) -> list[Tensor]:
@@ -159,19 +163,30 @@ def largest_difference(exact: list[Tensor], values: list[Tensor]) -> float:
 
 def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> Path:
     """Versions, hardware and outcomes as JSON, without paths or names of this machine or its user."""
-    import json
+    import torch
 
-    from longshot.core.outputs import delivered
+    from longshot.core.outputs import deliver_text
 
+    name: str = device.type
+    if name == "cuda":
+        name = f"cuda, {torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
+    versions = {package: installed(package) for package in _PACKAGES}
     facts = {
         "reference": REFERENCE,
-        "device": _device_name(device),
-        "machine": _machine_facts(),
-        "versions": {"longshot": version("longshot"), "python": platform.python_version(), **_versions()},
+        "device": name,
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+        },
+        "versions": {
+            "longshot": installed("longshot"),
+            "python": platform.python_version(),
+            **{package: version for package, version in versions.items() if version is not None},
+        },
         "checks": [asdict(outcome) for outcome in outcomes],
     }
-    with delivered(path) as temporary:
-        temporary.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    deliver_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     return path
 
 
@@ -181,54 +196,31 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {_PATH.sub('…', line)}"
 
 
-def _device_name(device: torch.device) -> str:
-    import torch
-
-    if device.type == "cuda":
-        return f"cuda, {torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
-    return device.type
-
-
-def _machine_facts() -> dict[str, Any]:
-    import torch
-
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-    }
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
-
-
 # ---- what is checked: everything in the registries
 
 
 def all_checks() -> Iterator[Check]:
     """One check per registered method, objective and way of selection, engine, and way of training."""
-    yield from _feature_methods()
-    yield from _image_methods()
-    yield from _selections()
-    yield from _engines()
-    yield from _trainings()
-
-
-def _feature_methods() -> Iterator[Check]:
+    from longshot.features.runtimes import engine_names
     from longshot.methods.base import Method
-    from longshot.methods.registry import get_method, method_names
+    from longshot.methods.checks_images import TOLERANCE
+    from longshot.methods.registry import get_method, image_method_names, method_names
+    from longshot.selection.objectives import NAMES
+    from longshot.training.registry import algorithm_names
 
     for name in method_names():
         method = get_method(name)
         assert isinstance(method, Method)
         yield Check("method", name, 10 * method.tolerance, partial(_feature_scores, method))
+    for name in image_method_names():
+        yield Check("method", name, TOLERANCE, partial(_image_scores, get_method(name)))
+    for name in NAMES:
+        for way, settings in _WAYS.items():
+            yield Check("selection", f"{name}, {way}", 1e-3, partial(_selected, name, settings))
+    for name in engine_names():
+        yield Check("engine", name, 1e-4, partial(_embedded, name))
+    for name in algorithm_names():
+        yield Check("training", name, 1e-3, partial(_step, name))
 
 
 def _feature_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
@@ -253,38 +245,13 @@ def _relative(scores: Tensor) -> Tensor:
     return scores - scores.max(-1, keepdim=True).values
 
 
-def _image_methods() -> Iterator[Check]:
-    from longshot.methods.checks_images import TOLERANCE
-    from longshot.methods.registry import get_method, image_method_names
-
-    for name in image_method_names():
-        yield Check("method", name, TOLERANCE, partial(_image_scores, get_method(name)))
-
-
 def _image_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     from longshot.methods.checks_images import SmallNetwork, make_task, run
 
-    tasks = []
-    for seed in range(min(method.at_once, 2)):
-        task, _ = make_task([3] * 3, [4] * 3, seed)
-        support, query = (images.to(device, dtype) for images in (task.support, task.query))
-        label = task.support_label.to(device)
-        tasks.append(replace(task, support=support, query=query, support_label=label))
+    tasks = [
+        _on(device, dtype, make_task([3] * 3, [4] * 3, seed)[0]) for seed in range(min(method.at_once, 2))
+    ]
     return [_relative(scores) for scores in run(method, tasks, SmallNetwork().to(device, dtype))]
-
-
-def _selections() -> Iterator[Check]:
-    from longshot.selection.objectives import NAMES
-
-    ways: dict[str, dict[str, Any]] = {
-        "one step": {},
-        "easy": {"largest": False},
-        "refined": {"refine": 2, "greedy": 1},
-        "from random weights": {"start": "random", "steps": 3},
-    }
-    for objective in NAMES:
-        for way, settings in ways.items():
-            yield Check("selection", f"{objective}, {way}", 1e-3, partial(_selected, objective, settings))
 
 
 def _selected(
@@ -297,7 +264,7 @@ def _selected(
     from longshot.selection.objectives import make_objective
     from longshot.selection.run import select
     from longshot.selection.table import FeatureTable
-    from longshot.selection.tasks import SelectionTasks
+    from longshot.selection.tasks import query_tasks
 
     world, generator = World.make(), np.random.default_rng(4)
     count = len(world.features) // world.per_class
@@ -306,7 +273,7 @@ def _selected(
         [(label * world.per_class + generator.permutation(world.per_class)[:4]).tolist() for label in task]
         for task in classes
     ]
-    tasks = SelectionTasks.from_lists(classes, [[3] * 5] * 4, queries)
+    tasks = query_tasks(classes, [[3] * 5] * 4, queries)
     offsets = np.arange(count + 1) * world.per_class
 
     class Table(FeatureTable):
@@ -320,13 +287,6 @@ def _selected(
         return [torch.from_numpy(select(table, tasks, make_objective(objective), **settings).loss)]
     finally:
         torch.set_default_dtype(before)
-
-
-def _engines() -> Iterator[Check]:
-    from longshot.features.runtimes import engine_names
-
-    for name in engine_names():
-        yield Check("engine", name, 1e-4, partial(_embedded, name))
 
 
 def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
@@ -356,13 +316,6 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
     images = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).to(dtype) * scale + shift
     with torch.no_grad():
         return [network.to(device, dtype)(images)]
-
-
-def _trainings() -> Iterator[Check]:
-    from longshot.training.registry import algorithm_names
-
-    for name in algorithm_names():
-        yield Check("training", name, 1e-3, partial(_step, name))
 
 
 def _step(name: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
@@ -397,10 +350,17 @@ def _episode(seed: int, device: torch.device, dtype: torch.dtype) -> Any:
     from longshot.methods.checks_images import make_task
 
     task, query_label = make_task([2] * 5, [3] * 5, seed)
+    placed = _on(device, dtype, task)
     return Episode(
-        task.support.to(device, dtype),
-        task.support_label.to(device),
-        task.query.to(device, dtype),
-        task.way,
-        query_label=query_label.to(device),
+        placed.support, placed.support_label, placed.query, task.way, query_label=query_label.to(device)
+    )
+
+
+def _on(device: torch.device, dtype: torch.dtype, task: ImageTask) -> ImageTask:
+    """A task with its images and labels on the device."""
+    return replace(
+        task,
+        support=task.support.to(device, dtype),
+        support_label=task.support_label.to(device),
+        query=task.query.to(device, dtype),
     )

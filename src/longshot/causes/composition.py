@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from longshot.causes.alterations import ALTERED
-from longshot.causes.gaps import Gaps
+from longshot.causes.gaps import Gaps, means_by
 from longshot.core.arrays import Floats
 from longshot.statistics import Interval, mean_interval
 
@@ -53,10 +53,4 @@ def composition(gaps: Gaps) -> list[Composition]:
 
 def _by_task(gaps: Gaps, values: Floats) -> Floats:
     """Mean over the classes of each task [T] of values per group [G]; NaN where none is known."""
-    tasks = gaps.task_p.shape[1]
-    finite = np.isfinite(values)
-    count = np.bincount(gaps.groups.task[finite], minlength=tasks)
-    total = np.bincount(gaps.groups.task[finite], values[finite], minlength=tasks)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean: Floats = np.where(count > 0, total / count, np.nan)
-    return mean
+    return means_by(values, gaps.groups.task, gaps.task_p.shape[1])[0]

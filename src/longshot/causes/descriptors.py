@@ -46,10 +46,10 @@ def describe(pixels: NDArray[np.uint8], traces: _Floats) -> _Floats:
     luma = image @ LUMA
     across, along = np.abs(np.diff(luma, axis=2)), np.abs(np.diff(luma, axis=1))
     usual = (np.median(across.mean(1), 1) + np.median(along.mean(2), 1)) / 2 + 0.004
-    ripple = np.abs(_ripple(luma))
+    fine = np.abs(ripple(luma))
     parts = [
-        *(_tone(image, luma), _colour(image), _spectrum(image, luma), _finest(ripple, across, along), traces),
-        *(_plain_areas(luma, across, along), _layout(image, luma, ripple, across, along, usual)),
+        *(_tone(image, luma), _colour(image), _spectrum(image, luma), _finest(fine, across, along), traces),
+        *(_plain_areas(luma, across, along), _layout(image, luma, fine, across, along, usual)),
     ]
     return np.concatenate(parts, 1).astype(np.float32)
 
@@ -90,7 +90,7 @@ def _peak(lines: _Floats) -> float:
     return float(np.log(power.max() / (np.median(power) + 1e-3 * len(lines)) + 0.1))
 
 
-def _ripple(luma: _Floats) -> _Floats:
+def ripple(luma: _Floats) -> _Floats:
     """Luma against its eight neighbours, blind to edges that are straight: Immerkær's mask."""
     corners = luma[:, :-2, :-2] + luma[:, :-2, 2:] + luma[:, 2:, :-2] + luma[:, 2:, 2:]
     sides = luma[:, 1:-1, :-2] + luma[:, 1:-1, 2:] + luma[:, :-2, 1:-1] + luma[:, 2:, 1:-1]
@@ -173,10 +173,10 @@ def _spectrum(image: _Floats, luma: _Floats) -> _Floats:
     return np.concatenate([share, _stack(ends)], 1)
 
 
-def _finest(ripple: _Floats, across: _Floats, along: _Floats) -> _Floats:
-    side = 8 * (ripple.shape[1] // 8)
-    blocks = pooled(ripple[:, :side, :side], 8)
-    quantiles = _quantiles(blocks.reshape(len(ripple), -1), [0.1, 0.5, 0.9])
+def _finest(fine: _Floats, across: _Floats, along: _Floats) -> _Floats:
+    side = 8 * (fine.shape[1] // 8)
+    blocks = pooled(fine[:, :side, :side], 8)
+    quantiles = _quantiles(blocks.reshape(len(fine), -1), [0.1, 0.5, 0.9])
     still = ((across < 1 / 400).mean((1, 2)) + (along < 1 / 400).mean((1, 2))) / 2
     return _stack([*(np.log(each + 2e-3) for each in quantiles), still])
 
@@ -242,12 +242,12 @@ def pooled(values: _Floats, factor: int) -> _Floats:
 
 
 def _layout(
-    image: _Floats, luma: _Floats, ripple: _Floats, across: _Floats, along: _Floats, usual: _Floats
+    image: _Floats, luma: _Floats, fine: _Floats, across: _Floats, along: _Floats, usual: _Floats
 ) -> _Floats:
     light = _standard(pooled(luma, 16), 0.05)
     half = pooled(image, 4)
     colour = _standard(pooled(half.max(3) - half.min(3), 8), 0.03)
-    detail = np.log(pooled(ripple[:, 1:125, 1:125], 31) + 2e-3)
+    detail = np.log(pooled(fine[:, 1:125, 1:125], 31) + 2e-3)
     edge = 15
     sides = _stack(
         [

@@ -209,8 +209,8 @@ def _column(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Means of support and query, effect and p of every group."""
     values = column.numbers
-    support, held = _means(values, groups.support, groups.support_group, len(groups))
-    query, queried = _means(values, groups.query, groups.query_group, len(groups))
+    support, held = means_by(values[groups.support], groups.support_group, len(groups))
+    query, queried = means_by(values[groups.query], groups.query_group, len(groups))
     size = int(labels.max()) + 1
     if column.value is not None:
         finite = np.isfinite(values)
@@ -223,8 +223,8 @@ def _column(
         )
         return support, query, support - query, p
     ranks, spread = _ranks(values, labels, size)
-    low, _ = _means(ranks, groups.support, groups.support_group, len(groups))
-    high, _ = _means(ranks, groups.query, groups.query_group, len(groups))
+    low, _ = means_by(ranks[groups.support], groups.support_group, len(groups))
+    high, _ = means_by(ranks[groups.query], groups.query_group, len(groups))
     with np.errstate(invalid="ignore", divide="ignore"):
         z = (low - high) / (spread[groups.label] * np.sqrt(1 / held + 1 / queried))
         p = np.where(np.isfinite(z), 2 * norm.sf(np.abs(z)), np.nan)
@@ -232,12 +232,11 @@ def _column(
     return support, query, np.where(np.isfinite(z), effect, np.nan), p
 
 
-def _means(values: Floats, rows: Ints, group: Ints, size: int) -> tuple[Floats, Floats]:
-    """Mean of the known values of each group, and how many are known, [G]."""
-    chosen = values[rows]
-    finite = np.isfinite(chosen)
+def means_by(values: Floats, group: Ints, size: int) -> tuple[Floats, Floats]:
+    """Mean of the known values of each of ``size`` groups, NaN where there are none, and their number."""
+    finite = np.isfinite(values)
     count = np.bincount(group[finite], minlength=size).astype(np.float64)
-    total = np.bincount(group[finite], chosen[finite], minlength=size)
+    total = np.bincount(group[finite], values[finite], minlength=size)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / count, np.nan), count
 

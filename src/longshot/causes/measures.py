@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from longshot.causes.descriptors import LUMA, as_shares, fine_energy, plain_shares
+from longshot.causes.descriptors import LUMA, as_shares, fine_energy, plain_shares, ripple
 
 SIDE = 64
 # From more pixels than SIDE × SIDE, or from the original: ``measure`` leaves them NaN.
@@ -57,8 +57,7 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
     inner = luma[:, 1:-1, 1:-1]
     west, east, north, south = luma[:, 1:-1, :-2], luma[:, 1:-1, 2:], luma[:, :-2, 1:-1], luma[:, 2:, 1:-1]
     laplace = west + east + north + south - 4 * inner
-    corners = luma[:, :-2, :-2] + luma[:, :-2, 2:] + luma[:, 2:, :-2] + luma[:, 2:, 2:]
-    ripple = np.abs(corners - 2 * (west + east + north + south) + 4 * inner).mean((1, 2))
+    fine = np.abs(ripple(luma)).mean((1, 2))
     gradient = np.hypot(east - west, south - north) / 2
 
     frame = _frame()
@@ -78,7 +77,7 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
         "sharpness": np.log(laplace.var((1, 2)) + 1e-6),
         "edges": (gradient > _EDGE).mean((1, 2)),
         "object_scale": salient.mean((1, 2)),
-        "noise": np.sqrt(np.pi / 2) * ripple / 6,
+        "noise": np.sqrt(np.pi / 2) * fine / 6,
         "background": border.std(1).mean(1),
         "hue_degrees": _hue(image),
         "red_cast": means[:, 0] - means[:, 1],

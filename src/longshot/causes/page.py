@@ -22,11 +22,9 @@ from longshot.causes.words import (
 )
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.core.wording import span
 from longshot.reports.charts import EstimateRow, intervals
-from longshot.reports.frame import Section, write_page
+from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, FindImages, Thumbnail, thumbnail
-from longshot.testbeds.content import say_identity
 
 if TYPE_CHECKING:
     from longshot.testbeds.task import Task
@@ -79,22 +77,12 @@ def render_explanation(
         Section("composition", "Support against queries", {"sources": compared}, "explain_composition"),
         Section("tasks", "Task by task", _tasks(explanation, testbed, images, tasks), "explain_tasks"),
     ]
-    ways, shots = testbed.table.column("way").to_numpy(), testbed.column("shots").values
     return write_page(
         f"Why the tasks of {name} are hard",
         sections,
         counts=[f"{len(explanation.tasks):,} tasks", f"{len(explanation.causes):,} attributes"],
         style="testbed.css",
-        beds=[
-            {
-                "name": name,
-                "tasks": len(testbed),
-                "way": span(ways.tolist()),
-                "shot": span(shots.tolist()),
-                "hash": testbed.content_hash,
-                "identity": say_identity(testbed.meta["content"]),
-            }
-        ],
+        beds=[bed_facts(name, testbed)],
     )
 
 

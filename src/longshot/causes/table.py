@@ -35,7 +35,7 @@ from longshot.datasets.described import DIGEST, described, digest_column, withou
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import read_attributes
 from longshot.features.cache import Shards, lock, open_guarded
-from longshot.features.content import content_of
+from longshot.features.held import content_of
 from longshot.features.reading import Describe, read_shards
 
 _SHARD = 4096  # images that a kill can cost

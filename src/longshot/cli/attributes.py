@@ -7,15 +7,14 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, PATH, force_option, json_option, print_table
+from longshot.cli.common import FILE, PATH, print_table, shared
 
 
 @click.command()
 @click.argument("dataset")
 @click.option("--attributes", type=PATH, help="A CSV with further attributes.")
 @click.option("-o", "--out", type=FILE, help="Write all of them as CSV (.csv) or Parquet.")
-@force_option
-@json_option
+@shared("force", "json")
 def command(dataset: str, attributes: Path | None, out: Path | None, force: bool, as_json: bool) -> None:
     """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import print_table, shared
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--allow-download", is_flag=True, help="Let hf: and timm: fetch the weights of NAME.")
-@json_option
+@shared("json")
 def command(name: str | None, allow_download: bool, as_json: bool) -> None:
     """List the backbones that can embed images, their dimensions, and what is missing for the others.
 

@@ -7,16 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    PATH,
-    datasets_option,
-    device_option,
-    echo_json,
-    engine_option,
-    json_option,
-    on_options,
-    print_table,
-)
+from longshot.cli.common import COUNT, PATH, datasets_option, echo_json, print_table, shared, sheet_rows
 
 
 @click.command()
@@ -54,24 +45,10 @@ from longshot.cli.common import (
     help="Another leaderboard of the same suite, whose entries are taken over; repeat for several.",
 )
 @datasets_option()
-@click.option("--workers", type=click.IntRange(min=1), help="Threads; they change no result.")
-@device_option
-@engine_option
-@on_options
-@json_option
+@click.option("--workers", type=COUNT, help="Threads; they change no result.")
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "json")
 def command(
-    models: tuple[str, ...],
-    suite: tuple[str, ...],
-    methods: tuple[str, ...],
-    out: Path | None,
-    board: Path | None,
-    merge: tuple[Path, ...],
-    datasets: dict[str, str],
-    workers: int | None,
-    device: str,
-    engine: str | None,
-    as_json: bool,
-    **options: Any,
+    models: tuple[str, ...], out: Path | None, board: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Measure MODELs (backbones, or NAME=BACKBONE) on a suite: a card, and a place on a leaderboard.
 
@@ -88,35 +65,19 @@ def command(
     """
     import longshot
 
-    card = longshot.bench(
-        models,
-        suite=suite,
-        methods=methods,
-        out=out,
-        board=board,
-        merge=merge,
-        datasets=datasets,
-        device=device,
-        engine=engine,
-        workers=workers,
-        **options,
-    )
+    card = longshot.bench(models, out=out, board=board, **settings)
     if as_json:
         echo_json(card.record())
         return
     if card.entries:
         print_table(card.rows(), title=f"{card.title}: accuracy in %")
     sheet = card.board_sheet()
-    heads = [head for _, head in sheet.heads]
-    rows = [
-        dict(zip(heads, [cell.text + _MARKS[cell.mark] for cell in row], strict=True))
-        for block in sheet.blocks
-        for row in block
-    ]
     where = "Nothing was kept: name a folder with -o."
     if out is not None:
         where = f"{out}: card.html, card.md, card.json; board: {board or out / 'leaderboard.json'}"
-    print_table(rows, title="leaderboard", footer=f"\n{sheet.note.replace('Bold', '*')}\n{where}")
+    print_table(
+        sheet_rows(sheet, _MARKS), title="leaderboard", footer=f"\n{sheet.note.replace('Bold', '*')}\n{where}"
+    )
 
 
-_MARKS = {"best": " *", "tied": " =", "": ""}  # a terminal has no bold in a pipe
+_MARKS = {"best": " *", "tied": " ="}  # a terminal has no bold in a pipe

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import dry_run_option, echo_json, json_option, print_table
+from longshot.cli.common import echo_json, print_table, shared
 from longshot.core.errors import UserError
 
 
 @click.group(invoke_without_command=True)
-@json_option
+@shared("json")
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
     """Show and prune what Longshot keeps on disk.
@@ -27,7 +27,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 @command.command()
-@json_option
+@shared("json")
 def show(as_json: bool) -> None:
     """Sizes by kind, and the largest entries.
 
@@ -80,8 +80,7 @@ def show(as_json: bool) -> None:
 @click.option("--remote", "chosen", flag_value="remote", help="Copies of what lies at URLs.")
 @click.option("--all", "chosen", flag_value="all", help="Everything but the list of datasets.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@dry_run_option
-@json_option
+@shared("dry_run", "json")
 def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete entries; everything deleted can be made again by the command that made it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ from longshot.core.urls import Location, is_url, shown
 
 if TYPE_CHECKING:
     from longshot.api.estimates import Estimate
+    from longshot.reports.sheets import Sheet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,130 +44,93 @@ FILE = PlaceType(urls=False, dir_okay=False)
 FOLDER = PlaceType(urls=False, file_okay=False)
 PLACE = PlaceType()  # a file or folder that may be elsewhere
 FILE_PLACE = PlaceType(dir_okay=False)
+COUNT = click.IntRange(min=1)
 
 
-def json_option(function: F) -> F:
-    """``--json``: print machine-readable JSON instead of a table."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(function)
-
-
-def force_option(function: F) -> F:
-    """``--force``: replace whatever file is there."""
-    return click.option(
-        "--force",
-        cls=Grouped,
-        rare=True,
-        is_flag=True,
-        help="Replace a file that is there, even if Longshot did not write it.",
-    )(function)
-
-
-def device_option(function: F) -> F:
-    """``--device``: where tensors live."""
-    return click.option(
+_rare = partial(click.option, cls=Grouped, rare=True)
+# what means the same in every command, under the name of its parameter
+_SHARED: dict[str, Callable[[Any], Any]] = {
+    "json": click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
+    "force": _rare(
+        "--force", is_flag=True, help="Replace a file that is there, even if Longshot did not write it."
+    ),
+    "device": click.option(
         "--device",
         type=click.Choice(["auto", "cpu", "cuda", "mps"]),
         default="auto",
-        show_default=True,
         help="Where to compute; auto takes an accelerator when there is one.",
-    )(function)
-
-
-def engine_option(function: F) -> F:
-    """``--engine``: what computes backbones."""
-    return click.option(
+    ),
+    "engine": _rare(
         "--engine",
-        cls=Grouped,
-        rare=True,
         metavar="auto|torch|onnxruntime|openvino",
         help="What computes networks on a CPU, or torch with settings: 'torch(autocast=bfloat16)'.  "
         "[default: what LONGSHOT_ENGINE says, or auto]",
-    )(function)
-
-
-def on_options(function: F) -> F:
-    """``--on``, ``--gpus-per-worker`` and ``--retry-failed``: where the work runs."""
-    options = [
-        click.option(
-            "--on",
-            cls=Grouped,
-            rare=True,
-            metavar="local|ray|ray://HOST:PORT",
-            help="Where the work runs: threads here, or a Ray cluster; changes no byte.  "
-            "[default: what LONGSHOT_ON says, or local]",
-        ),
-        click.option(
-            "--gpus-per-worker",
-            cls=Grouped,
-            rare=True,
-            type=click.FloatRange(min=0),
-            help="GPUs that each worker of a cluster has.",
-        ),
-        click.option(
-            "--retry-failed",
-            cls=Grouped,
-            rare=True,
-            is_flag=True,
-            callback=lambda _, __, value: value or None,
-            help="Try units again that failed three times on a cluster.",
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def identity_option(function: F) -> F:
-    """``--identity``: what the files that are made vouch for."""
-    return click.option(
+    ),
+    "on": _rare(
+        "--on",
+        metavar="local|ray|ray://HOST:PORT",
+        help="Where the work runs: threads here, or a Ray cluster; changes no byte.  "
+        "[default: what LONGSHOT_ON says, or local]",
+    ),
+    "gpus_per_worker": _rare(
+        "--gpus-per-worker", type=click.FloatRange(min=0), help="GPUs that each worker of a cluster has."
+    ),
+    "retry_failed": _rare(
+        "--retry-failed",
+        is_flag=True,
+        callback=lambda _, __, value: value or None,
+        help="Try units again that failed three times on a cluster.",
+    ),
+    "identity": click.option(
         "--identity",
         type=click.Choice(["content", "names"]),
         help="What results vouch for: the images' bytes, read once, or only their names (for huge, slow drives).  "
         "[default: what LONGSHOT_IDENTITY says, or content]",
-    )(function)
-
-
-def dry_run_option(function: F) -> F:
-    """``--dry-run``: estimate time and disk, write nothing."""
-    return click.option(
+    ),
+    "dry_run": click.option(
         "--dry-run", is_flag=True, help="Say what would be done, with time and disk; write nothing."
-    )(function)
-
-
-def seed_option(function: F) -> F:
-    """``--seed``: the root of every random stream."""
-    return click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."
-    )(function)
-
-
-def splits_option(function: F) -> F:
-    """``--splits SPEC``: which classes are train, validation and test."""
-    return click.option(
+    ),
+    "seed": click.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed."),
+    "splits": click.option(
         "--splits",
         metavar="SPEC",
         help="Which classes are train, validation and test: a split.json, random, semantic, cifar-fs, fc100, "
         "atg:cifar100@0.96.  [default: those of the dataset]",
-    )(function)
-
-
-def taxonomy_option(function: F) -> F:
-    """``--taxonomy FILE|wordnet``: a hierarchy above the classes in place of the dataset's own."""
-    return click.option(
+    ),
+    "taxonomy": click.option(
         "--taxonomy",
         metavar="FILE|wordnet",
         help="Hierarchy above the classes: a taxonomy file, or wordnet where they are called by WordNet ids.  "
         "[default: that of the dataset]",
-    )(function)
-
-
-def reduction_option(function: F) -> F:
-    """``--reduction``: which paths of the taxonomy count."""
-    return click.option(
+    ),
+    "reduction": click.option(
         "--reduction",
         type=click.Choice(["shortest-paths"]),
         help="One shortest path per class, as the published tieredImageNet distances.  [default: the whole taxonomy]",
-    )(function)
+    ),
+    "workers": click.option(
+        "--workers", type=COUNT, help="Threads; they change no result.  [default: one per core]"
+    ),
+    "way": click.option("--way", type=click.IntRange(min=2), default=5, help="Classes of measured tasks."),
+    "shot": click.option("--shot", type=COUNT, default=5, help="Their supports per class."),
+}
+json_option, force_option = _SHARED["json"], _SHARED["force"]
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator; help lists them in this order."""
+
+    def apply(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+def shared(*names: str) -> Callable[[F], F]:
+    """The options of these parameters, which are the same in every command: ``shared("device", "json")``."""
+    return together(*(_SHARED[name] for name in names))
 
 
 def datasets_option(
@@ -243,6 +208,14 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
 
 
+def sheet_rows(sheet: Sheet, marks: Mapping[str, str] | None = None) -> list[dict[str, str]]:
+    """The rows of a sheet for ``print_table``; ``marks`` says what stands behind a cell that is marked so."""
+    heads = [f"{group}: {head}" if group else head for group, head in sheet.heads]
+    rows = [row for block in sheet.blocks for row in block]
+    texts = [[cell.text + (marks or {}).get(cell.mark, "") for cell in row] for row in rows]
+    return [dict(zip(heads, row, strict=True)) for row in texts]
+
+
 def print_table(
     rows: Sequence[Mapping[str, Any]],
     *,
@@ -257,7 +230,6 @@ def print_table(
     if as_json:
         echo_json([dict(row) for row in rows])
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -268,8 +240,13 @@ def print_table(
         table.add_column(column, justify="right" if numeric[column] else "left", overflow="fold")
     for row in rows:
         table.add_row(*[Text("" if row[c] is None else str(row[c])) for c in columns])
-    # Off a terminal the width is unknown: never wrap what a script or a log will read.
-    console = Console() if sys.stdout.isatty() else Console(width=200)
-    console.print(table)
+    print_rich(table)
     if footer:
         click.echo(footer)
+
+
+def print_rich(value: Any) -> None:
+    """Print what rich draws. Off a terminal the width is unknown: never wrap what a script or a log will read."""
+    from rich.console import Console
+
+    (Console() if sys.stdout.isatty() else Console(width=200)).print(value)

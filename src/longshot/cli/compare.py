@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import PLACE, echo_json, json_option, print_table, seed_option
+from longshot.cli.common import PLACE, echo_json, print_table, shared
 from longshot.core.wording import count
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
     metavar="NAME",
     help="The method in B, where it is another than that of --method; with one run, the method to compare with.",
 )
-@click.option("--metric", type=click.Choice(_METRICS), default="accuracy", show_default=True)
+@click.option("--metric", type=click.Choice(_METRICS), default="accuracy")
 @click.option("--testbed", metavar="NAME", help="Only this testbed, by name or by its hash.")
 @click.option(
     "--fail-if-worse",
@@ -48,11 +48,9 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
     "--undecided",
     type=click.Choice(["pass", "fail"]),
     default="fail",
-    show_default=True,
     help="What becomes of a loss of more than POINTS that chance may explain.",
 )
-@seed_option
-@json_option
+@shared("seed", "json")
 def command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> None:
     """Compare RUN_B with RUN_A task by task; with one run, all its series with one another.
 

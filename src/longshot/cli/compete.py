@@ -8,59 +8,23 @@ from typing import Any
 import click
 
 from longshot.cli.common import PATH, json_option, print_table
-from longshot.cli.compete_programs import (
-    bundle_command,
-    check_command,
-    make_submission_command,
-    read_settings,
-    run_bundle_command,
-    run_command,
-    validate_command,
-)
-from longshot.cli.compete_results import (
-    fact_sheet_command,
-    final_command,
-    leaderboard_command,
-    score_text,
-)
+from longshot.cli.compete_programs import read_settings
+from longshot.cli.compete_results import command as command
+from longshot.cli.compete_results import folder_argument, score_text
 from longshot.cli.compete_server import (
     at_server,
-    board_command,
-    cancel_command,
-    dry_run_command,
+    folder_or_none,
     folder_or_server,
-    invite_command,
-    log_command,
     print_left,
     print_status,
-    quota_command,
-    serve_command,
     server_option,
     token_option,
-    uploads_command,
     whole_number,
 )
 
-_folder_or_none = click.argument("folder", required=False, type=PATH)
-_folder = click.argument("folder", type=PATH)
-
-
-@click.group()
-def command() -> None:
-    """Run a blind competition: other people's code on hidden tasks, in a sandbox.
-
-    \b
-    Example:
-      longshot compete init my-competition
-      longshot compete baseline prototypical proto --set network=cnn4 --set train_tasks=20 --set valid_tasks=5
-      longshot compete submit my-competition proto --team "The Prototypes" --league meta-learning
-      longshot compete work my-competition
-      longshot compete leaderboard my-competition
-    """
-
 
 @command.command("init")
-@_folder
+@folder_argument
 @click.option("--title", default="Toybox", show_default=True, help="Title of the competition.")
 @click.option(
     "--tasks", type=click.IntRange(min=1), default=20, show_default=True, help="Tasks per test dataset."
@@ -115,7 +79,7 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
 
 
 @command.command("submit")
-@_folder_or_none
+@folder_or_none
 @click.argument("submission", required=False, type=PATH)
 @server_option
 @token_option
@@ -151,10 +115,17 @@ def submit_command(
       longshot compete submit proto --server https://cup.example.org
     """
     from longshot.competition import submit
+    from longshot.competition.fact_sheet import read_sheet
 
     folder, submission = folder_or_server(server, [folder, submission], ["FOLDER", "SUBMISSION"], 1)
     if server is not None:
-        _submit_to(server, token, submission, phase, league, fact_sheet)
+        cup = at_server(server, token)
+        sheet = None if fact_sheet is None else read_sheet(fact_sheet)
+        receipt = cup.submit(submission, phase=phase, league=league, fact_sheet=sheet)
+        queued = f"submission {receipt.submission} of team '{receipt.team}' is queued"
+        click.echo(f"{queued} in phase {receipt.phase}")
+        click.echo(f"receipt: {receipt.bytes:,} bytes, sha256 {receipt.sha256}, seal {receipt.seal}")
+        print_left(cup, receipt.phase, receipt.league)
         return
     if team is None:
         raise click.UsageError("Missing option '--team'.")
@@ -173,21 +144,8 @@ def submit_command(
     )
 
 
-def _submit_to(
-    server: str, token: str | None, submission: Path, phase: str | None, league: str, fact_sheet: Path | None
-) -> None:
-    from longshot.competition.fact_sheet import read_sheet
-
-    cup = at_server(server, token)
-    sheet = None if fact_sheet is None else read_sheet(fact_sheet)
-    receipt = cup.submit(submission, phase=phase, league=league, fact_sheet=sheet)
-    click.echo(f"submission {receipt.submission} of team '{receipt.team}' is queued in phase {receipt.phase}")
-    click.echo(f"receipt: {receipt.bytes:,} bytes, sha256 {receipt.sha256}, seal {receipt.seal}")
-    print_left(cup, receipt.phase, receipt.league)
-
-
 @command.command("environment")
-@_folder
+@folder_argument
 def environment_command(folder: Path) -> None:
     """Build the packages that the competition's 'requirements' ask for, once; boxes mount them read-only.
 
@@ -209,7 +167,7 @@ def environment_command(folder: Path) -> None:
 
 
 @command.command("work")
-@_folder_or_none
+@folder_or_none
 @server_option
 @token_option
 @click.option("--forever", is_flag=True, help="Wait for further submissions when none is left.")
@@ -235,7 +193,7 @@ def work_command(folder: Path | None, server: str | None, token: str | None, for
 
 
 @command.command("status")
-@_folder_or_none
+@folder_or_none
 @click.argument("number", required=False)
 @server_option
 @token_option
@@ -270,7 +228,7 @@ def status_command(
 
 
 @command.command("rerun")
-@_folder
+@folder_argument
 @click.argument("number", type=int)
 def rerun_command(folder: Path, number: int) -> None:
     """Put a submission that has ended back into the queue.
@@ -283,25 +241,3 @@ def rerun_command(folder: Path, number: int) -> None:
 
     rerun(folder, number)
     click.echo(f"submission {number} is queued again")
-
-
-for _command in (
-    fact_sheet_command,
-    leaderboard_command,
-    final_command,
-    make_submission_command,
-    check_command,
-    run_command,
-    bundle_command,
-    validate_command,
-    run_bundle_command,
-    serve_command,
-    invite_command,
-    uploads_command,
-    log_command,
-    cancel_command,
-    quota_command,
-    board_command,
-    dry_run_command,
-):
-    command.add_command(_command)

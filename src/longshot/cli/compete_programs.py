@@ -9,14 +9,13 @@ from typing import Any
 import click
 
 from longshot.cli.common import FILE, PATH, force_option, print_table
+from longshot.cli.compete_results import command, folder_argument
 from longshot.core.errors import UserError
 from longshot.core.outputs import is_stream
 from longshot.core.wording import count
 
-_folder = click.argument("folder", type=PATH)
 
-
-@click.command("make-submission")
+@command.command("make-submission")
 @click.argument("method_or_network", metavar="METHOD_OR_NETWORK")
 @click.argument("out", type=PATH)
 @click.option("--backbone", help="Network the method looks through; with --train the network to train.")
@@ -78,8 +77,8 @@ def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
-@click.command("run")
-@_folder
+@command.command("run")
+@folder_argument
 @click.argument("submission", type=PATH)
 @click.option("--phase", help="Phase whose data to use.  [default: the first]")
 @click.option("--seed", type=int, help="Seed of the run.  [default: the phase's first]")
@@ -97,17 +96,16 @@ def run_command(
       longshot compete run my-competition proto --phase public -o tried
     """
     from longshot.competition import try_submission
-    from longshot.competition.inside.scoring import telling_half
+    from longshot.competition.inside.scoring import with_half
 
     scores = try_submission(folder, submission, out, phase=phase, seed=seed, unsafe=unsafe)
     overall = scores["overall"]
-    mean, half = overall["normalized_accuracy"], telling_half(overall, "normalized_accuracy")
-    interval = "" if half is None else f" ± {half:.4f}"
-    click.echo(f"normalised accuracy {mean:.4f}{interval} over {overall['tasks']} tasks")
+    shown = with_half(overall["normalized_accuracy"], overall["normalized_accuracy_ci95"])
+    click.echo(f"normalised accuracy {shown} over {overall['tasks']} tasks")
     click.echo(f"{out / 'detailed_results.html'}: by dataset, ways and shots")
 
 
-@click.command("check")
+@command.command("check")
 @click.argument("archive", type=PATH)
 @click.option("--league", default="free-style", show_default=True, help="League it is to compete in.")
 def check_command(archive: Path, league: str) -> None:
@@ -128,8 +126,8 @@ def check_command(archive: Path, league: str) -> None:
         click.echo(f"note: {line}; the league refuses it where it runs")
 
 
-@click.command("bundle")
-@_folder
+@command.command("bundle")
+@folder_argument
 @click.option("-o", "--out", type=FILE, required=True, help="Zip to write.")
 @force_option
 @click.option(
@@ -154,7 +152,7 @@ def bundle_command(
     click.echo(f"{path}{size}; 'longshot compete validate {path}' checks it")
 
 
-@click.command("validate")
+@command.command("validate")
 @click.argument("bundle", type=PATH)
 def validate_command(bundle: Path) -> None:
     """Check any Codabench bundle against the rules of its unpacker; exits with 1 when something is wrong.
@@ -173,7 +171,7 @@ def validate_command(bundle: Path) -> None:
     click.echo(f"{bundle} is a valid bundle")
 
 
-@click.command("run-bundle")
+@command.command("run-bundle")
 @click.argument("bundle", type=PATH)
 @click.argument("submission", type=PATH)
 @click.option("--phase", help="Phase to run.  [default: the first]")

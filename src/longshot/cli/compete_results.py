@@ -8,7 +8,21 @@ import click
 
 from longshot.cli.common import FILE, PATH, force_option, json_option, print_table
 
-_folder = click.argument("folder", type=PATH)
+folder_argument = click.argument("folder", type=PATH)
+
+
+@click.group()
+def command() -> None:
+    """Run a blind competition: other people's code on hidden tasks, in a sandbox.
+
+    \b
+    Example:
+      longshot compete init my-competition
+      longshot compete baseline prototypical proto --set network=cnn4 --set train_tasks=20 --set valid_tasks=5
+      longshot compete submit my-competition proto --team "The Prototypes" --league meta-learning
+      longshot compete work my-competition
+      longshot compete leaderboard my-competition
+    """
 
 
 def score_text(score: float | None) -> str:
@@ -16,8 +30,8 @@ def score_text(score: float | None) -> str:
     return "" if score is None else f"{score:.4f}"
 
 
-@click.command("fact-sheet")
-@_folder
+@command.command("fact-sheet")
+@folder_argument
 @click.argument("number", required=False, type=int)
 @click.argument("file", required=False, type=PATH)
 def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> None:
@@ -43,8 +57,8 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
         )
 
 
-@click.command("leaderboard")
-@_folder
+@command.command("leaderboard")
+@folder_argument
 @click.option("--phase", help="Phase to show.  [default: the last with scores]")
 @click.option("--league", help="League to show.  [default: all]")
 @click.option("--html", "page", type=FILE, help="Write a page with all leagues and plots.")
@@ -84,8 +98,8 @@ def leaderboard_command(
         write_leaderboard(folder, page, phase=board.phase, force=force)
 
 
-@click.command("final")
-@_folder
+@command.command("final")
+@folder_argument
 @json_option
 def final_command(folder: Path, as_json: bool) -> None:
     """Enter the last valid feedback submission of every team that passed the threshold into the final.

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import json_option, print_table
-from longshot.cli.compete_results import score_text
+from longshot.cli.common import PATH, json_option, print_table
+from longshot.cli.compete_results import command, folder_argument, score_text
 from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.competition import RemoteCompetition
 
-_folder = click.argument("folder", type=click.Path(path_type=Path))
+folder_or_none = click.argument("folder", required=False, type=PATH)
 server_option = click.option("--server", metavar="URL", help="Address of a competition server.")
 token_option = click.option(
     "--token", metavar="TOKEN", help="Your token of that server.  [default: that of LONGSHOT_TOKEN]"
@@ -88,8 +88,8 @@ def print_left(cup: RemoteCompetition, phase: str, league: str) -> None:
             click.echo(f"the count begins anew at {local_time(row['resets'])}, in {row['resets_in']}")
 
 
-@click.command("serve")
-@_folder
+@command.command("serve")
+@folder_argument
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need TLS.")
 @click.option(
     "--port",
@@ -130,8 +130,8 @@ def serve_command(folder: Path, **settings: Any) -> None:
     server.wait()
 
 
-@click.command("invite")
-@_folder
+@command.command("invite")
+@folder_argument
 @click.option(
     "--role",
     type=click.Choice(["participant", "organiser", "worker"]),
@@ -155,8 +155,8 @@ def invite_command(folder: Path, role: str, name: str, days: int | None) -> None
     click.echo(made.use, err=True)
 
 
-@click.command("uploads")
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@command.command("uploads")
+@folder_or_none
 @server_option
 @token_option
 @click.option("--all", "every", is_flag=True, help="Those of all teams on a server, for organisers.")
@@ -213,7 +213,7 @@ def uploads_command(
     print_table(rows if as_json else shown, as_json=as_json, footer=None if rows else "no unfinished uploads")
 
 
-@click.command("log")
+@command.command("log")
 @click.argument("number", type=int)
 @_required_server
 @token_option
@@ -232,7 +232,7 @@ def log_command(number: int, server: str, token: str | None, follow: bool) -> No
     )
 
 
-@click.command("cancel")
+@command.command("cancel")
 @click.argument("number", type=int)
 @_required_server
 @token_option
@@ -248,7 +248,7 @@ def cancel_command(number: int, server: str, token: str | None) -> None:
     click.echo(f"submission {number} is {row['state']}; {charged}")
 
 
-@click.command("quota")
+@command.command("quota")
 @_required_server
 @token_option
 @json_option
@@ -277,7 +277,7 @@ def quota_command(server: str, token: str | None, as_json: bool) -> None:
     print_table(rows if as_json else shown, as_json=as_json, footer=footer)
 
 
-@click.command("board")
+@command.command("board")
 @_required_server
 @token_option
 @click.option("--phase", help="Phase to show.  [default: the last with scores]")
@@ -314,8 +314,8 @@ def board_command(
     print_table(rows, as_json=as_json, footer="\n".join([*facts, *board["marks"]]))
 
 
-@click.command("dry-run")
-@_folder
+@command.command("dry-run")
+@folder_argument
 @click.option(
     "--baseline",
     "baselines",

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import echo_json, json_option, print_table
+from longshot.cli.common import COUNT, echo_json, print_table, shared
 from longshot.cli.get import get
 from longshot.cli.overlap import overlap, without
 from longshot.cli.suspects import suspects
 
 
 @click.group(invoke_without_command=True)
-@json_option
+@shared("json")
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the datasets that are known, or get, add, describe, check and forget one.
@@ -70,7 +70,7 @@ def _list(as_json: bool) -> None:
 )
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out, and record them.")
 @click.option("--refresh", is_flag=True, help="Scan anew, and drop the record of images left out.")
-@json_option
+@shared("json")
 def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, as_json: bool) -> None:
     """Remember the dataset at PATH under NAME.
 
@@ -91,7 +91,7 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
 
 
 @command.command("formats")
-@json_option
+@shared("json")
 def formats(as_json: bool) -> None:
     """List the formats of datasets that are opened where they lie, and where people get such data.
 
@@ -107,7 +107,7 @@ def formats(as_json: bool) -> None:
 @command.command("show")
 @click.argument("dataset")
 @click.option("--classes", "list_classes", is_flag=True, help="Also list the classes with size and split.")
-@json_option
+@shared("json")
 def show(dataset: str, list_classes: bool, as_json: bool) -> None:
     """Describe DATASET: a name or a path.
 
@@ -130,9 +130,9 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
 
 @command.command("check")
 @click.argument("dataset")
-@click.option("--workers", type=click.IntRange(min=1), help="Threads that decode; all cores by default.")
+@click.option("--workers", type=COUNT, help="Threads that decode; all cores by default.")
 @click.option("--refresh", is_flag=True, help="Decode every image again, also those known to be good.")
-@json_option
+@shared("json")
 def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> None:
     """Decode every image of DATASET and list those that cannot be read; exit code 2 when there are any.
 
@@ -155,7 +155,7 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
 
 @command.command("forget")
 @click.argument("name")
-@json_option
+@shared("json")
 def forget(name: str, as_json: bool) -> None:
     """Forget the dataset called NAME, its scan and the record of images left out; the images stay.
 

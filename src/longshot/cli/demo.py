@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import FOLDER, device_option, engine_option, json_option, print_table
+from longshot.cli.common import FOLDER, print_table, shared
 
 # Toybox's pictures are 84 pixels wide: at the network's own 224 they would cost seven times the time and tell it
 # nothing new.
@@ -21,15 +21,10 @@ BACKBONES = ("pixels", "efficientnet-lite0(size=84)")
     "--out",
     type=FOLDER,
     default=Path("longshot-demo"),
-    show_default=True,
     help="Folder for the testbeds, the results and the report.",
 )
-@click.option(
-    "--tasks", type=click.IntRange(min=2), default=600, show_default=True, help="Tasks per testbed."
-)
-@device_option
-@engine_option
-@json_option
+@click.option("--tasks", type=click.IntRange(min=2), default=600, help="Tasks per testbed.")
+@shared("device", "engine", "json")
 def command(out: Path, tasks: int, device: str, engine: str | None, as_json: bool) -> None:
     """Generate toybox, draw an easy and a look-alike testbed, measure two backbones, write a report.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, PATH, device_option, force_option, json_option, print_table
+from longshot.cli.common import FILE, PATH, print_table, shared
 
 
 @click.command()
@@ -16,14 +16,14 @@ from longshot.cli.common import FILE, PATH, device_option, force_option, json_op
     is_flag=True,
     help="Let every method, selection, engine and training step compute on the device, and compare with the CPU.",
 )
-@device_option
+@shared("device")
 @click.option(
     "-o",
     "--report",
     type=FILE,
     help="Where the self-test writes its report, to be sent.  [default: longshot-selftest.json]",
 )
-@force_option
+@shared("force")
 @click.option(
     "--on",
     metavar="ray|ray://HOST:PORT",
@@ -31,17 +31,8 @@ from longshot.cli.common import FILE, PATH, device_option, force_option, json_op
 )
 @click.option("--dataset", metavar="DATASET", help="With --on: whether every node can read its images.")
 @click.option("--out", type=PATH, metavar="FOLDER", help="With --on: whether results can be written there.")
-@json_option
-def command(
-    selftest: bool,
-    device: str,
-    report: Path | None,
-    force: bool,
-    on: str | None,
-    dataset: str | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+@shared("json")
+def command(selftest: bool, on: str | None, as_json: bool, **settings: Any) -> None:
     """Show what is installed, which extras work, the device, the cache and the sandbox.
 
     With --selftest: whether the device gives the numbers of the CPU in double precision. The exit code is 1 where not.
@@ -56,9 +47,7 @@ def command(
     """
     import longshot
 
-    rows = longshot.doctor(
-        selftest=selftest, device=device, report=report, force=force, on=on, dataset=dataset, out=out
-    )
+    rows = longshot.doctor(selftest=selftest, on=on, **settings)
     print_table(rows, as_json=as_json)
     if (selftest and rows[-1]["state"] != "ok") or (on and any(row["state"] == "refused" for row in rows)):
         sys.exit(1)

@@ -7,18 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    FILE_PLACE,
-    device_option,
-    dry_run_option,
-    echo_json,
-    engine_option,
-    force_option,
-    identity_option,
-    json_option,
-    on_options,
-    print_table,
-)
+from longshot.cli.common import COUNT, FILE_PLACE, echo_json, print_table, shared
 
 
 @click.command()
@@ -34,12 +23,9 @@ from longshot.cli.common import (
     "--dtype",
     type=click.Choice(["float16", "float32"]),
     default="float16",
-    show_default=True,
     help="How the numbers are stored.",
 )
-@device_option
-@engine_option
-@on_options
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed")
 @click.option(
     "--workers",
     type=click.IntRange(min=0),
@@ -47,7 +33,7 @@ from longshot.cli.common import (
 )
 @click.option(
     "--batch-size",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Images decoded at a time; changes memory and speed, not the numbers.  [default: 64]",
 )
 @click.option(
@@ -58,11 +44,9 @@ from longshot.cli.common import (
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out and record them in the dataset.")
 @click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
 @click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")
-@identity_option
+@shared("identity")
 @click.option("-o", "--out", type=FILE_PLACE, help="Also write a copy: FILE.npy and FILE.json, or URLs.")
-@force_option
-@dry_run_option
-@json_option
+@shared("force", "dry_run", "json")
 def command(
     dataset: str,
     backbones: tuple[str, ...],

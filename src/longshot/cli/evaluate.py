@@ -7,19 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    PLACE,
-    datasets_option,
-    device_option,
-    dry_run_option,
-    echo_json,
-    engine_option,
-    json_option,
-    on_options,
-    print_estimate,
-    print_table,
-    seed_option,
-)
+from longshot.cli.common import PLACE, datasets_option, echo_json, print_estimate, print_table, shared
 from longshot.core.errors import UserError
 
 
@@ -52,16 +40,9 @@ from longshot.core.errors import UserError
     "-o", "--out", required=True, type=PLACE, help="Folder or URL of the run; one that exists is extended."
 )
 @datasets_option()
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Threads; they change no result.  [default: one per core]"
-)
+@shared("workers")
 @click.option("--save-scores", is_flag=True, help="Keep the scores of every query, not only its prediction.")
-@seed_option
-@device_option
-@engine_option
-@on_options
-@dry_run_option
-@json_option
+@shared("seed", "device", "engine", "on", "gpus_per_worker", "retry_failed", "dry_run", "json")
 def command(
     testbeds: tuple[Path, ...],
     backbones: tuple[str, ...],

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import (
+    COUNT,
     FILE_PLACE,
     PLACE,
     datasets_option,
-    device_option,
     echo_json,
-    engine_option,
-    force_option,
-    json_option,
-    on_options,
     pairs_option,
     print_table,
     print_written,
+    shared,
 )
 
 if TYPE_CHECKING:
@@ -31,9 +28,7 @@ if TYPE_CHECKING:
 @click.option("--run", type=PLACE, help="A run on the first testbed: the hardest tasks come first.")
 @click.option("--focus", metavar="TEXT", help="With --run: only the series with TEXT in its name.")
 @click.option("--task", "task", type=click.IntRange(min=0), help="Explain this task alone.")
-@click.option(
-    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many tasks to show."
-)
+@click.option("--top", type=COUNT, default=5, help="How many tasks to show.")
 @click.option(
     "--backbone", help="Also say to which class's support the queries lie nearest, by its features."
 )
@@ -41,13 +36,10 @@ if TYPE_CHECKING:
     "--intervene",
     type=click.Choice(["none", "replace", "pixels"]),
     default="none",
-    show_default=True,
     help="Take suspected causes away and evaluate again with --backbone: replace puts supports without the cause in "
     "place of those that have it; pixels compares these with the same images altered.",
 )
-@click.option(
-    "--method", default="protonet", show_default=True, help="What evaluates with --intervene, on features."
-)
+@click.option("--method", default="protonet", help="What evaluates with --intervene, on features.")
 @pairs_option(
     "--attributes",
     "attributes",
@@ -59,23 +51,14 @@ if TYPE_CHECKING:
     "--level",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.05,
-    show_default=True,
     help="Share of false discoveries that is put up with.",
 )
 @click.option("--html", type=FILE_PLACE, help="Write a page with the pictures.")
-@force_option
+@shared("force")
 @datasets_option("Where a dataset lives now.")
-@device_option
-@engine_option
-@on_options
-@json_option
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "json")
 def command(
-    testbeds: tuple[Path, ...],
-    task: int | None,
-    top: int,
-    html: Path | None,
-    as_json: bool,
-    **settings: Any,
+    testbeds: tuple[Path, ...], task: int | None, top: int, html: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Say in what the supports of TESTBED differ from its queries, beyond what random drawing explains.
 

@@ -7,8 +7,6 @@ from functools import cache
 
 import click
 
-from longshot.core.errors import UserError
-
 # functions of ``longshot`` whose command has another name
 COMMAND_OF = {
     "serve_competition": "compete serve",
@@ -90,11 +88,6 @@ def face_of(context: click.Context | None) -> ShellFace:
     return (StudyFace if study else ShellFace)(context.command)
 
 
-def sentence(error: UserError, context: click.Context | None) -> str:
-    """The error as the command that was called would say it."""
-    return error.render(face_of(context))
-
-
 def every_command() -> Iterator[tuple[str, click.Command]]:
     """(words, command) of every command and sub-command: ``splits compare`` and its like."""
     from longshot.cli.main import COMMANDS, cli
@@ -104,11 +97,10 @@ def every_command() -> Iterator[tuple[str, click.Command]]:
         for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
             yield from below(f"{words} {name}", inner)
 
-    context = click.Context(cli)
     for name in COMMANDS:
-        command = cli.get_command(context, name)
-        if command is not None:
-            yield from below(name, command)
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        yield from below(name, command)
 
 
 def _written(flag: str, value: str | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import dry_run_option, echo_json, json_option, print_table
+from longshot.cli.common import echo_json, print_table, shared
 from longshot.core.errors import UserError
 
 
@@ -19,8 +19,7 @@ from longshot.core.errors import UserError
 )
 @click.option("--keep-archives", is_flag=True, help="Keep the archives after they are unpacked.")
 @click.option("--list", "show", is_flag=True, help="List what can be got, with sizes, licences and studies.")
-@dry_run_option
-@json_option
+@shared("dry_run", "json")
 def get(
     name: str | None, to: str | None, keep_archives: bool, show: bool, dry_run: bool, as_json: bool
 ) -> None:

@@ -8,17 +8,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    FILE_PLACE,
-    PLACE,
-    datasets_option,
-    echo_json,
-    force_option,
-    json_option,
-    print_written,
-    reduction_option,
-    taxonomy_option,
-)
+from longshot.cli.common import COUNT, FILE_PLACE, PLACE, datasets_option, echo_json, print_written, shared
 
 
 @click.command()
@@ -26,22 +16,19 @@ from longshot.cli.common import (
 @click.option(
     "--verify", is_flag=True, help="Check every class and image against the dataset; reads the images again."
 )
-@click.option(
-    "--sample", type=click.IntRange(min=1), help="With --verify: read only so many images of each dataset."
-)
+@click.option("--sample", type=COUNT, help="With --verify: read only so many images of each dataset.")
 @datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
-@taxonomy_option
-@reduction_option
+@shared("taxonomy", "reduction")
 @click.option(
     "--html", type=FILE_PLACE, metavar="FILE", help="Also write a page with plots and task pictures."
 )
-@force_option
+@shared("force")
 @click.option(
     "--pictures",
     type=click.IntRange(min=0),
     help="With --html: how many tasks of each kind to show as pictures. [2]",
 )
-@json_option
+@shared("json")
 def command(
     testbed: Path | str, verify: bool, html: Path | str | None, as_json: bool, **settings: Any
 ) -> None:

@@ -5,46 +5,46 @@ from __future__ import annotations
 import importlib
 import sys
 from contextlib import nullcontext
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, ClassVar
 
 import click
 
-from longshot.cli.faces import face_of, sentence
-from longshot.cli.imports import trim_imports
+from longshot.cli.faces import face_of
 from longshot.core.errors import UserError, speak_as
-from longshot.core.files import explain_long_names, lend_temporary
+from longshot.core.files import explain_long_names, keep_fonts, lend_temporary
 from longshot.core.outputs import is_screen, screen_for_output
 
-# name → (module, what it does). The module is imported only when its command is called, so that
+# name → what it does. The module of that name is imported only when its command is called, so that
 # `longshot --help` stays fast; each module holds a click command called `command`.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo", "The whole street on the embedded default: a table and a report."),
-    "datasets": ("datasets", "List, add and describe datasets."),
-    "backbones": ("backbones", "List the backbones that can embed images."),
-    "embed": ("embed", "Run a backbone over a dataset and keep the features."),
-    "taxonomy": ("taxonomy", "Show class hierarchies and distances between classes."),
-    "train": ("train", "Train a network on the train classes of a dataset."),
-    "tune": ("tune", "Search for settings on validation tasks."),
-    "split": ("split", "Divide classes into train, validation and test, at a chosen distance."),
-    "splits": ("splits", "Compare and draw class splits; class trees against a taxonomy."),
-    "sample": ("sample", "Draw tasks into a testbed file."),
-    "inspect": ("inspect", "Describe a testbed and check it against its dataset."),
-    "attributes": ("attributes", "What is known of images, and what their pixels tell."),
-    "explain": ("explain", "Why the tasks of a testbed are hard."),
-    "methods": ("methods", "List the methods that learn from a support set."),
-    "evaluate": ("evaluate", "Run methods over testbeds; one result row per task."),
-    "compare": ("compare", "Compare runs task by task; can gate a pipeline."),
-    "report": ("report", "Write a page or a table from the results of a run."),
-    "serve": ("serve", "Look at every task, every mistake, every run, in the browser."),
-    "study": ("study", "Run the papers' protocols on any dataset."),
-    "bench": ("bench", "Measure a model on a frozen suite: one card, one leaderboard."),
-    "release": ("release", "Publish testbeds with a card, hashes and baselines."),
-    "verify": ("verify", "Check a copy of a release against your own images."),
-    "score": ("score", "Score predictions that any code made on a testbed."),
-    "compete": ("compete", "Run a blind competition: other people's code on hidden tasks."),
-    "doctor": ("doctor", "What is installed, which extras, device, cache."),
-    "cache": ("cache", "Show and prune what Longshot keeps on disk."),
+COMMANDS = {
+    "demo": "The whole street on the embedded default: a table and a report.",
+    "datasets": "List, add and describe datasets.",
+    "backbones": "List the backbones that can embed images.",
+    "embed": "Run a backbone over a dataset and keep the features.",
+    "taxonomy": "Show class hierarchies and distances between classes.",
+    "train": "Train a network on the train classes of a dataset.",
+    "tune": "Search for settings on validation tasks.",
+    "split": "Divide classes into train, validation and test, at a chosen distance.",
+    "splits": "Compare and draw class splits; class trees against a taxonomy.",
+    "sample": "Draw tasks into a testbed file.",
+    "inspect": "Describe a testbed and check it against its dataset.",
+    "attributes": "What is known of images, and what their pixels tell.",
+    "explain": "Why the tasks of a testbed are hard.",
+    "methods": "List the methods that learn from a support set.",
+    "evaluate": "Run methods over testbeds; one result row per task.",
+    "compare": "Compare runs task by task; can gate a pipeline.",
+    "report": "Write a page or a table from the results of a run.",
+    "serve": "Look at every task, every mistake, every run, in the browser.",
+    "study": "Run the papers' protocols on any dataset.",
+    "bench": "Measure a model on a frozen suite: one card, one leaderboard.",
+    "release": "Publish testbeds with a card, hashes and baselines.",
+    "verify": "Check a copy of a release against your own images.",
+    "score": "Score predictions that any code made on a testbed.",
+    "compete": "Run a blind competition: other people's code on hidden tasks.",
+    "doctor": "What is installed, which extras, device, cache.",
+    "cache": "Show and prune what Longshot keeps on disk.",
 }
 
 
@@ -66,6 +66,8 @@ class _Context(click.Context):
         """
         if (out := self.params.get("out")) is not None:
             lend_temporary(out)
+        if self.obj is not None and not isinstance(self.command, click.Group):
+            self.obj()
         shown = [name for name, value in self.params.items() if isinstance(value, Path) and is_screen(value)]
         if len(shown) > 1:
             raise UserError(f"{{{shown[0]}}} and {{{shown[1]}}} cannot both go to the screen; name a file.")
@@ -89,7 +91,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"longshot.cli.{COMMANDS[name][0]}")
+        module = importlib.import_module(f"longshot.cli.{name}")
         return _remembered(module.command)
 
     def resolve_command(
@@ -105,10 +107,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(package_name="longshot", message="longshot %(version)s")
 def cli() -> None:
     """Build few-shot image-classification benchmarks of a chosen difficulty and measure any model on them.
@@ -122,17 +124,42 @@ def cli() -> None:
     """
 
 
+def _prepare_libraries() -> None:
+    """Settle what libraries look for on their first use, in a process that is Longshot's own.
+
+    Matplotlib keeps its list of fonts in the cache. pyarrow looks for pandas when its first array is made, to know a
+    Series when it meets one: 0.2 s where pandas happens to be installed, a third of a small command. Commands hand it
+    no Series, so it finds none; ``to_pandas``, ``Table.from_pandas`` and ``import pandas`` look again.
+    """
+    keep_fonts()
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _NoPandas())
+        try:
+            import pyarrow as pa
+
+            pa.array([])
+        finally:
+            del sys.meta_path[0]
+
+
+class _NoPandas(MetaPathFinder):
+    """Says of pandas that it is not there."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is left out here", name=name)
+
+
 def main() -> None:
     """Entry point: user mistakes end with one sentence and exit code 2, Ctrl-C with 130."""
     for stream in (sys.stdout, sys.stderr):  # a file name that is not UTF-8 must not break a message
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    trim_imports()
     try:
         with explain_long_names():
-            cli.main(standalone_mode=False)
+            cli.main(standalone_mode=False, obj=_prepare_libraries)
     except UserError as error:
-        print(f"error: {sentence(error, _Context.latest)}", file=sys.stderr)
+        print(f"error: {error.render(face_of(_Context.latest))}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 2))
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import print_table, shared
 
 
 @click.group(invoke_without_command=True)
-@json_option
+@shared("json")
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
     """List the methods with their settings and defaults; check your own.
@@ -55,7 +55,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 @command.command()
 @click.argument("method")
-@json_option
+@shared("json")
 def check(method: str, as_json: bool) -> None:
     """Run the common test on METHOD: a name, file.py:MyMethod or sklearn:module.Class, with settings if any.
 

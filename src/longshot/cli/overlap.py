@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import (
-    FILE,
-    PATH,
-    device_option,
-    echo_json,
-    engine_option,
-    force_option,
-    json_option,
-    on_options,
-    print_table,
-)
+from longshot.cli.common import COUNT, FILE, PATH, echo_json, print_table, shared
 
 if TYPE_CHECKING:
     from longshot.datasets.overlap.record import Overlap
@@ -35,39 +25,27 @@ _SHOWN = 10  # pairs and classes listed on the screen; the file has all
     "--similarity",
     type=click.FloatRange(-1, 1),
     default=0.95,
-    show_default=True,
     help="Cosine in the embedding from which a pair is listed as similar.",
 )
 @click.option(
-    "--neighbours",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Pairs of each image whose pixels are compared at most.",
+    "--neighbours", type=COUNT, default=10, help="Pairs of each image whose pixels are compared at most."
 )
 @click.option(
     "--index",
     type=click.Choice(["auto", "exact", "ivf"]),
     default="auto",
-    show_default=True,
     help="How neighbours are found; auto takes FAISS beyond 100,000 images on both sides.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Threads that read images; all cores by default.")
-@device_option
-@engine_option
-@on_options
+@click.option("--workers", type=COUNT, help="Threads that read images; all cores by default.")
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed")
 @click.option("-o", "--out", type=FILE, help="Write all pairs: .parquet or .json.")
 @click.option("--page", type=FILE, help="Write a page with pictures of the pairs.")
-@force_option
+@shared("force")
 @click.option(
-    "--pictures",
-    type=click.IntRange(min=0),
-    default=48,
-    show_default=True,
-    help="Pairs of each kind that the page shows.",
+    "--pictures", type=click.IntRange(min=0), default=48, help="Pairs of each kind that the page shows."
 )
 @click.option("--fail-if-any", is_flag=True, help="Exit code 1 when there are exact or near copies.")
-@json_option
+@shared("json")
 def overlap(
     dataset: str,
     other: str,
@@ -118,8 +96,7 @@ def overlap(
     help="Which relations count for --classes; repeat for several.  [default: all]",
 )
 @click.option("-o", "--out", type=FILE, required=True, help="FILE.view.json")
-@force_option
-@json_option
+@shared("force", "json")
 def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settings: Any) -> None:
     """Write DATASET without what OVERLAP_FILE says it shares with another: deduplicated, or class-ablated.
 

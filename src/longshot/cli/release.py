@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, PLACE, datasets_option, json_option, pairs_option
+from longshot.cli.common import PATH, PLACE, datasets_option, pairs_option, shared
 from longshot.core.wording import count
 
 
@@ -16,7 +16,7 @@ from longshot.core.wording import count
 @click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
 @click.option("-o", "--out", required=True, type=PATH, help="Folder to write; new or empty.")
 @click.option("--title", required=True, help="What the benchmark is called.")
-@click.option("--version", default="1.0", show_default=True, help="Its version.")
+@click.option("--version", default="1.0", help="Its version.")
 @click.option(
     "--run",
     "runs",
@@ -24,7 +24,9 @@ from longshot.core.wording import count
     type=PLACE,
     help="A run on these testbeds: its rows become the table of baselines; repeat for several.",
 )
-@click.option("--licence", default="", help="Licence of the task lists, such as CC-BY-4.0.")
+@click.option(
+    "--licence", default="", show_default=False, help="Licence of the task lists, such as CC-BY-4.0."
+)
 @pairs_option(
     "--source-licence",
     "source_licences",
@@ -32,14 +34,20 @@ from longshot.core.wording import count
     "Licence of a source's images, for the card; repeat for several.",
 )
 @click.option("--citation", type=PATH, metavar="FILE", help="Text to cite, such as BibTeX.")
-@click.option("--text", default="", help="A paragraph for the card.")
+@click.option("--text", default="", show_default=False, help="A paragraph for the card.")
 @click.option(
     "--author", "authors", multiple=True, help="Who publishes it, for croissant.json; repeat for several."
 )
-@click.option("--url", default="", help="Where it is published, for croissant.json.")
-@click.option("--published", default="", metavar="YYYY-MM-DD", help="On which day, for croissant.json.")
+@click.option("--url", default="", show_default=False, help="Where it is published, for croissant.json.")
+@click.option(
+    "--published",
+    default="",
+    show_default=False,
+    metavar="YYYY-MM-DD",
+    help="On which day, for croissant.json.",
+)
 @datasets_option("Where a source lives, if not where it was before.")
-@json_option
+@shared("json")
 def command(
     testbeds: tuple[Path, ...], runs: tuple[Path, ...], citation: Path | None, as_json: bool, **settings: Any
 ) -> None:

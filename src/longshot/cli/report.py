@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE_PLACE, PATH, PLACE, datasets_option, force_option, print_written
+from longshot.cli.common import FILE_PLACE, PATH, PLACE, datasets_option, print_written, shared
 
 
 @click.command()
@@ -18,7 +18,7 @@ from longshot.cli.common import FILE_PLACE, PATH, PLACE, datasets_option, force_
     type=FILE_PLACE,
     help="File or URL to write, - for the screen. [default: report.html; the screen for the other formats]",
 )
-@force_option
+@shared("force")
 @click.option(
     "--format",
     type=click.Choice(["html", "md", "csv", "latex", "json"]),
@@ -28,7 +28,6 @@ from longshot.cli.common import FILE_PLACE, PATH, PLACE, datasets_option, force_
     "--pictures",
     type=click.IntRange(min=0),
     default=2,
-    show_default=True,
     help="How many of the hardest and of the easiest tasks to show per testbed.",
 )
 @click.option(
@@ -39,7 +38,6 @@ from longshot.cli.common import FILE_PLACE, PATH, PLACE, datasets_option, force_
     "--layout",
     type=click.Choice(["plain", "quartiles", "ways", "cost"]),
     default="plain",
-    show_default=True,
     help="Of md and latex tables. As in the semantic-sampling paper, quartiles: by coarsity (its tables 1 and 2), "
     "ways: by the number of classes, top-1 and top-5 (its table 3). cost: time per task beside accuracy.",
 )
@@ -56,11 +54,7 @@ from longshot.cli.common import FILE_PLACE, PATH, PLACE, datasets_option, force_
 @click.option("--title", help="Heading of the page.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def command(
-    runs: tuple[Path, ...],
-    out: Path | None,
-    format: str | None,
-    as_json: bool,
-    **settings: Any,
+    runs: tuple[Path, ...], out: Path | None, format: str | None, as_json: bool, **settings: Any
 ) -> None:
     """Write one self-contained page, or the table alone, from the results of one or several runs.
 

@@ -9,22 +9,9 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    FILE_PLACE,
-    device_option,
-    dry_run_option,
-    echo_json,
-    engine_option,
-    force_option,
-    identity_option,
-    json_option,
-    on_options,
-    seed_option,
-    splits_option,
-)
+from longshot.cli.common import COUNT, FILE_PLACE, echo_json, shared
 from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
-    COUNT,
     RARE,
     class_options,
     instance_options,
@@ -38,24 +25,19 @@ from longshot.core.wording import count, span
 @click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET…")
 @click.option("-o", "--out", type=FILE_PLACE, help="Testbed file or URL to write (Parquet).")
-@force_option
-@click.option("--tasks", type=COUNT, default=600, show_default=True, help="Tasks to draw from each dataset.")
+@shared("force")
+@click.option("--tasks", type=COUNT, default=600, help="Tasks to draw from each dataset.")
 @click.option("--split", help="Draw only from the classes of this split: train, validation or test.")
-@splits_option
+@shared("splits")
 @click.option("--drop-small", is_flag=True, help="Leave out classes with too few images.")
 @click.option("--allow-repeats", is_flag=True, help="Let the same task occur twice.")
 @published_options
-@identity_option
+@shared("identity")
 @shape_options
 @class_options
 @instance_options
-@click.option("--workers", type=COUNT, default=1, show_default=True, help="Threads; they change no task.")
-@device_option
-@engine_option
-@on_options
-@seed_option
-@dry_run_option
-@json_option
+@click.option("--workers", type=COUNT, default=1, help="Threads; they change no task.")
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "seed", "dry_run", "json")
 def command(
     datasets: tuple[str, ...],
     out: Path | None,

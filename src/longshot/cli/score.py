@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, PLACE, echo_json, force_option, json_option, print_table
+from longshot.cli.common import FILE, PLACE, echo_json, print_table, shared
 
 
 @click.command()
@@ -20,8 +20,7 @@ from longshot.cli.common import FILE, PLACE, echo_json, force_option, json_optio
     help="Also compare, task by task, with what this run holds on the same testbed.",
 )
 @click.option("-o", "--out", type=FILE, help="Write the scores per task (.parquet or .csv).")
-@force_option
-@json_option
+@shared("force", "json")
 def command(
     predictions: Path, testbed: Path, against: Path | None, out: Path | None, force: bool, as_json: bool
 ) -> None:

@@ -12,16 +12,8 @@ from longshot.cli.common import PATH
 
 @click.command(short_help="Look at every task, every mistake, every run, in the browser.")
 @click.argument("folders", nargs=-1, type=PATH)
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need --token."
-)
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8420,
-    show_default=True,
-    help="Port, or the next free one.",
-)
+@click.option("--host", default="127.0.0.1", help="Address to listen on; others need --token.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8420, help="Port, or the next free one.")
 @click.option("--token", help="What readers must know: they open …/?token=TOKEN once.")
 @click.option(
     "--name",

@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import (
-    FILE,
-    FILE_PLACE,
-    device_option,
-    dry_run_option,
-    echo_json,
-    engine_option,
-    force_option,
-    identity_option,
-    json_option,
-    print_table,
-    reduction_option,
-    seed_option,
-    taxonomy_option,
-)
+from longshot.cli.common import COUNT, FILE, FILE_PLACE, echo_json, print_table, shared
 from longshot.cli.splits_rows import print_hardness, target_line
 from longshot.core.errors import UserError
 
@@ -58,41 +44,24 @@ if TYPE_CHECKING:
 @click.option(
     "--assignment", help="drawn or sorted.  [default: drawn in mode principal, sorted in mode paper]"
 )
-@click.option(
-    "--restarts", type=click.IntRange(min=1), help="Repeat at random and say how far the splits agree."
-)
+@click.option("--restarts", type=COUNT, help="Repeat at random and say how far the splits agree.")
 @click.option("--optimiser", help="Of mode paper: lbfgs or sgd, the published one.  [default: lbfgs]")
 @click.option("--start", help="Of mode paper: principal or random.  [default: principal]")
 @click.option("--penalty", type=float, help="Of mode paper: λ, the weight of (D − R)².  [default: 1]")
 @click.option(
     "--level", type=click.IntRange(min=0), help="Depth of super-classes.  [default: the classes' parents]"
 )
-@taxonomy_option
-@reduction_option
+@shared("taxonomy", "reduction")
 @click.option("--order", type=FILE, help="Class ids in the order of the published numbers, one a line.")
 @click.option(
     "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"
 )
+@shared("way", "shot")
 @click.option(
-    "--way", type=click.IntRange(min=2), default=5, show_default=True, help="Classes of measured tasks."
-)
-@click.option(
-    "--shot", type=click.IntRange(min=1), default=5, show_default=True, help="Their supports per class."
-)
-@click.option(
-    "--hardness/--no-hardness",
-    default=True,
-    show_default=True,
-    help="Measure how hard the split is, where there are features.",
+    "--hardness/--no-hardness", default=True, help="Measure how hard the split is, where there are features."
 )
 @click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
-@force_option
-@identity_option
-@device_option
-@engine_option
-@seed_option
-@dry_run_option
-@json_option
+@shared("force", "identity", "device", "engine", "seed", "dry_run", "json")
 def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Divide the classes of DATASET into train, validation and test, and write a split.json.
 

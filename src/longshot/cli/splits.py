@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    FILE,
-    PATH,
-    device_option,
-    echo_json,
-    engine_option,
-    force_option,
-    json_option,
-    print_table,
-    reduction_option,
-    taxonomy_option,
-)
+from longshot.cli.common import FILE, PATH, echo_json, print_table, shared
 from longshot.cli.splits_rows import (
     comparison_row,
     gap_row,
@@ -29,8 +17,6 @@ from longshot.cli.splits_rows import (
     print_rows,
     target_line,
 )
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group()
@@ -50,49 +36,28 @@ def command() -> None:
     """
 
 
-def _backbones(function: F) -> F:
-    """``--backbone``, repeatable."""
-    return click.option(
-        "--backbone",
-        "backbones",
-        multiple=True,
-        required=True,
-        help="Backbone whose features give the class embeddings; repeat for several.",
-    )(function)
-
-
-def _dataset(function: F) -> F:
-    """``--dataset``, needed."""
-    return click.option(
-        "--dataset", "dataset", required=True, help="Dataset whose classes the splits name: a name or a path."
-    )(function)
-
-
-def _order(function: F) -> F:
-    """``--order``, for published splits whose class names are not known."""
-    return click.option(
-        "--order",
-        type=PATH,
-        help="For published splits: text file with one class id a line, in the order of their numbers.",
-    )(function)
-
-
+_backbones = click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    required=True,
+    help="Backbone whose features give the class embeddings; repeat for several.",
+)
+_dataset = click.option(
+    "--dataset", required=True, help="Dataset whose classes the splits name: a name or a path."
+)
+_order = click.option(
+    "--order",
+    type=PATH,
+    help="For published splits: text file with one class id a line, in the order of their numbers.",
+)
 _references = click.option(
-    "--references/--no-references",
-    default=True,
-    show_default=True,
-    help="Add random, semantic and fitting published splits.",
-)
-_way = click.option(
-    "--way", type=click.IntRange(min=2), default=5, show_default=True, help="Classes of measured tasks."
-)
-_shot = click.option(
-    "--shot", type=click.IntRange(min=1), default=5, show_default=True, help="Their supports per class."
+    "--references/--no-references", default=True, help="Add random, semantic and fitting published splits."
 )
 
 
 @command.command("list")
-@json_option
+@shared("json")
 def list_splits(as_json: bool) -> None:
     """List the published splits by name, with the dataset each was made for.
 
@@ -108,7 +73,7 @@ def list_splits(as_json: bool) -> None:
 @command.command("show")
 @click.argument("file", type=PATH)
 @click.option("--classes", "with_classes", is_flag=True, help="List the classes of every part too.")
-@json_option
+@shared("json")
 def show(file: Path, with_classes: bool, as_json: bool) -> None:
     """Print what a split file holds: sizes, how it was made, its classes.
 
@@ -152,25 +117,11 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
 )
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @_order
-@click.option(
-    "--hardness/--no-hardness",
-    default=True,
-    show_default=True,
-    help="Measure class similarity and transfer loss.",
-)
+@click.option("--hardness/--no-hardness", default=True, help="Measure class similarity and transfer loss.")
 @_references
-@_way
-@_shot
-@device_option
-@engine_option
-@json_option
+@shared("way", "shot", "device", "engine", "json")
 def compare(
-    splits: tuple[str, ...],
-    dataset: str,
-    with_classes: bool,
-    markdown: bool,
-    as_json: bool,
-    **settings: Any,
+    splits: tuple[str, ...], dataset: str, with_classes: bool, markdown: bool, as_json: bool, **settings: Any
 ) -> None:
     """Measure splits under one or several backbones: how hard they are, divergences, gap, nearest train classes.
 
@@ -229,13 +180,10 @@ def compare(
 @command.command("tree")
 @click.argument("dataset")
 @_backbones
-@taxonomy_option
-@reduction_option
-@click.option("--pairs", type=click.IntRange(min=0), default=3, show_default=True, help="Odd pairs to print.")
+@shared("taxonomy", "reduction")
+@click.option("--pairs", type=click.IntRange(min=0), default=3, help="Odd pairs to print.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
-@device_option
-@engine_option
-@json_option
+@shared("device", "engine", "json")
 def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
     """Ward clustering of class embeddings against a taxonomy, in hops between classes.
 
@@ -266,20 +214,12 @@ def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
 @click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
 @_dataset
 @click.option("--backbone", required=True, help="Backbone whose features give the class embeddings.")
-@click.option(
-    "--of",
-    default="classes",
-    show_default=True,
-    help="classes (a panel per split) or hardness (a point per split).",
-)
+@click.option("--of", default="classes", help="classes (a panel per split) or hardness (a point per split).")
 @_order
 @_references
-@_way
-@_shot
+@shared("way", "shot")
 @click.option("-o", "--out", required=True, type=FILE, help="Picture: FILE.png, .svg or .pdf.")
-@force_option
-@device_option
-@engine_option
+@shared("force", "device", "engine")
 def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> None:
     """Draw the classes in the plane of their first two principal components, coloured by part, or hardness.
 

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from longshot.cli.common import (
-    PATH,
-    device_option,
-    dry_run_option,
-    echo_json,
-    engine_option,
-    json_option,
-    on_options,
-    print_estimate,
-    print_table,
-)
+from longshot.cli.common import PATH, echo_json, print_estimate, print_table, shared, sheet_rows
 
 if TYPE_CHECKING:
     from longshot.studies import StudyOutcome
@@ -38,7 +28,7 @@ def command() -> None:
 
 
 @command.command("ls")
-@json_option
+@shared("json")
 def list_presets(as_json: bool) -> None:
     """List the studies.
 
@@ -83,7 +73,7 @@ def show(name: str) -> None:
 
 @command.command("validate")
 @click.argument("file", type=PATH)
-@json_option
+@shared("json")
 def validate(file: Path, as_json: bool) -> None:
     """Check a study file of your own before running it with --config.
 
@@ -110,7 +100,6 @@ def validate(file: Path, as_json: bool) -> None:
     "format",
     type=click.Choice(["md", "latex", "csv"]),
     default="md",
-    show_default=True,
     help="Markdown, LaTeX (booktabs), or CSV in full precision.",
 )
 def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
@@ -135,14 +124,7 @@ def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
 )
 @click.option("--config", type=PATH, help="Study file whose settings replace the preset's.")
 @click.option("-o", "--out", required=True, type=PATH, help="Folder of the study.")
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Threads; they change no result.  [default: one per core]"
-)
-@device_option
-@engine_option
-@on_options
-@dry_run_option
-@json_option
+@shared("workers", "device", "engine", "on", "gpus_per_worker", "retry_failed", "dry_run", "json")
 def run(
     study: str,
     datasets: tuple[str, ...],
@@ -187,10 +169,7 @@ def run(
         if table.stem == "claims" and outcome.claims:  # too long for a terminal; it stands on the page
             continue
         for sheet in table.sheets[:1]:
-            heads = [f"{group}: {head}" if group else head for group, head in sheet.heads]
-            rows = [row for block in sheet.blocks for row in block]
-            shown = [dict(zip(heads, (cell.text for cell in row), strict=True)) for row in rows]
-            print_table(shown, title=sheet.title)
+            print_table(sheet_rows(sheet), title=sheet.title)
         click.echo("".join(f"{line}\n" for line in table.lines))
     for note in outcome.notes:
         click.echo(f"note: {note}")

@@ -6,15 +6,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    FILE,
-    device_option,
-    echo_json,
-    engine_option,
-    force_option,
-    json_option,
-    print_table,
-)
+from longshot.cli.common import COUNT, FILE, echo_json, print_table, shared
 
 _SHOWN = 10  # suspects listed on the screen; the file has all
 
@@ -26,16 +18,13 @@ _SHOWN = 10  # suspects listed on the screen; the file has all
     "--near-copies/--equal-files",
     "near_copies",
     default=True,
-    show_default=True,
     help="Look for near copies too, which reads every image, or only for files of equal bytes.",
 )
 @click.option("-o", "--out", type=FILE, help="Write all suspects: FILE.csv.")
 @click.option("--view", type=FILE, help="Write the dataset without them: FILE.view.json.")
-@force_option
-@click.option("--workers", type=click.IntRange(min=1), help="Threads that read images; all cores by default.")
-@device_option
-@engine_option
-@json_option
+@shared("force")
+@click.option("--workers", type=COUNT, help="Threads that read images; all cores by default.")
+@shared("device", "engine", "json")
 def suspects(dataset: str, as_json: bool, **settings: Any) -> None:
     """Find images of DATASET whose label looks wrong, and copies of other images.
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import (
-    FILE,
-    echo_json,
-    force_option,
-    json_option,
-    print_table,
-    reduction_option,
-    taxonomy_option,
-)
+from longshot.cli.common import COUNT, FILE, echo_json, print_rich, print_table, shared
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -47,16 +38,9 @@ def command() -> None:
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--depth", type=click.IntRange(min=0), help="Show so many levels below the root.")
 @click.option("--picture", type=FILE, help="Also draw it: FILE.png, .svg or .pdf.")
-@force_option
-@taxonomy_option
-@json_option
+@shared("force", "taxonomy", "json")
 def show(
-    source: str,
-    depth: int | None,
-    picture: Path | None,
-    force: bool,
-    taxonomy: str | None,
-    as_json: bool,
+    source: str, depth: int | None, picture: Path | None, force: bool, taxonomy: str | None, as_json: bool
 ) -> None:
     """Print the tree with classes and images per node, and draw it.
 
@@ -86,24 +70,18 @@ def show(
         }
         echo_json(value)
         return
-    from rich.console import Console
-
-    console = Console() if sys.stdout.isatty() else Console(width=200)
-    console.print(_rich_tree(top, depth), highlight=False)
+    print_rich(_rich_tree(top, depth))
 
 
 @command.command()
 @click.argument("source", metavar="DATASET_OR_FILE")
-@click.option(
-    "--kind", type=click.Choice(_KINDS), default=_KINDS[0], show_default=True, help="Which distance."
-)
-@reduction_option
-@click.option("--pairs", type=click.IntRange(min=1), default=5, show_default=True, help="Pairs to print.")
-@taxonomy_option
+@click.option("--kind", type=click.Choice(_KINDS), default=_KINDS[0], help="Which distance.")
+@shared("reduction")
+@click.option("--pairs", type=COUNT, default=5, help="Pairs to print.")
+@shared("taxonomy")
 @click.option("--counts", type=FILE, help="JSON {class: images}, when SOURCE is a taxonomy file.")
 @click.option("-o", "--out", "--output", "out", type=FILE, help="Write the whole matrix as CSV.")
-@force_option
-@json_option
+@shared("force", "json")
 def distances(
     source: str, kind: str, reduction: str | None, out: Path | None, as_json: bool, **settings: Any
 ) -> None:
@@ -143,7 +121,7 @@ def distances(
 @click.option("--file", type=FILE, help="WordNet 3.0's data.noun; hierarchy if not given.")
 @click.option("--reduction", type=click.Choice(["shortest-paths"]), help="Keep one shortest path per class.")
 @click.option("-o", "--out", "--output", "out", type=FILE, required=True, help="Edge list to write (CSV).")
-@force_option
+@shared("force")
 def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path, force: bool) -> None:
     """Cut WordNet 3.0 to the classes of a file and write it as an edge list.
 

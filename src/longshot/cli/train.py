@@ -7,24 +7,9 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    FOLDER,
-    device_option,
-    dry_run_option,
-    echo_json,
-    json_option,
-    print_table,
-    seed_option,
-    splits_option,
-)
+from longshot.cli.common import COUNT, FOLDER, echo_json, print_table, shared
 from longshot.cli.help import GroupedCommand
-from longshot.cli.sample_options import (
-    COUNT,
-    POSITIVE,
-    SAMPLER,
-    class_options,
-    shape_options,
-)
+from longshot.cli.sample_options import POSITIVE, SAMPLER, class_options, shape_options
 from longshot.core.errors import UserError
 
 
@@ -36,14 +21,13 @@ from longshot.core.errors import UserError
 )
 @click.option("-o", "--out", type=FOLDER, help="Folder of the trained network.")
 @click.option(
-    "--network",
-    help="Network to train: cnn4, resnet12, resnet50, bit-r50x1, vit, timm:NAME, … [cnn4]",
+    "--network", help="Network to train: cnn4, resnet12, resnet50, bit-r50x1, vit, timm:NAME, … [cnn4]"
 )
 @click.option("--start", help="Go on from a saved network (its folder) or from a backbone with weights.")
 @click.option(
     "--split", help="Train on the classes of this split, or on all. [train, where there are splits]"
 )
-@splits_option
+@shared("splits")
 @click.option(
     "--holdout", type=float, help="Share of the classes held out for validation. [0.1 without splits]"
 )
@@ -65,23 +49,19 @@ from longshot.core.errors import UserError
 @click.option("--augment", help='Such as "crop(8)|flip|jitter(0.4)"; also zoom(s), rotate(d), grey(p).')
 @click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of the gradient. [not clipped]")
 @click.option("--validate-every", type=COUNT, help="Steps between validations. [about 20 in a run]")
-@click.option("--validation-tasks", type=COUNT, default=100, show_default=True, help="Tasks of a validation.")
+@click.option("--validation-tasks", type=COUNT, default=100, help="Tasks of a validation.")
 @click.option("--checkpoint-every", type=COUNT, help="Steps between checkpoints. [a minute, and validations]")
-@click.option("--devices", type=COUNT, default=1, show_default=True, help="Processes that share every step.")
+@click.option("--devices", type=COUNT, default=1, help="Processes that share every step.")
 @click.option(
     "--precision",
     type=click.Choice(["auto", "float32", "bfloat16"]),
     default="auto",
-    show_default=True,
     help="auto: bfloat16 on accelerators that have it.",
 )
 @click.option("--allow-download", is_flag=True, help="Let timm: and hf: networks fetch their weights.")
 @shape_options
 @class_options
-@device_option
-@seed_option
-@dry_run_option
-@json_option
+@shared("device", "seed", "dry_run", "json")
 def command(
     algorithm: str | None,
     dataset: str | None,

@@ -8,18 +8,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
-    FOLDER,
-    datasets_option,
-    device_option,
-    echo_json,
-    engine_option,
-    json_option,
-    on_options,
-    pairs_option,
-    print_table,
-    seed_option,
-)
+from longshot.cli.common import COUNT, FOLDER, datasets_option, echo_json, pairs_option, print_table, shared
 from longshot.core.errors import UserError
 
 
@@ -42,30 +31,19 @@ from longshot.core.errors import UserError
     "NAME=VALUE",
     "Setting of 'longshot train' for all trials, such as steps=500 or size=28.",
 )
-@click.option(
-    "--trials", type=click.IntRange(min=1), help="Trials in all. [20, or as many as --minutes allow]"
-)
+@click.option("--trials", type=COUNT, help="Trials in all. [20, or as many as --minutes allow]")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Start no trial after so long.")
 @click.option(
-    "--sampler",
-    type=click.Choice(["tpe", "random"]),
-    default="tpe",
-    show_default=True,
-    help="tpe learns from earlier trials.",
+    "--sampler", type=click.Choice(["tpe", "random"]), default="tpe", help="tpe learns from earlier trials."
 )
 @click.option(
     "--at-once",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=1,
-    show_default=True,
     help="Trials proposed together: they run side by side on a cluster, and do not learn from each other.",
 )
 @datasets_option()
-@device_option
-@engine_option
-@on_options
-@seed_option
-@json_option
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "seed", "json")
 def command(
     space: str | None,
     data: tuple[str, ...],

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, datasets_option, echo_json, json_option, print_table
+from longshot.cli.common import COUNT, PATH, datasets_option, echo_json, print_table, shared
 
 
 @click.command()
@@ -19,8 +19,8 @@ from longshot.cli.common import PATH, datasets_option, echo_json, json_option, p
     is_flag=True,
     help="Compare images whose bytes differ by their pixels: says which copies are only encoded anew.",
 )
-@click.option("--sample", type=click.IntRange(min=1), help="Read only so many images of each source.")
-@json_option
+@click.option("--sample", type=COUNT, help="Read only so many images of each source.")
+@shared("json")
 def command(folder: Path, as_json: bool, **settings: Any) -> None:
     """Check a release: every file against its hash, every task against your images, which are read again.
 

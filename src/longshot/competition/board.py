@@ -10,13 +10,12 @@ from typing import Any
 from longshot.competition import figures
 from longshot.competition.difficulty import PhaseDifficulty, TaskRecord, phase_difficulty, read_records
 from longshot.competition.domains import describe, phase_domains
-from longshot.competition.inside.scoring import telling, telling_half
+from longshot.competition.inside.scoring import telling, telling_half, with_half
 from longshot.competition.pages import Facts, PagePart, render
 from longshot.competition.ranking import BoardEntry, leaderboard, standing
 from longshot.competition.settings import Competition, Phase
 from longshot.competition.store import Store, now
 from longshot.competition.worker import run_folder
-from longshot.statistics import Interval
 
 COLUMNS = ("rank", "team", "method", "normalised accuracy", "95 % interval", "submission", "submitted (UTC)")
 METHOD = COLUMNS.index("method")
@@ -126,9 +125,16 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         best, worst = 1 - each.intrinsic.mean, 1 - each.intrinsic.mean - each.modelling.mean
         bars.append(figures.Difficulty(each.dataset, worst, best, telling(each.intrinsic.half)))
         ends = [difficulty.entries[each.best], difficulty.entries[each.worst]]
-        modelling = _with_half(each.modelling) if count > 1 else "–"
+        modelling = with_half(each.modelling.mean, each.modelling.half, 3) if count > 1 else "–"
         rows.append(
-            [each.dataset, *ends, f"{best:.3f}", f"{worst:.3f}", _with_half(each.intrinsic), modelling]
+            [
+                each.dataset,
+                *ends,
+                f"{best:.3f}",
+                f"{worst:.3f}",
+                with_half(each.intrinsic.mean, each.intrinsic.half, 3),
+                modelling,
+            ]
         )
     note = (
         f"Over all {count} {'entry' if count == 1 else 'entries'} of the phase and all their runs. Intrinsic: what "
@@ -160,11 +166,6 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         legend=list(figures.LEGEND),
         squares=True,
     )
-
-
-def _with_half(interval: Interval) -> str:
-    half = telling(interval.half)
-    return f"{interval.mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
 
 
 def _half(scores: Mapping[str, Any] | None) -> str:

@@ -28,7 +28,7 @@ from longshot.testbeds.shapes import AnyShape
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.features.content import Content
+    from longshot.features.held import Content
 
 
 class _DataRecord(Loose):
@@ -96,7 +96,7 @@ class CompetitionData:
 
         UserError where they have changed since: scores before and after would not be about the same pictures.
         """
-        from longshot.features.content import content_of
+        from longshot.features.held import content_of
 
         dataset = self.dataset(name)
         now = content_of(dataset)

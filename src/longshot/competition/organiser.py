@@ -16,8 +16,8 @@ from longshot.competition.bundle.write import IMAGE, write_bundle
 from longshot.competition.bundle.write import KIND as BUNDLE
 from longshot.competition.fact_sheet import FactSheet, blank, missing, read_sheet, stored
 from longshot.competition.ranking import BoardEntry
-from longshot.competition.settings import load
-from longshot.competition.store import open_competition, submissions, teams
+from longshot.competition.settings import Competition, load
+from longshot.competition.store import Store, open_competition, submissions, teams
 from longshot.core.outputs import PAGE, claim_output, deliver_text
 
 if TYPE_CHECKING:
@@ -169,11 +169,16 @@ def enter_final(folder: str | Path) -> tuple[list[FinalEntry], str]:
         Whether the final's results are final, in a few words.
     """
     competition, store = open_competition(folder)
-    entries = [
+    entries = final_entries(competition, store)
+    return entries, ranking.standing(competition, store, competition.final.name)
+
+
+def final_entries(competition: Competition, store: Store) -> list[FinalEntry]:
+    """Enter those who qualified, once, and say of every team what became of it."""
+    return [
         FinalEntry(row["team_name"], row["league"], row["id"], row["score"], row.get("final"), row["why"])
         for row in ranking.enter_final(competition, store)
     ]
-    return entries, ranking.standing(competition, store, competition.final.name)
 
 
 def blank_fact_sheet(folder: str | Path) -> str:

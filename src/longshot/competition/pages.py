@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.competition import figures
-from longshot.competition.inside.scoring import METRICS, telling_half
+from longshot.competition.inside.scoring import METRICS, with_half
 from longshot.competition.settings import marks
 from longshot.reports import frame
 
@@ -58,7 +58,11 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
         ("By number of shots", scores["by_shots"]),
     ):
         rows = [
-            [name, str(values["tasks"]), *(_with_half(values, metric) for metric in METRICS)]
+            [
+                name,
+                str(values["tasks"]),
+                *(with_half(values[metric], values[f"{metric}_ci95"]) for metric in METRICS),
+            ]
             for name, values in groups.items()
         ]
         plots = []
@@ -72,11 +76,6 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
     official = [] if scores["official"] else ["unofficial: run without a sandbox"]
     facts = [f"phase {scores['phase']}, seed {scores['seed']}", took, *official, *marks(scores)]
     return render(title, " · ".join(facts), parts)
-
-
-def _with_half(values: Mapping[str, Any], metric: str) -> str:
-    half = telling_half(values, metric)
-    return f"{values[metric]:.4f}" + ("" if half is None else f" ± {half:.4f}")
 
 
 def render(title: str, subtitle: str, parts: Sequence[PagePart]) -> str:

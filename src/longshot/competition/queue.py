@@ -23,6 +23,7 @@ from longshot.competition.tables import (
     ENDED,
     PLATFORM,
     facts,
+    filled,
     now,
     runs,
     scores,
@@ -186,15 +187,7 @@ def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
         # Charged once, when the first of its runs begins.
         connection.execute(own.where(submissions.c.charged.is_(None)).values(charged=now()))
         note(connection, row["submission"], f"seed {row['seed']}: attempt {row['attempt'] + 1} began")
-        return Claim(
-            row["id"],
-            row["submission"],
-            row["seed"],
-            row["phase"],
-            row["league"],
-            row["attempt"] + 1,
-            row["kind"],
-        )
+        return filled(Claim, dict(row), run=row["id"], attempt=row["attempt"] + 1)
 
 
 def alive(store: Store, claimed: Claim, worker: str) -> bool:

@@ -22,7 +22,7 @@ from longshot.competition.timetable import until
 from longshot.core.errors import UserError
 
 
-class Allowance(NamedTuple):
+class AllowanceInfo(NamedTuple):
     """What a team has used in a phase and league, and what remains; a limit of 0 is none."""
 
     phase: str
@@ -33,30 +33,9 @@ class Allowance(NamedTuple):
     used: int  # charged in all or waiting
     attempts_per_day: int
     attempts: int  # made today, whatever became of them
+    remaining: int | None  # that may be made now; None: as many as one likes
     resets: dt.datetime  # the next 00:00 UTC
-
-    @property
-    def remaining(self) -> int | None:
-        """Submissions that may be made now; None: as many as one likes."""
-        limits = (
-            (self.per_day, self.today),
-            (self.total, self.used),
-            (self.attempts_per_day, self.attempts),
-        )
-        remain = [max(0, limit - count) for limit, count in limits if limit]
-        return min(remain) if remain else None
-
-    @property
-    def resets_in(self) -> str:
-        """How long it is until the day's count begins anew."""
-        return until(self.resets)
-
-
-def allowance(
-    connection: Connection, team: int, phase: Phase, league: str, moment: dt.datetime | None = None
-) -> Allowance:
-    """What a team has used and what remains in one phase and league; see ``allowances``."""
-    return allowances(connection, team, [phase], [league], moment)[0]
+    resets_in: str  # how long it is until then
 
 
 def allowances(
@@ -65,7 +44,7 @@ def allowances(
     phases: Sequence[Phase],
     leagues: Sequence[str],
     moment: dt.datetime | None = None,
-) -> list[Allowance]:
+) -> list[AllowanceInfo]:
     """What a team has used and what remains, for every phase and league, by two queries in all.
 
     As in the paper, where a team has a second account for it, the meta-learning league has a quota of its own. The
@@ -76,21 +55,23 @@ def allowances(
     values = {"team": team, "today": stamp(midnight)}
     entered = _counts(connection.execute(_entered(), values).mappings())
     refused = _counts(connection.execute(_refused(), values).mappings())
-    return [
-        Allowance(
-            phase.name,
-            league,
-            0 if phase.practice else phase.per_day,
-            entered["charged_today", phase.name, league == META],
-            0 if phase.practice else phase.total,
-            entered["charged", phase.name, league == META],
-            phase.attempts_per_day,
-            entered["made", phase.name, league == META] + refused["refused", phase.name, league == META],
-            midnight + dt.timedelta(days=1),
+    resets = midnight + dt.timedelta(days=1)
+
+    def used(phase: Phase, league: str) -> AllowanceInfo:
+        where = (phase.name, league == META)
+        limits = (0, 0) if phase.practice else (phase.per_day, phase.total)
+        counts = (
+            (limits[0], entered["charged_today", *where]),
+            (limits[1], entered["charged", *where]),
+            (phase.attempts_per_day, entered["made", *where] + refused["refused", *where]),
         )
-        for phase in phases
-        for league in leagues
-    ]
+        remain = [max(0, limit - count) for limit, count in counts if limit]
+        most = min(remain, default=None)
+        return AllowanceInfo(
+            phase.name, league, *counts[0], *counts[1], *counts[2], most, resets, until(resets)
+        )
+
+    return [used(phase, league) for phase in phases for league in leagues]
 
 
 @cache
@@ -132,7 +113,7 @@ def _counts(rows: Iterable[Mapping[Any, Any]]) -> Counter[tuple[str, str, bool]]
 
 def check_quota(connection: Connection, team: int, phase: Phase, league: str, name: str) -> None:
     """UserError where a team has made all its submissions, of a day or of the phase."""
-    used = allowance(connection, team, phase, league)
+    (used,) = allowances(connection, team, [phase], [league])
     where = f"in the league {META} " if league == META else ""
     reset = f"the day's count begins anew at {used.resets:%Y-%m-%d %H:%M} UTC, in {used.resets_in}"
     for limit, made, span, remedy in (

@@ -47,14 +47,6 @@ def leaderboard(
     """
     competition.phase(phase)
     original = submissions.alias("original")
-    worst = runs.alias("worst")
-    half = (
-        sa.select(worst.c.half)
-        .where(worst.c.submission == submissions.c.id)
-        .order_by(worst.c.score, worst.c.id)
-        .limit(1)
-        .scalar_subquery()
-    )
     scored_anew = sa.and_(submissions.c.state.in_(("queued", "running")), submissions.c.version > 1)
     query = (
         sa.select(
@@ -64,7 +56,7 @@ def leaderboard(
             teams.c.ranked,
             sa.func.coalesce(original.c.created, submissions.c.created).label("made"),
             sa.func.coalesce(original.c.id, submissions.c.id).label("first"),
-            half.label("half"),
+            half_of_worst().label("half"),
         )
         .join(teams, teams.c.id == submissions.c.team)
         .outerjoin(original, original.c.id == submissions.c.origin)
@@ -89,22 +81,25 @@ def leaderboard(
         rank += bool(row["ranked"])
         shown = (row["pseudonym"] or row["name"]) if competition.pseudonyms else row["name"]
         hidden = PRIVATE if shown != row["name"] else ()
-        sheet = stored(row["fact_sheet"])
+        sheet = stored(row["fact_sheet"]).items()
+        entry = BoardEntry(rank if row["ranked"] else None, shown, row["score"], row["id"], row["made"])
         entries.append(
-            BoardEntry(
-                rank if row["ranked"] else None,
-                shown,
-                row["score"],
-                row["id"],
-                row["made"],
-                tuple((name, text) for name, text in sheet.items() if name.lower() not in hidden),
-                row["half"],
-                row["team"],
-                made[row["team"]],
-                row["state"] != "scored",
+            entry._replace(
+                sheet=tuple((name, text) for name, text in sheet if name.lower() not in hidden),
+                half=row["half"],
+                team_id=row["team"],
+                entries=made[row["team"]],
+                pending=row["state"] != "scored",
             )
         )
     return entries
+
+
+def half_of_worst() -> sa.ScalarSelect[Any]:
+    """Half of the interval of a submission's run that counts, the worst."""
+    worst = runs.alias("worst")
+    own = sa.select(worst.c.half).where(worst.c.submission == submissions.c.id)
+    return own.order_by(worst.c.score, worst.c.id).limit(1).scalar_subquery()
 
 
 def counting(rows: Iterable[Mapping[str, Any]], by: RankBy) -> list[Mapping[str, Any]]:

@@ -14,9 +14,10 @@ import yaml
 from longshot.competition import queue, ranking, worker
 from longshot.competition.baselines import write_baseline
 from longshot.competition.draws import read_secret
+from longshot.competition.fact_sheet import dump
 from longshot.competition.settings import FILE, load
 from longshot.competition.store import open_competition
-from longshot.competition.tables import submissions, teams
+from longshot.competition.tables import filled, submissions, teams
 from longshot.core.errors import UserError
 
 
@@ -66,9 +67,7 @@ def dry_run(
         rehearsal.mkdir(mode=0o755)
         settings = yaml.safe_load((original.folder / FILE).read_text(encoding="utf-8"))
         settings.pop("database", None)
-        settings["datasets"] = {
-            key: _absolute(spec, original.folder) for key, spec in settings["datasets"].items()
-        }
+        settings["datasets"] = {key: _absolute(str(spec)) for key, spec in settings["datasets"].items()}
         for phase in settings["phases"].values():
             for key in ("start", "end", "threshold"):
                 phase.pop(key, None)
@@ -85,7 +84,8 @@ def dry_run(
 def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str], None]) -> list[DryRunEntry]:
     competition, store = open_competition(folder)
     league = competition.leagues[0]
-    sheet = "{}" if competition.fact_sheet != "required" else _sheet(competition.fact_fields)
+    fields = competition.fact_fields if competition.fact_sheet == "required" else ()
+    sheet = dump(dict.fromkeys(fields, "a dry run"))
     taking = [phase for phase in competition.phases[:-1] if phase.submissions]
     for baseline in baselines:
         source = write_baseline(baseline, beside / baseline)
@@ -97,39 +97,21 @@ def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str]
     if competition.qualifying is not None:
         ranking.enter_final(competition, store)
         worker.work(competition, store, tell=tell)
-    rows = store.rows(
-        sa.select(submissions, teams.c.name)
-        .join(teams, teams.c.id == submissions.c.team)
-        .order_by(submissions.c.id)
-    )
     ranks = {
         entry.submission: entry.rank
         for phase in competition.phases
         for entry in ranking.leaderboard(competition, store, phase.name, league)
     }
+    rows = store.rows(
+        sa.select(submissions, teams.c.name.label("baseline"))
+        .join(teams, teams.c.id == submissions.c.team)
+        .order_by(submissions.c.id)
+    )
     store.engine.dispose()
-    return [
-        DryRunEntry(
-            row["name"],
-            row["phase"],
-            row["league"],
-            row["state"],
-            row["score"],
-            ranks.get(row["id"]),
-            row["reason"] or "",
-        )
-        for row in rows
-    ]
+    return [filled(DryRunEntry, row, rank=ranks.get(row["id"]), reason=row["reason"] or "") for row in rows]
 
 
-def _absolute(spec: str, folder: Path) -> str:
+def _absolute(spec: str) -> str:
     """A dataset's path as it is seen from elsewhere: paths are relative to where the command runs, not to the file."""
-    source, mark, branch = str(spec).partition("#")
-    path = Path(source)
-    return f"{path.resolve()}{mark}{branch}" if path.exists() else str(spec)
-
-
-def _sheet(fields: Sequence[str]) -> str:
-    from longshot.competition.fact_sheet import dump
-
-    return dump(dict.fromkeys(fields, "a dry run"))
+    source, mark, branch = spec.partition("#")
+    return f"{Path(source).resolve()}{mark}{branch}" if Path(source).exists() else spec

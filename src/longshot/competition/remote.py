@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import tempfile
 import time
 import zipfile
@@ -16,6 +15,7 @@ from longshot.competition import leagues
 from longshot.competition.client import Client
 from longshot.competition.refusals import Refusal
 from longshot.core.errors import UserError
+from longshot.core.files import hash_file
 from longshot.core.progress import progress
 
 
@@ -103,7 +103,7 @@ class RemoteCompetition:
         check_submission(submission, league=league)
         with tempfile.TemporaryDirectory(prefix="longshot-submit-") as folder:
             archive = as_zip(Path(submission), Path(folder))
-            size, digest = archive.stat().st_size, _hash(archive)
+            size, digest = archive.stat().st_size, hash_file(archive)
             if size > info["upload_bytes"]:
                 most = info["upload_bytes"]
                 raise Refusal(
@@ -338,8 +338,3 @@ def as_zip(source: Path, folder: Path) -> Path:
 def _zip_name(source: str | Path) -> str:
     name = Path(source).resolve().name
     return name if name.endswith(".zip") else f"{name}.zip"
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +117,8 @@ def work(
             line = f"submission {job['submission']}, seed {job['seed']}: "
             tell(one_line(line + (ending or "was cancelled, or taken over by another worker")))
     finally:
-        _quietly(client, "/work/stop", {"worker": name})
+        with suppress(UserError):
+            client.ask("POST", "/work/stop", body={"worker": name})
 
 
 def _claim(client: Client, name: str, forever: bool, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -182,15 +181,12 @@ class Bench:
             if error.status == 409:  # not ours any more
                 return None
             raise
-        except (
-            UserError
-        ) as error:  # this machine's fault, or the network's: nobody's run would go better here
+        except UserError as error:
+            # This machine's fault, or the network's: nobody's run would go better here.
             self._give_back(base, query, f"the worker stopped: {error}", counted=False)
             raise
         except Exception as error:
-            for line in traceback.format_exc().splitlines():
-                print(f"  | {one_line(line)}", file=sys.stderr)
-            why = f"the runner failed ({type(error).__name__})"
+            why = worker.runner_failed(error)
             self._give_back(base, query, why, counted=True)
             return why
         except BaseException:  # Ctrl-C
@@ -200,7 +196,8 @@ class Bench:
     def _run(self, job: dict[str, Any], folder: Path, base: str, query: dict[str, Any]) -> str | None:
         begun = time.monotonic()
         folder.mkdir(parents=True)
-        with self._signs_of_life(base, query, folder / "log.txt", job["phase"]) as lost_run:
+        alive = self._alive(base, query, folder / "log.txt", job["phase"])
+        with worker.signs_of_life(self.beat, alive) as lost_run:
             self._read(self.client.ask("GET", "/work"))
             for blob in (*job["files"]["training"], *job["files"]["images"], job["files"]["tasks"]):
                 self.client.fetch(
@@ -242,47 +239,30 @@ class Bench:
         return worker.outcome(self.competition, data, claimed, archive, folder, stop, self.equipment)
 
     def _give_back(self, base: str, query: dict[str, Any], why: str, *, counted: bool) -> None:
-        try:
-            body = {"why": one_line(why), "counted": counted}
+        body = {"why": one_line(why), "counted": counted}
+        with suppress(UserError):  # its lease ends anyway
             self.client.ask("POST", f"{base}/release", query=query, body=body)
-        except UserError:  # its lease ends anyway
-            return
 
-    @contextmanager
-    def _signs_of_life(
-        self, base: str, query: dict[str, Any], log: Path, phase: str
-    ) -> Iterator[threading.Event]:
-        """Tell the server every few seconds that the worker lives, and what was printed; the event: not ours now."""
-        end, lost_run = threading.Event(), threading.Event()
+    def _alive(self, base: str, query: dict[str, Any], log: Path, phase: str) -> Callable[[], bool]:
+        """A question whether the run is still ours, which also tells the server what was printed since the last."""
         client = Client(self.client.url, tries=1)
         client._session.headers.update(self.client._session.headers)
+        sent = 0
 
-        def signal() -> None:
-            sent = 0
-            while not end.wait(self.beat):
-                try:
-                    if not client.ask("POST", f"{base}/alive", query=query)["held"]:
-                        lost_run.set()
-                        return
-                    if self.competition.phase(phase).logs == "printed" and log.is_file():
-                        with log.open("rb") as file:
-                            file.seek(sent)
-                            data = file.read(256 << 10)
-                        if data:
-                            answer = client.ask(
-                                "POST", f"{base}/log", query={**query, "offset": sent}, data=data
-                            )
-                            sent = answer["bytes"]
-                except UserError:  # busy or restarting: the next sign may get through
-                    continue
+        def alive() -> bool:
+            nonlocal sent
+            if not client.ask("POST", f"{base}/alive", query=query)["held"]:
+                return False
+            if self.competition.phase(phase).logs == "printed" and log.is_file():
+                with log.open("rb") as file:
+                    file.seek(sent)
+                    data = file.read(256 << 10)
+                if data:
+                    answer = client.ask("POST", f"{base}/log", query={**query, "offset": sent}, data=data)
+                    sent = answer["bytes"]
+            return True
 
-        thread = threading.Thread(target=signal, daemon=True)
-        thread.start()
-        try:
-            yield lost_run
-        finally:
-            end.set()
-            thread.join()
+        return alive
 
 
 def _tuples(value: Any) -> Any:
@@ -290,10 +270,3 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_tuples, value))
     return {key: _tuples(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-
-def _quietly(client: Client, path: str, body: dict[str, Any]) -> None:
-    try:
-        client.ask("POST", path, body=body)
-    except UserError:
-        return

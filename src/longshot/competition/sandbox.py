@@ -110,9 +110,54 @@ def command(
     to be passed on to the process; ``equipment`` is what the competition adds. With ``rooms`` the program keeps the
     rights to make rooms: it is ours, and drops them in every process that is not.
     """
-    rules = [word for descriptor in filtered for word in ("--seccomp", str(descriptor))]
-    walls = _walls(limits, hidden, binds, writable or {}, equipment, ROOM_RIGHTS if rooms else ())
-    return [*walls, *rules, *([] if rooms else _drop(slot)), *arguments]
+    rights: tuple[str, ...] = ROOM_RIGHTS if rooms else ()
+    root = os.geteuid() == 0
+    wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
+    wall += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "box", "--clearenv"]
+    if root:
+        wall += ["--cap-drop", "ALL"]
+        rights = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", *rights)
+    else:
+        wall += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+        rights = ("CAP_SETPCAP", *rights) if rights else ()
+    for right in rights:
+        wall += ["--cap-add", right]
+    wall += ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/", name)
+        if path.is_symlink():
+            wall += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            wall += ["--ro-bind", str(path), str(path)]
+    wall += ["--perms", "0755", "--dir", "/etc"]
+    for name in ("alternatives", "ld.so.cache", "localtime"):  # alternatives: where Debian chooses a BLAS
+        wall += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
+    for path in python_paths():
+        wall += [*_parents(path), "--ro-bind", str(path), str(path)]
+    wall += ["--perms", "0755", "--dir", "/box"]
+    bound = {Path("/usr"): Path("/usr"), **{path: path for path in python_paths()}}
+    if equipment.environment is not None:
+        bound[ENVIRONMENT] = equipment.environment
+        wall += ["--ro-bind", str(equipment.environment), str(ENVIRONMENT)]
+    for path in hidden:
+        wall += _cover(path, bound)
+    wall += ["--proc", "/proc", "--dev", "/dev"]
+    for path in equipment.device_files:
+        wall += [*_parents(path)[4:], "--dev-bind", str(path), str(path)]  # /dev itself is there
+    wall += ["--perms", "0755", "--dir", "/box/trained"]
+    wall += _scratch("/box/work", limits)
+    wall += [*_scratch("/dev/shm", limits), "--remount-ro", "/dev"]
+    for inside, outside in binds.items():
+        wall += [*_parents(Path(inside)), "--ro-bind", str(outside), inside]
+    for inside, outside in (writable or {}).items():
+        wall += [*_parents(Path(inside)), "--bind", str(outside), inside]
+    wall += ["--remount-ro", "/", "--chdir", "/box"]
+    for name, value in environment(limits.cores, devices=equipment.devices).items():
+        wall += ["--setenv", name, value]
+    for descriptor in filtered:
+        wall += ["--seccomp", str(descriptor)]
+    return [*wall, *([] if rooms else _drop(slot)), *arguments]
 
 
 def box_user(slot: int) -> int | None:
@@ -173,61 +218,6 @@ def weight_files(environment: Path | None = None) -> tuple[Path, ...]:
     folders |= set() if environment is None else {environment}
     files = (path for folder in sorted(folders) for path in folder.rglob("*") if path.suffix in WEIGHTS)
     return tuple(path for path in files if path.is_file() and path.stat().st_size >= LARGE)
-
-
-def _walls(
-    limits: RunLimits,
-    hidden: Sequence[Path],
-    binds: Mapping[str, Path],
-    writable: Mapping[str, Path],
-    equipment: Equipment,
-    rights: Sequence[str],
-) -> list[str]:
-    root = os.geteuid() == 0
-    wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
-    wall += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "box", "--clearenv"]
-    if root:
-        wall += ["--cap-drop", "ALL"]
-        rights = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", *rights)
-    else:
-        wall += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-        rights = ("CAP_SETPCAP", *rights) if rights else ()
-    for right in rights:
-        wall += ["--cap-add", right]
-    wall += ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-        path = Path("/", name)
-        if path.is_symlink():
-            wall += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            wall += ["--ro-bind", str(path), str(path)]
-    wall += ["--perms", "0755", "--dir", "/etc"]
-    for name in ("alternatives", "ld.so.cache", "localtime"):  # alternatives: where Debian chooses a BLAS
-        wall += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
-    for path in python_paths():
-        wall += [*_parents(path), "--ro-bind", str(path), str(path)]
-    wall += ["--perms", "0755", "--dir", "/box"]
-    bound = {Path("/usr"): Path("/usr"), **{path: path for path in python_paths()}}
-    if equipment.environment is not None:
-        bound[ENVIRONMENT] = equipment.environment
-        wall += ["--ro-bind", str(equipment.environment), str(ENVIRONMENT)]
-    for path in hidden:
-        wall += _cover(path, bound)
-    wall += ["--proc", "/proc", "--dev", "/dev"]
-    for path in equipment.device_files:
-        wall += [*_parents(path)[4:], "--dev-bind", str(path), str(path)]  # /dev itself is there
-    wall += ["--perms", "0755", "--dir", "/box/trained"]
-    wall += _scratch("/box/work", limits)
-    wall += [*_scratch("/dev/shm", limits), "--remount-ro", "/dev"]
-    for inside, outside in binds.items():
-        wall += [*_parents(Path(inside)), "--ro-bind", str(outside), inside]
-    for inside, outside in writable.items():
-        wall += [*_parents(Path(inside)), "--bind", str(outside), inside]
-    wall += ["--remount-ro", "/", "--chdir", "/box"]
-    for name, value in environment(limits.cores, devices=equipment.devices).items():
-        wall += ["--setenv", name, value]
-    return wall
 
 
 def _cover(path: Path, bound: Mapping[Path, Path]) -> list[str]:

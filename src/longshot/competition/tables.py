@@ -6,6 +6,8 @@ Times are UTC texts that sort (``now``); leases are seconds since 1970. Secrets 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -14,6 +16,7 @@ ENDED = ("scored", "failed", "cancelled", "platform error")
 PLATFORM = "platform error"  # nobody's fault but ours: it costs no quota
 
 metadata = sa.MetaData()
+_Filled = TypeVar("_Filled", bound=tuple[Any, ...])
 
 teams = sa.Table(
     "teams",
@@ -233,3 +236,9 @@ def stamp(moment: dt.datetime) -> str:
 def in_future(**span: float) -> str:
     """``now`` moved by a ``timedelta``: ``in_future(days=7)``."""
     return stamp(dt.datetime.now(dt.UTC) + dt.timedelta(**span))
+
+
+def filled(kind: type[_Filled], row: Mapping[str, Any], **own: Any) -> _Filled:
+    """A named tuple of the columns that its fields name; ``own`` are those fields that are no column of ``row``."""
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    return kind(**{name: row[name] for name in fields if name not in own}, **own)

@@ -67,12 +67,7 @@ def work(
             if isinstance(error, UserError):  # the data, the disk: nobody's run would go better
                 queue.release(store, claimed, worker, f"the worker stopped: {error}", counted=False)
                 raise
-            # A fault of the runner and not, or not honestly, of the submission: the queue goes on.
-            for (
-                line
-            ) in traceback.format_exc().splitlines():  # marked: none of it passes for a line of the log
-                print(f"  | {one_line(line)}", file=sys.stderr)
-            why = f"the runner failed ({type(error).__name__})"
+            why = runner_failed(error)  # the queue goes on
             queue.release(store, claimed, worker, why, counted=True)
             tell(f"{name}: {why}")
         except BaseException:  # Ctrl-C
@@ -102,7 +97,7 @@ def _run(
     final = run_folder(competition, claimed.submission, claimed.seed)
     folder = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
     try:
-        with _signs_of_life(store, claimed, worker, lease) as taken_over:
+        with signs_of_life(lease / 4, lambda: queue.alive(store, claimed, worker)) as taken_over:
             ended = _outcome(competition, data, claimed, folder, taken_over, equipment)
             overall = {} if ended.scores is None else ended.scores["overall"]
             score, half = overall.get("normalized_accuracy"), overall.get("normalized_accuracy_ci95")
@@ -220,17 +215,17 @@ def _insist(ask: Callable[[], _Answer]) -> _Answer:
 
 
 @contextmanager
-def _signs_of_life(store: Store, claimed: Claim, worker: str, lease: float) -> Iterator[threading.Event]:
-    """Tell the store every few seconds that the worker lives; the event says that another took the run over."""
+def signs_of_life(every: float, alive: Callable[[], bool]) -> Iterator[threading.Event]:
+    """Ask ``alive`` every few seconds; the event is set when it says that the run is no longer this worker's."""
     end, taken_over = threading.Event(), threading.Event()
 
     def signal() -> None:
-        while not end.wait(lease / 4):
+        while not end.wait(every):
             try:
-                if not queue.alive(store, claimed, worker):
+                if not alive():
                     taken_over.set()
                     return
-            except sa.exc.SQLAlchemyError:  # busy or restarting: the next sign may get through
+            except (sa.exc.SQLAlchemyError, UserError):  # busy or restarting: the next sign may get through
                 continue
 
     thread = threading.Thread(target=signal, daemon=True)
@@ -240,3 +235,11 @@ def _signs_of_life(store: Store, claimed: Claim, worker: str, lease: float) -> I
     finally:
         end.set()
         thread.join()
+
+
+def runner_failed(error: Exception) -> str:
+    """A fault of the runner and not, or not honestly, of the submission: printed for the organiser, told in short."""
+    for line in traceback.format_exception(error):
+        for part in line.splitlines():  # marked: none of it passes for a line of the log
+            print(f"  | {one_line(part)}", file=sys.stderr)
+    return f"the runner failed ({type(error).__name__})"

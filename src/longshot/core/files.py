@@ -81,9 +81,12 @@ def keep_fonts() -> None:
 
     For processes of Longshot's own, before they import it: in a user's process it would miss the user's settings.
     """
-    folder = own_cache() / "matplotlib"
-    if not os.environ.get("MPLCONFIGDIR") and is_writable(folder):
-        os.environ["MPLCONFIGDIR"] = str(folder)
+    for folder in cache_places("matplotlib") if not os.environ.get("MPLCONFIGDIR") else ():
+        # matplotlib makes the folder, and only a process that imports it needs one
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if os.access(nearest, os.W_OK | os.X_OK):
+            os.environ["MPLCONFIGDIR"] = str(folder)
+            return
 
 
 def is_writable(folder: Path) -> bool:

@@ -38,13 +38,6 @@ class Sign:
     rate: float  # units per second
     note: str
 
-    @property
-    def seconds_left(self) -> float | None:
-        """How long it will take at this rate; None where that cannot be said."""
-        if self.total is None or self.rate <= 0 or self.state != "running":
-            return None
-        return max(0.0, (self.total - self.done) / self.rate)
-
 
 @contextlib.contextmanager
 def heartbeat(folder: Path | None, work: str, state: Callable[[], Mapping[str, Any]]) -> Iterator[None]:

@@ -222,10 +222,10 @@ def put(source: Path, url: str, *, bar: bool = False) -> None:
     """Put a file at ``url``: readers meet the former one or all of this one. ``bar`` shows how far it is."""
     check_protocol(url)
     file_system, path = connect(url)
-    if not bar:
-        persist(lambda: _put_whole(source, url, file_system, path, None), url, "written")
-        return
-    with megabyte_bar(f"put {base_name(url)}", source.stat().st_size) as megabytes:
+    shown_bar = (
+        megabyte_bar(f"put {base_name(url)}", source.stat().st_size) if bar else contextlib.nullcontext()
+    )
+    with shown_bar as megabytes:
         persist(lambda: _put_whole(source, url, file_system, path, megabytes), url, "written")
 
 
@@ -271,25 +271,19 @@ def check_writable(url: str, folder: bool = False) -> None:
 
     A small object is put beside it (``folder``: inside it) and deleted again.
     """
+    from longshot.core.remote_cache import work_folder
+
     check_protocol(url)
     probe = inside(url if folder else url.rpartition("/")[0], ".longshot-write-test")
-    with _empty_file() as empty:
+    with work_folder() as work:
+        empty = work / "empty"
+        empty.touch()
         try:
             put(empty, probe)
         except UserError as error:
             raise UserError(error.fact.replace(shown(probe), shown(url)), error.remedy) from error
     with contextlib.suppress(UserError):  # who may write may not be allowed to delete
         remove(probe)
-
-
-@contextlib.contextmanager
-def _empty_file() -> Iterator[Path]:
-    from longshot.core.remote_cache import work_folder
-
-    with work_folder() as folder:
-        empty = folder / "empty"
-        empty.touch()
-        yield empty
 
 
 @contextlib.contextmanager

@@ -90,9 +90,9 @@ def local_copy(
 
 
 @contextlib.contextmanager
-def here(location: Location, *, also: Sequence[str] = (), grows: bool = False) -> Iterator[Path]:
+def here(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
     """``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
-    path = local_copy(location, also=also, grows=grows)
+    path = local_copy(location, also=also)
     try:
         yield path
     except UserError as error:
@@ -232,33 +232,35 @@ def _fetch_all(
     """Fetch objects into blobs; ``have`` grows, and is recorded now and then."""
     total = sum(each.size or 0 for each in todo.values())
     saved = time.monotonic()
-    long = (
-        total >= _LONG or len(todo) >= 50
-    )  # otherwise it is no matter of seconds, and another bar may be shown
+    # otherwise it is no matter of seconds, and another bar may be shown
+    long = total >= _LONG or len(todo) >= 50
     bar = remote.megabyte_bar(f"fetch {base_name(url)}", total) if long else contextlib.nullcontext()
     with bar as megabytes, ThreadPoolExecutor(remote.THREADS) as pool:
         pending = {
             pool.submit(_fetch_blob, url, each, megabytes): (name, each) for name, each in todo.items()
         }
+
+        def keep() -> None:
+            for future, (name, each) in pending.items():
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    have[name] = {"mark": each.mark, "size": each.size, "sha256": future.result()}
+            if recorded:
+                _write_record(url, there.is_file, have, None)
+
         try:
             left_over = {*pending}
             while left_over:
                 done, left_over = wait(left_over, timeout=0.2, return_when=FIRST_EXCEPTION)
                 for future in done:
-                    name, each = pending[future]
-                    have[name] = {"mark": each.mark, "size": each.size, "sha256": future.result()}
+                    future.result()
                 if megabytes is not None:
                     megabytes.show()
-                if recorded and time.monotonic() - saved > _SAVE_EVERY:
-                    _write_record(url, there.is_file, have, None)
+                if time.monotonic() - saved > _SAVE_EVERY:
+                    keep()
                     saved = time.monotonic()
         finally:
             pool.shutdown(cancel_futures=True)
-            for future, (name, each) in pending.items():  # what did arrive is kept for the next time
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    have[name] = {"mark": each.mark, "size": each.size, "sha256": future.result()}
-            if recorded:
-                _write_record(url, there.is_file, have, None)
+            keep()  # what did arrive, for the next time
 
 
 def _fetch_blob(url: str, there: RemoteObject, megabytes: Megabytes | None) -> str:

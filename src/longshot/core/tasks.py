@@ -7,8 +7,9 @@ TaskBatch    padded tensors on a device (``core/batches.py``, which needs torch)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.ragged import Ragged, offsets_of
+
+_IMAGES = ("support", "support_label", "query", "query_label")  # ragged columns of TaskRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +35,25 @@ class TaskPlan:
     @classmethod
     def concat(cls, plans: Sequence[TaskPlan]) -> TaskPlan:
         """The tasks of all plans, one plan behind the other."""
-        return cls(
-            Ragged.concat([plan.classes for plan in plans]),
-            Ragged.concat([plan.shots for plan in plans]),
-            Ragged.concat([plan.queries for plan in plans]),
-        )
+        parts = zip(*((plan.classes, plan.shots, plan.queries) for plan in plans), strict=True)
+        return cls(*(Ragged.concat(part) for part in parts))
 
     def __len__(self) -> int:
         return len(self.classes)
+
+    @property
+    def slots(self) -> int:
+        """S, the number of slots."""
+        return len(self.classes.values)
+
+    @property
+    def support_offsets(self) -> Ints:
+        """Bounds of each slot's rows in a flat support [S + 1]."""
+        return offsets_of(self.shots.values)
+
+    def slots_of(self, task: int) -> tuple[int, int]:
+        """First slot of a task, and the slot behind its last."""
+        return int(self.classes.offsets[task]), int(self.classes.offsets[task + 1])
 
     def take(self, positions: ArrayLike) -> TaskPlan:
         """The tasks at the given positions, in that order."""
@@ -71,6 +85,9 @@ class TaskRows:
     query: Ragged  # int64 rows
     query_label: Ragged  # int16
     measured: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)  # column name → [T]
+    planned: TaskPlan | None = field(
+        default=None, kw_only=True
+    )  # what the images were chosen for, where drawn
 
     @classmethod
     def from_plan(
@@ -80,7 +97,6 @@ class TaskRows:
         query: Ragged,
         *,
         tasks: Ints | None = None,
-        measured: Mapping[str, NDArray[Any]] | None = None,
     ) -> TaskRows:
         """The images chosen for a plan.
 
@@ -93,8 +109,6 @@ class TaskRows:
             shots[1] of the second …
         tasks : array [T], optional
             Task numbers; 0 … T − 1 by default.
-        measured : mapping, optional
-            What was measured while choosing: column name → [T].
         """
         return cls(
             tasks=np.arange(len(plan)) if tasks is None else tasks,
@@ -103,7 +117,7 @@ class TaskRows:
             support_label=_labels(plan.classes, plan.shots),
             query=query,
             query_label=_labels(plan.classes, plan.queries),
-            measured={} if measured is None else measured,
+            planned=plan,
         )
 
     @classmethod
@@ -112,14 +126,24 @@ class TaskRows:
         return cls(
             np.concatenate([part.tasks for part in parts]),
             np.concatenate([part.ways for part in parts]),
-            Ragged.concat([part.support for part in parts]),
-            Ragged.concat([part.support_label for part in parts]),
-            Ragged.concat([part.query for part in parts]),
-            Ragged.concat([part.query_label for part in parts]),
+            *(Ragged.concat([getattr(part, name) for part in parts]) for name in _IMAGES),
             measured={
                 name: np.concatenate([part.measured[name] for part in parts]) for name in parts[0].measured
             },
+            planned=None if parts[0].planned is None else TaskPlan.concat([part.plan for part in parts]),
         )
+
+    @property
+    def plan(self) -> TaskPlan:
+        """Classes and counts of tasks that were drawn; those of a file have none."""
+        if self.planned is None:
+            raise ValueError("tasks that were not drawn here have no plan")
+        return self.planned
+
+    @cached_property
+    def slot_query(self) -> Ragged:
+        """The query rows of each slot of the plan."""
+        return Ragged.from_lengths(self.query.values, self.plan.queries.values)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -127,26 +151,19 @@ class TaskRows:
     def take(self, positions: ArrayLike) -> TaskRows:
         """The tasks at the given positions (0 … T − 1, not task numbers), in that order."""
         order = np.asarray(positions, dtype=np.int64)
-        return TaskRows(
-            self.tasks[order],
-            self.ways[order],
-            self.support.take(order),
-            self.support_label.take(order),
-            self.query.take(order),
-            self.query_label.take(order),
-            measured={name: values[order] for name, values in self.measured.items()},
-        )
+        return self._picked(order, lambda part: part.take(order))
 
     def slice(self, start: int, stop: int) -> TaskRows:
         """Tasks ``start`` to ``stop`` without copying the rows."""
+        return self._picked(slice(start, stop), lambda part: part.slice(start, stop))
+
+    def _picked(self, index: Any, pick: Callable[[Any], Any]) -> TaskRows:
         return TaskRows(
-            self.tasks[start:stop],
-            self.ways[start:stop],
-            self.support.slice(start, stop),
-            self.support_label.slice(start, stop),
-            self.query.slice(start, stop),
-            self.query_label.slice(start, stop),
-            measured={name: values[start:stop] for name, values in self.measured.items()},
+            self.tasks[index],
+            self.ways[index],
+            *(pick(getattr(self, name)) for name in _IMAGES),
+            measured={name: values[index] for name, values in self.measured.items()},
+            planned=None if self.planned is None else pick(self.planned),
         )
 
     def by_label(self) -> TaskRows:

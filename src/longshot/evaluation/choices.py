@@ -13,7 +13,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.ragged import Ragged
-from longshot.core.tasks import TaskRows
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.evaluation.compute import Work
 from longshot.evaluation.dispatch import Candidate, Dispatch
 from longshot.evaluation.image_source import ImageSource
@@ -51,33 +51,28 @@ def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -
     classes = dataset.split_classes(split)
     rng = np.random.default_rng([_SEED, count])
     copied = np.linspace(0, len(like) - 1, count).round().astype(np.int64)
-    parts: dict[str, list[Ints]] = {
-        "support": [],
-        "support_label": [],
-        "query": [],
-        "query_label": [],
-    }
-    ways = []
+    numbers: list[list[int]] = []  # per task: its classes
+    images: list[list[tuple[Ints, Ints]]] = []  # per task and class: support and query rows
     for task in copied.tolist():
         way = min(int(like.ways[task]), len(classes))
         shots, queries = (
             np.bincount(labels.row(task).astype(np.int64), minlength=way)[:way]
             for labels in (like.support_label, like.query_label)
         )
-        rows: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in parts}
-        for label, chosen in enumerate(rng.permutation(classes)[:way].tolist()):
+        numbers.append(rng.permutation(classes)[:way].tolist())
+        own = []
+        for label, chosen in enumerate(numbers[-1]):
             pool = dataset.rows(chosen)
             shuffled = pool.start + rng.permutation(pool.stop - pool.start)
             shot = min(int(shots[label]), max(len(shuffled) - 1, 0))
-            query = shuffled[shot : shot + int(queries[label])]
-            rows["support"].append(shuffled[:shot])
-            rows["support_label"].append(np.full(shot, label))
-            rows["query"].append(query)
-            rows["query_label"].append(np.full(len(query), label))
-        for name, values in rows.items():
-            parts[name].append(np.concatenate(values))
-        ways.append(way)
-    return TaskRows(np.arange(count), np.array(ways), *map(Ragged.from_lists, parts.values()))
+            own.append((shuffled[:shot], shuffled[shot : shot + int(queries[label])]))
+        images.append(own)
+    counts = (Ragged.from_lists([[len(slot[part]) for slot in own] for own in images]) for part in (0, 1))
+    plan = TaskPlan(Ragged.from_lists(numbers), *counts)
+    support, query = (
+        Ragged.from_lists([np.concatenate([slot[part] for slot in own]) for own in images]) for part in (0, 1)
+    )
+    return TaskRows.from_plan(plan, support, query)
 
 
 def choose_settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,22 +44,16 @@ class Work:
         return self.bound.slice(self.unit.start, self.unit.stop)
 
 
-@dataclass(frozen=True, eq=False)
-class UnitRows:
-    """The rows of a unit, in the order of its tasks."""
-
-    columns: dict[str, Any]
-    seconds: Floats
-    scores: Any | None
-
-
 # Positions of some tasks, their scores [B, Q, W], query labels [B, Q] and ways [B]; W, Q after padding.
 Scored = tuple[Ints, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @torch.no_grad()
-def compute(work: Work, device: torch.device, keep_scores: bool, tick: Tick) -> UnitRows:
-    """Run the method over the unit's tasks. ``tick(n)`` is called after every n tasks and may raise Stopped."""
+def compute(work: Work, device: torch.device, keep_scores: bool, tick: Tick) -> dict[str, Any]:
+    """Run the method over the unit's tasks: columns of the result, in their order.
+
+    ``tick(n)`` is called after every n tasks and may raise Stopped.
+    """
     unit, tasks = work.unit, work.tasks
     order: list[Ints] = []
     measured: list[Metrics] = []
@@ -138,7 +132,7 @@ def _assemble(
     measured: Sequence[Metrics],
     all_scores: Sequence[torch.Tensor] | None,
     seconds: Floats,
-) -> UnitRows:
+) -> dict[str, Any]:
     """Bring the batches back into task order, off the device."""
     back = np.argsort(np.concatenate(order))
 
@@ -150,22 +144,22 @@ def _assemble(
     if invalid.any():
         _explain_invalid(work, tasks, int(invalid.argmax()))
     queries = tasks.query.lengths
-    rows: Mapping[str, Any] = {name: flat(name).astype(np.float64) for name in METRICS}
     predictions = _cut([metrics.prediction.cpu().numpy() for metrics in measured], back, queries)
-    scores = None
-    if all_scores is not None:
-        wide = _cut([scores.cpu().numpy() for scores in all_scores], back, queries)
-        scores = ragged_list([s[:, :way].reshape(-1) for s, way in zip(wide, tasks.ways, strict=True)])
     coarsity = np.full(len(tasks), np.nan) if work.coarsity is None else work.coarsity[tasks.tasks]
-    columns = {
-        **rows,
+    columns: dict[str, Any] = {
+        **{name: flat(name).astype(np.float64) for name in METRICS},
         "task": tasks.tasks,
         "way": tasks.ways.astype(np.int16),
         "mean_shot": tasks.support.lengths / tasks.ways,
         "coarsity": [None if np.isnan(value) else value for value in coarsity.tolist()],
         "prediction": ragged_list(predictions),
+        "seconds": seconds,
     }
-    return UnitRows(columns, seconds, scores)
+    if all_scores is not None:
+        wide = _cut([scores.cpu().numpy() for scores in all_scores], back, queries)
+        flat_scores = [s[:, :way].reshape(-1) for s, way in zip(wide, tasks.ways, strict=True)]
+        columns["scores"] = ragged_list(flat_scores)
+    return columns
 
 
 def _cut(batches: Sequence[NDArray[Any]], back: Ints, lengths: Ints) -> list[NDArray[Any]]:

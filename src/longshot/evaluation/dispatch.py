@@ -20,7 +20,7 @@ from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.datasets.dataset import ImageStore
 from longshot.datasets.shipping import Shipment, shipment
-from longshot.evaluation.compute import UnitRows, Work, compute, score
+from longshot.evaluation.compute import Work, compute, score
 from longshot.evaluation.image_source import ImageSource, sent_images
 from longshot.evaluation.inputs import FeatureSource, used_rows
 from longshot.evaluation.metrics import WORST_LOSS, task_metrics
@@ -113,8 +113,10 @@ class Dispatch:
             else:
                 self._enter_features(source, works)
 
-    def compute(self, works: Sequence[Work], bar: Progress) -> Generator[tuple[Unit, UnitRows], None, None]:
-        """(unit, its rows) as they are finished."""
+    def compute(
+        self, works: Sequence[Work], bar: Progress
+    ) -> Generator[tuple[Unit, dict[str, Any]], None, None]:
+        """(unit, columns of its rows) as they are finished."""
         by_id = {work.unit.id: work for work in works}
         parcels = ((work.unit.id, self._parcel(work)) for work in works)
         options: dict[str, Any] = {"count": len(works), "workers": self.workers, "chunk": _TOGETHER}
@@ -166,15 +168,12 @@ class Dispatch:
             return Parcel(work, source)
         tasks, unit = work.tasks, work.unit
         alone = replace(unit, start=0, stop=len(unit))  # tasks travel without the others of their testbed
-        coarsity = None if work.coarsity is None else work.coarsity
         if isinstance(source, ImageSource):
-            sent = Work(alone, work.method, source, tasks, coarsity)
-            return self._sent(sent, source, tasks)
+            return self._sent(replace(work, unit=alone, bound=tasks), source, tasks)
         ahead = self._rows[id(source)]
         rows = used_rows([tasks]) if ahead is None else ahead
-        sent = Work(alone, work.method, source, renumbered(tasks, rows), coarsity)
         brought = self._numbers[id(source)] if ahead is not None else only_rows(source, rows)
-        return Parcel(_without_source(sent), brought)
+        return Parcel(_without_source(replace(work, unit=alone, bound=renumbered(tasks, rows))), brought)
 
     def _candidate(self, candidate: Candidate) -> Parcel:
         if not self.executor.distant:

@@ -16,7 +16,6 @@ from longshot.core.tasks import TaskRows
 from longshot.core.wording import note
 from longshot.evaluation.choices import leaves_open, validation_split
 from longshot.evaluation.compute import Work
-from longshot.evaluation.entries import add_entry
 from longshot.evaluation.image_source import ImageSource, adaptable
 from longshot.evaluation.inputs import (
     FeatureSource,
@@ -31,7 +30,7 @@ from longshot.evaluation.inputs import (
     open_testbeds,
     used_rows,
 )
-from longshot.evaluation.run_record import add_network, add_testbed
+from longshot.evaluation.run_record import add_entry, add_network, add_testbed
 from longshot.evaluation.units import Unit, chunks
 from longshot.features.backbones.base import Backbone
 from longshot.methods.base import Method

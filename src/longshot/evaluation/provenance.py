@@ -100,7 +100,7 @@ def record_upstream(
     """Enter into run.json what is known about overlap of training and test data, and warn where there is some.
 
     ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed (see
-    ``longshot.datasets.overlap.leaks``). Only networks with a sidecar tell what they were trained on.
+    ``longshot.datasets.overlap.record``). Only networks with a sidecar tell what they were trained on.
     ``backbones`` are label → what opens it; ``testbeds`` and ``names`` go by content hash.
     """
     from longshot.datasets.overlap import find_leak, leak_sentence

@@ -20,8 +20,7 @@ from longshot.core.remote import check_writable, put, remove
 from longshot.core.remote_cache import add_missing, lasting_work_folder, link_files, local_copy
 from longshot.core.urls import Location, inside, is_url, shown
 from longshot.evaluation import units
-from longshot.evaluation.merging import merged
-from longshot.evaluation.run_record import open_folder, read_run, write_run
+from longshot.evaluation.run_record import merged, open_folder, read_run, write_run
 from longshot.evaluation.stores import RunFolder, testbed_path
 from longshot.evaluation.units import Unit
 
@@ -131,9 +130,9 @@ class RemoteRun(RunFolder):
         if _stamp(path) != before:
             self._waiting.append(path.relative_to(self.path).as_posix())
 
-    def write(self, unit: Unit, columns: Mapping[str, Any], seconds: list[float], scores: Any | None) -> None:
+    def write(self, unit: Unit, columns: Mapping[str, Any]) -> None:
         """Put the rows of a unit; the part comes last and marks the unit as done."""
-        super().write(unit, columns, seconds, scores)
+        super().write(unit, columns)
         for path in (units.seconds_path(self.path, unit.id), units.part_path(self.path, unit.id)):
             self._put(path.relative_to(self.path).as_posix())
 

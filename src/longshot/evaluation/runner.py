@@ -152,9 +152,8 @@ def _run(
             with heartbeat(store.path, "evaluate", bar.state):
                 try:
                     with closing(dispatch.compute(todo, bar)) as finished:
-                        for unit, outcome in finished:
-                            seconds = outcome.seconds.tolist()
-                            store.write(unit, outcome.columns, seconds, outcome.scores)
+                        for unit, columns in finished:
+                            store.write(unit, columns)
                 except UnitsFailed as error:
                     failed |= {id: f"{names[id]}: {reason}" for id, reason in error.failed.items()}
                 failures.write(failed)

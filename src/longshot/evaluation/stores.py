@@ -102,9 +102,9 @@ class RunFolder:
         """Whether the unit has been computed."""
         return units.part_path(self.path, unit_id).exists()
 
-    def write(self, unit: Unit, columns: Mapping[str, Any], seconds: list[float], scores: Any | None) -> None:
+    def write(self, unit: Unit, columns: Mapping[str, Any]) -> None:
         """Keep the rows of a unit."""
-        units.write_unit(self.path, unit, columns, seconds, scores)
+        units.write_unit(self.path, unit, columns)
 
     def part(self, unit_id: str) -> pa.Table | None:
         """The rows of a unit with their ``seconds``; None when it has not been computed."""
@@ -161,10 +161,9 @@ class RunMemory:
         """Whether the unit has been computed."""
         return unit_id in self._parts
 
-    def write(self, unit: Unit, columns: Mapping[str, Any], seconds: list[float], scores: Any | None) -> None:
+    def write(self, unit: Unit, columns: Mapping[str, Any]) -> None:
         """Keep the rows of a unit."""
-        rows, timing = units.unit_tables(unit, columns, seconds, scores)
-        self._parts[unit.id] = rows.append_column("seconds", timing["seconds"])
+        self._parts[unit.id] = units.unit_rows(unit, columns)
 
     def part(self, unit_id: str) -> pa.Table | None:
         """The rows of a unit with their ``seconds``; None when it has not been computed."""

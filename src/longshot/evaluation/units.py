@@ -108,52 +108,28 @@ def seconds_path(folder: Path, unit_id: str) -> Path:
     return folder / "seconds" / f"{unit_id}.parquet"
 
 
-def unit_tables(
-    unit: Unit, columns: Mapping[str, Any], seconds: Sequence[float], scores: Any | None = None
-) -> tuple[pa.Table, pa.Table]:
-    """A unit's rows and its timings (``columns``: those of SCHEMA that vary by task)."""
-    count = len(unit)
-    fixed = {
-        "testbed": unit.testbed,
-        "testbed_name": unit.testbed_name,
-        "backbone": unit.backbone,
-        "method": unit.method,
-        "seed": unit.seed,
-        "dataset": unit.dataset,
-        "setting": unit.setting,
-    }
-    varied = {**columns, "seconds": seconds}
-
-    def table(schema: pa.Schema) -> pa.Table:
-        values = [[fixed[name]] * count if name in fixed else varied[name] for name in schema.names]
-        arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
-        return pa.table(arrays, schema=schema)
-
-    rows = table(SCHEMA)
-    if scores is not None:
-        rows = rows.append_column(SCORES, pa.array(scores, SCORES.type))
-    return rows, table(_SECONDS)
+def unit_rows(unit: Unit, columns: Mapping[str, Any]) -> pa.Table:
+    """A unit's rows with their ``seconds``, and ``scores`` where there are some (``columns``: what varies by task)."""
+    schema = SCHEMA.append(SCORES) if "scores" in columns else SCHEMA
+    schema = schema.append(_SECONDS.field("seconds"))
+    values = [columns[n] if n in columns else [getattr(unit, n)] * len(unit) for n in schema.names]
+    arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
-def write_unit(
-    folder: Path,
-    unit: Unit,
-    columns: Mapping[str, Any],
-    seconds: Sequence[float],
-    scores: Any | None = None,
-) -> None:
-    """Write a unit's rows and timings into a run folder; the part comes last and marks the unit as done."""
-    _write_tables(folder, unit.id, *unit_tables(unit, columns, seconds, scores))
+def write_unit(folder: Path, unit: Unit, columns: Mapping[str, Any]) -> None:
+    """Write a unit's rows and timings into a run folder; see ``unit_rows``."""
+    write_rows(folder, unit.id, unit_rows(unit, columns))
 
 
 def write_rows(folder: Path, unit_id: str, rows: pa.Table) -> None:
-    """Write the rows of a unit that is held in memory, ``seconds`` among them, as ``write_unit`` does."""
-    timing = rows.select(_SECONDS.names)
-    _write_tables(folder, unit_id, rows.drop_columns(["seconds"]), timing.cast(_SECONDS))
-
-
-def _write_tables(folder: Path, unit_id: str, rows: pa.Table, timing: pa.Table) -> None:
-    for path, table in ((seconds_path(folder, unit_id), timing), (part_path(folder, unit_id), rows)):
+    """Write what ``unit_rows`` made: timings apart, then the part, which marks the unit as done."""
+    timing = rows.select(_SECONDS.names).cast(_SECONDS)
+    files = {
+        seconds_path(folder, unit_id): timing,
+        part_path(folder, unit_id): rows.drop_columns(["seconds"]),
+    }
+    for path, table in files.items():
         with atomic(path) as temporary:
             sealed = table.replace_schema_metadata({_DIGEST: content_hash(table, "")})
             pq.write_table(sealed, temporary, **_WRITE)

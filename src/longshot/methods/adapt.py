@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from longshot.core.batches import ImageTask
 from longshot.core.devices import out_of_memory
-from longshot.methods.base import LOWEST
+from longshot.methods.base import LOWEST, Setting
+from longshot.methods.images import ImageMethod
 from longshot.networks.base import Network
-from longshot.networks.fixed_norms import trainable_copy
 
 
 @dataclass(frozen=True)
@@ -66,34 +66,26 @@ def content_key(rows: Tensor) -> Tensor:
     return (rows * weights).sum(-1)
 
 
-def trainable(network: Network) -> Network:
-    """A copy whose parameters take gradients. It stays in evaluation mode: batch norms keep their statistics.
-
-    Where the network was prepared for it, the copy computes the same with less work (``networks/fixed_norms.py``).
-    """
-    return trainable_copy(network)
-
-
 def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
     """[P, d] means of vectors [S, d] by class."""
     sums = vectors.new_zeros(classes, vectors.shape[1]).index_add(0, labels, vectors)
     return sums / torch.bincount(labels, minlength=classes).clamp(min=1).unsqueeze(1)
 
 
-def cosine_logits(vectors: Tensor, means: Tensor, scale: float) -> Tensor:
-    """[N, P] scale · cos(x_n, p_c)."""
-    return scale * F.normalize(vectors, dim=1) @ F.normalize(means, dim=1).T
-
-
-def distance_logits(vectors: Tensor, means: Tensor, scale: float) -> Tensor:
-    """[N, P] −scale · ‖x_n − p_c‖² + a constant of the row."""
-    return scale * (2 * vectors @ means.T - means.square().sum(1))
-
-
 def mean_entropy(logits: Tensor) -> Tensor:
     """Mean over rows of H(softmax(logits)), in nats."""
     logs = logits.log_softmax(1)
     return -(logs.exp() * logs).sum(1).mean()
+
+
+class Adapted(ImageMethod):
+    """A method that learns from each task's support alone before it sees a query."""
+
+    setting: ClassVar[Setting] = "inductive"
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way]; see the class."""
+        return [self.learned(task, network)(task.query) for task in tasks]
 
 
 # ---- gradient steps in pieces

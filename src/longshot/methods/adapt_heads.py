@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from longshot.core.batches import ImageTask
-from longshot.core.checks import check_choice, check_count, check_number
-from longshot.methods.adapt import Support, class_means, descend, embed, trainable
-from longshot.methods.images import ImageMethod
+from longshot.core.checks import choice_field, count_field, number_field, with_settings
+from longshot.methods.adapt import Adapted, Support, class_means, descend, embed
 from longshot.networks.base import Network
+from longshot.networks.fixed_norms import trainable_copy
 
 
 class AdaptedHead(nn.Module):
@@ -81,7 +81,20 @@ def _finish(support: Support, model: Network, head: AdaptedHead, query: Tensor) 
         return support.spread(head(embed(model, query)))
 
 
-class TrainFromScratch(ImageMethod):
+class _Headed(Adapted):
+    """A network trained together with a head."""
+
+    family = "transfer"
+    steps: int
+    batch: int | None = None  # images of a step; None: the whole support
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """The support, or as much of it as a step sees, in every step; the queries at the end."""
+        return forward * (3 * self.steps * min(self.batch or support, support) + query)
+
+
+@with_settings
+class TrainFromScratch(_Headed):
     """The network's architecture with new random weights, trained on the support alone with a linear head.
 
     Adam on minibatches. Having no statistics of earlier data, batch norms use those of the minibatch while training and
@@ -90,19 +103,12 @@ class TrainFromScratch(ImageMethod):
     """
 
     name = "train-from-scratch"
-    setting = "inductive"
-    family = "transfer"
     paper = "Carrión-Ojeda et al. 2022"
 
-    def __init__(self, *, steps: int = 100, lr: float = 1e-3, batch: int = 4, fresh: bool = True) -> None:
-        check_count(self.name, "steps", steps)
-        check_number(self.name, "lr", lr, above=0)
-        check_count(self.name, "batch", batch, least=2)
-        self.steps, self.lr, self.batch, self.fresh = steps, lr, batch, fresh
-
-    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
-        return [self.learned(task, network)(task.query) for task in tasks]
+    steps: int = count_field(100)
+    lr: float = number_field(1e-3, above=0)
+    batch: int = count_field(4, least=2)
+    fresh: bool = True
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
         """Trained once."""
@@ -119,10 +125,6 @@ class TrainFromScratch(ImageMethod):
         for norm in norms:
             norm.eval()
         return partial(_finish, support, model, head)
-
-    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """A minibatch in every step, the queries at the end."""
-        return forward * (3 * self.steps * min(self.batch, support) + query)
 
 
 @torch.no_grad()
@@ -148,7 +150,8 @@ def restart(network: Network, generator: torch.Generator) -> None:
             parameter.copy_(noise)
 
 
-class BiT(ImageMethod):
+@with_settings
+class BiT(_Headed):
     """Big Transfer: SGD with momentum on all layers and a linear head that starts at zero.
 
     The learning rate rises over the first fifth of the steps and falls to a tenth after two, three and four fifths
@@ -157,27 +160,14 @@ class BiT(ImageMethod):
     """
 
     name = "bit"
-    setting = "inductive"
-    family = "transfer"
     paper = "Kolesnikov et al. 2020"
     version = 2  # draws images and not classes where there are more than a batch
 
-    def __init__(
-        self,
-        *,
-        steps: int = 500,
-        lr: float = 0.003,
-        momentum: float = 0.9,
-        batch: int = 512,
-        schedule: str = "rule",
-    ) -> None:
-        check_count(self.name, "steps", steps)
-        check_number(self.name, "lr", lr, above=0)
-        check_number(self.name, "momentum", momentum)
-        check_count(self.name, "batch", batch, least=1)
-        check_choice(self.name, "schedule", schedule, ("rule", "constant"))
-        self.steps, self.lr, self.momentum, self.batch = steps, lr, momentum, batch
-        self.schedule = schedule
+    steps: int = count_field(500)
+    lr: float = number_field(0.003, above=0)
+    momentum: float = number_field(0.9)
+    batch: int = count_field(512, least=1)
+    schedule: str = choice_field("rule", "rule", "constant")
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
@@ -188,13 +178,9 @@ class BiT(ImageMethod):
             return self.lr * step / fifth
         return self.lr * 0.1 ** max(0, math.ceil(step / fifth) - 2)
 
-    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
-        return [self.learned(task, network)(task.query) for task in tasks]
-
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
         """Trained once."""
-        support, model = Support.of(task), trainable(network)
+        support, model = Support.of(task), trainable_copy(network)
         head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
         optimiser = torch.optim.SGD(
             [*model.parameters(), *head.parameters()], lr=self.lr, momentum=self.momentum, fused=True
@@ -212,12 +198,9 @@ class BiT(ImageMethod):
         )
         return partial(_finish, support, model, head)
 
-    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """The support in every step, the queries at the end."""
-        return forward * (3 * self.steps * min(self.batch, support) + query)
 
-
-class MDTransfer(ImageMethod):
+@with_settings
+class MDTransfer(_Headed):
     """Meta-Dataset's fine-tuning baseline: Adam on all layers and a cosine head, the whole support in every step.
 
     head 'cosine':  logits = scale · cos(x, w_c), as the VTAB+MD paper's search chose it
@@ -229,40 +212,20 @@ class MDTransfer(ImageMethod):
     """
 
     name = "md-transfer"
-    setting = "inductive"
-    family = "transfer"
     paper = "Triantafillou et al. 2020"
 
-    def __init__(
-        self,
-        *,
-        steps: int = 100,
-        lr: float = 1e-2,
-        scale: float = 10.0,
-        head: str = "cosine",
-        weight_norm: bool | None = None,
-        layers: str = "all",
-        optimiser: str = "adam",
-        start: str = "normal",
-    ) -> None:
-        check_count(self.name, "steps", steps)
-        check_number(self.name, "lr", lr, above=0)
-        check_number(self.name, "scale", scale, above=0)
-        check_choice(self.name, "head", head, ("cosine", "linear"))
-        check_choice(self.name, "weight_norm", weight_norm, (None, True, False))
-        check_choice(self.name, "layers", layers, ("all", "head"))
-        check_choice(self.name, "optimiser", optimiser, ("adam", "sgd"))
-        check_choice(self.name, "start", start, ("normal", "prototypes"))
-        self.steps, self.lr, self.scale, self.head, self.start = steps, lr, scale, head, start
-        self.weight_norm, self.layers, self.optimiser = weight_norm, layers, optimiser
-
-    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
-        return [self.learned(task, network)(task.query) for task in tasks]
+    steps: int = count_field(100)
+    lr: float = number_field(1e-2, above=0)
+    scale: float = number_field(10.0, above=0)
+    head: str = choice_field("cosine", "cosine", "linear")
+    weight_norm: bool | None = choice_field(None, None, True, False)
+    layers: str = choice_field("all", "all", "head")
+    optimiser: str = choice_field("adam", "adam", "sgd")
+    start: str = choice_field("normal", "normal", "prototypes")
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
         """Trained once."""
-        support, model, generator = Support.of(task), trainable(network), task.generator()
+        support, model, generator = Support.of(task), trainable_copy(network), task.generator()
         start = self._start(support, model, generator)
         head = AdaptedHead(start, self.scale if self.head == "cosine" else None, self.weight_norm)
         moving = [*head.parameters(), *(model.parameters() if self.layers == "all" else ())]
@@ -279,7 +242,3 @@ class MDTransfer(ImageMethod):
         noise = torch.randn(count, model.dim, generator=generator).to(support.images.device)
         # A cosine head has no length; a linear one starts near zero.
         return (noise if self.head == "cosine" else noise * 0.01)[support.first_seen()]
-
-    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """The support in every step, the queries at the end."""
-        return forward * (3 * self.steps * support + query)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import check_count, check_number, number_field, with_settings
 from longshot.core.errors import UserError
 from longshot.methods.finetune_network import FinetuneAll
 from longshot.networks.base import Network
@@ -102,6 +102,7 @@ class LoRA(_Adapter):
         return added
 
 
+@with_settings
 class OffsetAdapter(_Adapter):
     """A learned vector added to what each attention and each pair of layers behind it gives (residual adapters).
 
@@ -111,10 +112,7 @@ class OffsetAdapter(_Adapter):
     name = "offset"
     paper = "Xu et al. 2022"
 
-    def __init__(
-        self, *, steps: int = 50, lr: float | None = 1e-3, augmentation: float = 0.9, distance: str = "cosine"
-    ) -> None:
-        super().__init__(steps=steps, lr=lr, augmentation=augmentation, distance=distance)
+    lr: float | None = number_field(1e-3, above=0)
 
     def _adapt(self, model: Network, generator: torch.Generator) -> Sequence[nn.Module]:
         added = []

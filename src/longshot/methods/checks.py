@@ -22,6 +22,7 @@ from longshot.methods.batching import Gatherer, batches
 from longshot.methods.own import MethodError
 
 T = TypeVar("T")
+Scores = NDArray[np.float32]
 Kept = tuple[str, str, str]  # name of a check, "kept" | "refused" | "broken", reason
 
 _CPU = torch.device("cpu")
@@ -72,68 +73,61 @@ class World:
 
 def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
     """The tasks as an evaluation has them; ``dtype``: of labels."""
-
-    def ragged(values: list[NDArray[np.int64]], kind: str = "int64") -> Ragged:
-        return Ragged.from_lists(values, kind)
-
-    return TaskRows(
-        tasks=np.arange(len(tasks)),
-        ways=np.array([task.way for task in tasks]),
-        support=ragged([task.support for task in tasks]),
-        support_label=ragged([task.support_label for task in tasks], dtype),
-        query=ragged([task.query for task in tasks]),
-        query_label=ragged([task.query_label for task in tasks], dtype),
-    )
+    kinds = {"support": "int64", "support_label": dtype, "query": "int64", "query_label": dtype}
+    lists = [Ragged.from_lists([getattr(task, name) for task in tasks], kinds[name]) for name in kinds]
+    return TaskRows(np.arange(len(tasks)), np.array([task.way for task in tasks]), *lists)
 
 
 def run(
     method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
-) -> list[NDArray[np.float32]]:
+) -> list[Scores]:
     """Scores [Q, way] per task, through the same batching that an evaluation uses."""
     bound = task_rows(tasks, dtype)
-    task_scores: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(tasks)
+    task_scores: list[Scores] = [np.empty((0, 0), np.float32)] * len(tasks)
     with torch.no_grad():
         for chosen, batch, _ in batches(bound, method, Gatherer([world.features], _CPU), limit):
             before = batch.support.clone(), batch.query.clone()
             scores = method.scores(batch)
             shape = (len(batch), batch.query.shape[1], batch.way)
-            _demand(tuple(scores.shape) == shape, f"scores have the shape {tuple(scores.shape)}, not {shape}")
+            demand(tuple(scores.shape) == shape, f"scores have the shape {tuple(scores.shape)}, not {shape}")
             unchanged = torch.equal(before[0], batch.support) and torch.equal(before[1], batch.query)
-            _demand(unchanged, "the method writes into its input")
+            demand(unchanged, "the method writes into its input")
             for row, position in enumerate(chosen):
                 task = tasks[position]
                 beyond = scores[row, : len(task.query), task.way :]
-                _demand(bool((beyond == LOWEST).all()), "columns beyond a task's classes are not −∞")
+                demand(bool((beyond == LOWEST).all()), "columns beyond a task's classes are not −∞")
                 task_scores[position] = scores[row, : len(task.query), : task.way].float().numpy().copy()
     return task_scores
 
 
-def _demand(holds: bool, sentence: str) -> None:
+def demand(holds: bool, sentence: str) -> None:
+    """CheckFailed with the sentence where something does not hold."""
     if not holds:
         raise CheckFailed(sentence)
 
 
-def _refusal(reason: UserError) -> str:
+def refusal(reason: UserError) -> str:
     """The reason for which a method refuses a kind of task; a failure inside the method is none."""
     if isinstance(reason, MethodError):
         raise reason
     return str(reason)
 
 
-def _alike(method: Method, first: NDArray[np.float32], second: NDArray[np.float32], change: str) -> None:
-    """Scores equal within the method's tolerance, predictions equal unless two classes tie within it."""
-    _demand(first.shape == second.shape, f"{change} changes the shape of the scores")
+def alike(first: Scores, second: Scores, change: str, tolerance: float) -> None:
+    """Scores [Q, way] equal within a relative tolerance, up to a constant per query: so are clear predictions."""
+    demand(first.shape == second.shape, f"{change} changes the shape of the scores")
     finite = np.isfinite(first)
-    _demand(bool((finite == np.isfinite(second)).all()), f"{change} changes which scores are finite")
+    demand(bool((finite == np.isfinite(second)).all()), f"{change} changes which scores are finite")
     # A constant per query changes neither predictions nor probabilities.
     first, second = (s - np.where(finite, s, -np.inf).max(1, keepdims=True) for s in (first, second))
-    room = method.tolerance * max(1.0, float(np.abs(first[finite]).max(initial=0)))
+    room = tolerance * max(1.0, float(np.abs(first[finite]).max(initial=0)))
     worst = float(np.abs(first[finite] - second[finite]).max(initial=0))
-    _demand(worst <= room, f"{change} moves scores by {worst:.2g}, more than {room:.2g}")
-    top = np.sort(np.where(finite, first, -np.inf), axis=1)
-    clear = (top[:, -1] - top[:, -2] > 2 * room) if first.shape[1] > 1 else np.ones(len(first), bool)
-    same = first.argmax(1)[clear] == second.argmax(1)[clear]
-    _demand(bool(same.all()), f"{change} changes predictions")
+    demand(worst <= room, f"{change} moves scores by {worst:.2g}, more than {room:.2g}")
+
+
+def _accuracy(task_scores: list[Scores], tasks: list[Example]) -> float:
+    hits = [s.argmax(1) == t.query_label for s, t in zip(task_scores, tasks, strict=True)]
+    return float(np.concatenate(hits).mean())
 
 
 def _some(way: int = 5, shot: int = 5, query: int = 6, count: int = 70) -> tuple[World, list[Example]]:
@@ -155,9 +149,8 @@ def _mixed(count: int = 24) -> tuple[World, list[Example]]:
 def check_learns(method: Method) -> None:
     """Accuracy far above chance on easy tasks."""
     world, tasks = _some(count=20)
-    hits = [s.argmax(1) == t.query_label for s, t in zip(run(method, world, tasks), tasks, strict=True)]
-    accuracy = float(np.concatenate(hits).mean())
-    _demand(accuracy > 0.7, f"accuracy on easy 5-way tasks is {accuracy:.2f}, not above 0.70")
+    accuracy = _accuracy(run(method, world, tasks), tasks)
+    demand(accuracy > 0.7, f"accuracy on easy 5-way tasks is {accuracy:.2f}, not above 0.70")
 
 
 def check_finite(method: Method) -> None:
@@ -168,7 +161,7 @@ def check_finite(method: Method) -> None:
     features[tasks[1].query] = 0.0
     for made in (world.features, features, world.features * 1000):
         for scores in run(method, World(made.astype(np.float32), world.per_class), tasks):
-            _demand(bool(np.isfinite(scores).all()), "scores are not finite")
+            demand(bool(np.isfinite(scores).all()), "scores are not finite")
 
 
 def check_determinism(method: Method) -> None:
@@ -176,7 +169,7 @@ def check_determinism(method: Method) -> None:
     world, tasks = _some(count=8)
     first, second = run(method, world, tasks), run(method, world, tasks)
     same = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-    _demand(same, "two runs on the same tasks differ")
+    demand(same, "two runs on the same tasks differ")
 
 
 def check_batch_size(method: Method) -> None:
@@ -184,7 +177,7 @@ def check_batch_size(method: Method) -> None:
     world, tasks = _some()
     alone, together = run(method, world, tasks, limit=1), run(method, world, tasks, limit=64)
     for single, batched in zip(alone, together, strict=True):
-        _alike(method, single, batched, "the batch size")
+        alike(single, batched, "the batch size", method.tolerance)
 
 
 def check_padding(method: Method) -> str | None:
@@ -193,9 +186,9 @@ def check_padding(method: Method) -> str | None:
     try:
         alone, together = run(method, world, tasks, limit=1), run(method, world, tasks)
     except UserError as reason:
-        return _refusal(reason)
+        return refusal(reason)
     for single, batched in zip(alone, together, strict=True):
-        _alike(method, single, batched, "padding")
+        alike(single, batched, "padding", method.tolerance)
     return None
 
 
@@ -209,7 +202,7 @@ def check_class_order(method: Method) -> None:
         for task, new in zip(tasks, order, strict=True)
     ]
     for before, after, new in zip(run(method, world, tasks), run(method, world, renamed), order, strict=True):
-        _alike(method, before, after[:, new], "the order of classes")
+        alike(before, after[:, new], "the order of classes", method.tolerance)
 
 
 def check_example_order(method: Method) -> None:
@@ -230,17 +223,16 @@ def check_example_order(method: Method) -> None:
             )
         )
     for before, after, q in zip(run(method, world, tasks), run(method, world, shuffled), orders, strict=True):
-        _alike(method, before[q], after, "the order of examples")
+        alike(before[q], after, "the order of examples", method.tolerance)
 
 
 def check_single_shot(method: Method) -> None:
     """One support row per class is enough."""
     world, tasks = _some(shot=1, count=20)
     all_scores = run(method, world, tasks)
-    hits = [s.argmax(1) == t.query_label for s, t in zip(all_scores, tasks, strict=True)]
-    _demand(bool(np.isfinite(np.concatenate(all_scores)).all()), "scores of one-shot tasks are not finite")
-    accuracy = float(np.concatenate(hits).mean())
-    _demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
+    demand(bool(np.isfinite(np.concatenate(all_scores)).all()), "scores of one-shot tasks are not finite")
+    accuracy = _accuracy(all_scores, tasks)
+    demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
 
 
 def check_unequal_shots(method: Method) -> str | None:
@@ -250,10 +242,9 @@ def check_unequal_shots(method: Method) -> str | None:
     try:
         all_scores = run(method, world, tasks)
     except UserError as reason:
-        return _refusal(reason)
-    hits = [s.argmax(1) == t.query_label for s, t in zip(all_scores, tasks, strict=True)]
-    accuracy = float(np.concatenate(hits).mean())
-    _demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
+        return refusal(reason)
+    accuracy = _accuracy(all_scores, tasks)
+    demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
     return None
 
 
@@ -263,7 +254,7 @@ def check_label_types(method: Method) -> None:
     expected = run(method, world, tasks, dtype="int64")
     for dtype in ("uint8", "int16", "int32"):
         for before, after in zip(expected, run(method, world, tasks, dtype=dtype), strict=True):
-            _demand(np.array_equal(before, after), f"labels of type {dtype} change the scores")
+            demand(np.array_equal(before, after), f"labels of type {dtype} change the scores")
 
 
 def check_absent_class(method: Method) -> str | None:
@@ -273,10 +264,10 @@ def check_absent_class(method: Method) -> str | None:
     try:
         all_scores = run(method, world, tasks)
     except UserError as reason:
-        return _refusal(reason)
+        return refusal(reason)
     for scores in all_scores:
-        _demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
-        _demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
+        demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
+        demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
     return None
 
 
@@ -288,7 +279,7 @@ def check_many_ways(method: Method) -> None:
     for scores, task in zip(run(method, world, tasks), tasks, strict=True):
         own = np.take_along_axis(scores, task.query_label[:, None], 1)
         top5 = float(((scores > own).sum(1) < 5).mean())
-        _demand(top5 > 0.3, f"top-5 accuracy on 100-way tasks is {top5:.2f}, not above 0.30 (chance: 0.05)")
+        demand(top5 > 0.3, f"top-5 accuracy on 100-way tasks is {top5:.2f}, not above 0.30 (chance: 0.05)")
 
 
 def check_setting(method: Method) -> None:
@@ -298,7 +289,9 @@ def check_setting(method: Method) -> None:
     world, tasks = _some(count=6)
     fewer = [replace(task, query=task.query[::3], query_label=task.query_label[::3]) for task in tasks]
     for before, after in zip(run(method, world, tasks), run(method, world, fewer), strict=True):
-        _alike(method, before[::3], after, "leaving out other queries (in a method marked inductive)")
+        alike(
+            before[::3], after, "leaving out other queries (in a method marked inductive)", method.tolerance
+        )
 
 
 CHECKS: dict[str, Callable[[Method], str | None]] = {

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from longshot.core.batches import ImageTask
 from longshot.core.errors import UserError
 from longshot.methods.base import LOWEST
-from longshot.methods.checks import CheckFailed, Kept, run_all
+from longshot.methods.checks import Kept, alike, demand, refusal, run_all
 from longshot.methods.images import ImageMethod
-from longshot.methods.own import MethodError
 from longshot.networks.base import Network
 
 _SIDE = 16
@@ -85,8 +84,8 @@ def run(method: ImageMethod, tasks: list[ImageTask], network: Network | None = N
             task_scores += settled.scores(tasks[start : start + method.at_once], shared)
     for task, scores in zip(tasks, task_scores, strict=True):
         shape = (len(task.query), task.way)
-        _demand(tuple(scores.shape) == shape, f"scores have the shape {tuple(scores.shape)}, not {shape}")
-        _demand(not scores.requires_grad, "scores still carry a gradient")
+        demand(tuple(scores.shape) == shape, f"scores have the shape {tuple(scores.shape)}, not {shape}")
+        demand(not scores.requires_grad, "scores still carry a gradient")
     return task_scores
 
 
@@ -96,7 +95,7 @@ def check_learns(method: ImageMethod) -> None:
     all_scores = run(method, [task for task, _ in made])
     hits = [scores.argmax(1) == label for scores, (_, label) in zip(all_scores, made, strict=True)]
     accuracy = float(torch.cat(hits).float().mean())
-    _demand(accuracy > 0.6, f"accuracy on easy 3-way tasks is {accuracy:.2f}, not above 0.60")
+    demand(accuracy > 0.6, f"accuracy on easy 3-way tasks is {accuracy:.2f}, not above 0.60")
 
 
 def check_determinism(method: ImageMethod) -> None:
@@ -107,7 +106,7 @@ def check_determinism(method: ImageMethod) -> None:
         first = run(method, tasks)[0]
         torch.manual_seed(2)
         second = run(method, tasks)[0]
-    _demand(torch.equal(first, second), "two runs on the same task differ")
+    demand(torch.equal(first, second), "two runs on the same task differ")
 
 
 def check_network_kept(method: ImageMethod) -> None:
@@ -117,12 +116,12 @@ def check_network_kept(method: ImageMethod) -> None:
     modes = [module.training for module in network.modules()]
     run(method, [make_task([2] * 3, [2] * 3, 2)[0]], network)
     after = network.state_dict()
-    _demand(after.keys() == before.keys(), "the shared network has other parameters after the call")
+    demand(after.keys() == before.keys(), "the shared network has other parameters after the call")
     same = all(torch.equal(before[name], after[name]) for name in before)
-    _demand(same, "the shared network's weights or statistics changed")
-    _demand([module.training for module in network.modules()] == modes, "the shared network's mode changed")
+    demand(same, "the shared network's weights or statistics changed")
+    demand([module.training for module in network.modules()] == modes, "the shared network's mode changed")
     untouched = all(p.grad is None and not p.requires_grad for p in network.parameters())
-    _demand(untouched, "the shared network's parameters were left with gradients")
+    demand(untouched, "the shared network's parameters were left with gradients")
 
 
 def check_input_kept(method: ImageMethod) -> None:
@@ -130,7 +129,7 @@ def check_input_kept(method: ImageMethod) -> None:
     task, _ = make_task([2] * 3, [2] * 3, 3)
     support, query = task.support.clone(), task.query.clone()
     run(method, [task])
-    _demand(
+    demand(
         torch.equal(support, task.support) and torch.equal(query, task.query),
         "the method writes into its input",
     )
@@ -143,7 +142,7 @@ def check_class_order(method: ImageMethod) -> None:
     order = new[task.support_label].argsort(stable=True)  # support comes sorted by label
     renamed = replace(task, support=task.support[order], support_label=new[task.support_label][order])
     before, after = run(method, [task])[0], run(method, [renamed])[0]
-    alike(before, after[:, new], "the order of classes")
+    _alike(before, after[:, new], "the order of classes")
 
 
 def check_setting(method: ImageMethod) -> None:
@@ -153,7 +152,7 @@ def check_setting(method: ImageMethod) -> None:
     task, _ = make_task([3] * 3, [4] * 3, 5)
     fewer = replace(task, query=task.query[::3])
     before, after = run(method, [task])[0], run(method, [fewer])[0]
-    alike(before[::3], after, "leaving out other queries (in a method marked inductive)")
+    _alike(before[::3], after, "leaving out other queries (in a method marked inductive)")
 
 
 def check_together(method: ImageMethod) -> None:
@@ -162,7 +161,7 @@ def check_together(method: ImageMethod) -> None:
         return
     tasks = [make_task([2] * 3, [2] * 3, seed)[0] for seed in range(min(method.at_once, 3))]
     for together, task in zip(run(method, tasks), tasks, strict=True):
-        alike(run(method, [task])[0], together, "other tasks beside it")
+        _alike(run(method, [task])[0], together, "other tasks beside it")
 
 
 def check_absent_class(method: ImageMethod) -> str | None:
@@ -171,33 +170,20 @@ def check_absent_class(method: ImageMethod) -> str | None:
     try:
         scores = run(method, [task])[0]
     except UserError as reason:
-        if isinstance(reason, MethodError):
-            raise
-        return str(reason)
-    _demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
-    _demand(bool(scores[:, [0, 2, 3]].isfinite().all()), "an absent class makes other scores infinite")
+        return refusal(reason)
+    demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
+    demand(bool(scores[:, [0, 2, 3]].isfinite().all()), "an absent class makes other scores infinite")
     return None
 
 
 def check_single_shot(method: ImageMethod) -> None:
     """One support image per class is enough, and gives finite scores."""
     scores = run(method, [make_task([1] * 4, [2] * 4, 7)[0]])[0]
-    _demand(bool(scores.isfinite().all()), "scores of a one-shot task are not finite")
+    demand(bool(scores.isfinite().all()), "scores of a one-shot task are not finite")
 
 
-def _demand(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise CheckFailed(sentence)
-
-
-def alike(first: Tensor, second: Tensor, change: str) -> None:
-    """Scores equal within a tolerance, up to a constant per query."""
-    _demand(bool((first.isfinite() == second.isfinite()).all()), f"{change} changes which scores are finite")
-    first, second = (s - s.max(1, keepdim=True).values for s in (first, second))
-    finite = first.isfinite()
-    room = TOLERANCE * max(1.0, float(first[finite].abs().max()))
-    worst = float((first[finite] - second[finite]).abs().max())
-    _demand(worst <= room, f"{change} moves scores by {worst:.2g}, more than {room:.2g}")
+def _alike(first: Tensor, second: Tensor, change: str) -> None:
+    alike(first.numpy(), second.numpy(), change, TOLERANCE)
 
 
 CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {

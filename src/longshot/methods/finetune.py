@@ -1,4 +1,4 @@
-"""Classifiers trained on the support by Adam, gradients written out, all tasks of a batch at once."""
+"""Classifiers trained on the support by Adam, all of it or minibatches; gradients written out, all tasks at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch, TaskShape
-from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.checks import choice_field, count_field, number_field, with_settings
+from longshot.methods.adapt import content_key
 from longshot.methods.base import Method
 from longshot.methods.numerics import (
     CosineLogits,
@@ -32,13 +33,7 @@ _TIM_LOGITS: dict[str, tuple[type[CosineLogits | DistanceLogits], float]] = {
 
 
 class _Trained(Method):
-    """What the methods below share: steps, learning rate, and the memory they need."""
-
-    def __init__(self, *, steps: int, lr: float) -> None:
-        check_count(self.name, "steps", steps)
-        check_number(self.name, "lr", lr, above=0)
-        self.steps = steps
-        self.lr = lr
+    """What the methods below share: the memory they need."""
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """Normalised copies of the rows, five arrays of class vectors, six of logits."""
@@ -46,16 +41,8 @@ class _Trained(Method):
         return (support + query + 6 * way) * dim + 6 * (support + query) * way
 
 
-class _Tempered(_Trained):
-    """One of them whose logits have one kind, multiplied by a temperature."""
-
-    def __init__(self, *, steps: int, lr: float, temperature: float) -> None:
-        super().__init__(steps=steps, lr=lr)
-        check_number(self.name, "temperature", temperature, above=0)
-        self.temperature = temperature
-
-
-class Finetune(_Tempered):
+@with_settings
+class Finetune(_Trained):
     """Class vectors start at the class means and are trained on the support's cross-entropy.
 
     head 'cosine':  logits = temperature · cos(x, p_w), as the semantic task-sampling paper ran it
@@ -69,12 +56,10 @@ class Finetune(_Tempered):
     # Adam moves by lr however small the gradient: of one that vanishes, the rounding decides the direction.
     tolerance = 1e-3
 
-    def __init__(
-        self, *, steps: int = 10, lr: float = 1e-3, temperature: float = 1.0, head: str = "cosine"
-    ) -> None:
-        super().__init__(steps=steps, lr=lr, temperature=temperature)
-        check_choice(self.name, "head", head, ("cosine", "linear"))
-        self.head = head
+    steps: int = count_field(10)
+    lr: float = number_field(1e-3, above=0)
+    temperature: float = number_field(1.0, above=0)
+    head: str = choice_field("cosine", "cosine", "linear")
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
@@ -83,7 +68,8 @@ class Finetune(_Tempered):
         return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
 
 
-class CosineHead(_Tempered):
+@with_settings
+class CosineHead(_Trained):
     """A weight-normalised head trained on the support: logits = 10 · cos(x, p_w), p started at the class means.
 
     The head of MD-Transfer (VTAB+MD) on frozen features: scale 10, Adam at 1e-2 for 100 steps.
@@ -94,15 +80,17 @@ class CosineHead(_Tempered):
     family = "trained head"
     paper = "Dumoulin et al. 2021"
 
-    def __init__(self, *, steps: int = 100, lr: float = 1e-2, temperature: float = 10.0) -> None:
-        super().__init__(steps=steps, lr=lr, temperature=temperature)
+    steps: int = count_field(100)
+    lr: float = number_field(1e-2, above=0)
+    temperature: float = number_field(10.0, above=0)
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
         return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
 
 
-class TransductiveFinetuning(_Tempered):
+@with_settings
+class TransductiveFinetuning(_Trained):
     """Class means trained on the support's cross-entropy plus the queries' mean entropy.
 
     Logits are −temperature · ‖x − p_w‖; loss = CE(support) + mean_q H(p(q)).
@@ -114,8 +102,9 @@ class TransductiveFinetuning(_Tempered):
     paper = "Dhillon et al. 2020"
     tolerance = 1e-3  # a distance near 0 is known only to the root of the rounding error
 
-    def __init__(self, *, steps: int = 25, lr: float = 5e-5, temperature: float = 1.0) -> None:
-        super().__init__(steps=steps, lr=lr, temperature=temperature)
+    steps: int = count_field(25)
+    lr: float = number_field(5e-5, above=0)
+    temperature: float = number_field(1.0, above=0)
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
@@ -124,6 +113,7 @@ class TransductiveFinetuning(_Tempered):
         )
 
 
+@with_settings
 class TIM(_Trained):
     """Transductive information maximisation by gradient (TIM-GD).
 
@@ -140,29 +130,13 @@ class TIM(_Trained):
     paper = "Boudiaf et al. 2020"
     tolerance = 1e-3  # for both reasons above: Adam's steps, and distances near 0
 
-    def __init__(
-        self,
-        *,
-        steps: int = 100,
-        lr: float = 1e-3,
-        logits: str = "cosine",
-        temperature: float | None = None,
-        cross_entropy: float = 1.0,
-        marginal: float = 1.0,
-        conditional: float = 0.1,
-    ) -> None:
-        super().__init__(steps=steps, lr=lr)
-        check_choice(self.name, "logits", logits, _TIM_LOGITS)
-        if temperature is not None:
-            check_number(self.name, "temperature", temperature, above=0)
-        check_number(self.name, "cross_entropy", cross_entropy)
-        check_number(self.name, "marginal", marginal)
-        check_number(self.name, "conditional", conditional)
-        self.logits = logits
-        self.temperature = temperature
-        self.cross_entropy = cross_entropy
-        self.marginal = marginal
-        self.conditional = conditional
+    steps: int = count_field(100)
+    lr: float = number_field(1e-3, above=0)
+    logits: str = choice_field("cosine", *_TIM_LOGITS)
+    temperature: float | None = number_field(None, above=0)
+    cross_entropy: float = number_field(1.0)
+    marginal: float = number_field(1.0)
+    conditional: float = number_field(0.1)
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
@@ -177,6 +151,58 @@ class TIM(_Trained):
             conditional=self.conditional,
             marginal=self.marginal,
         )
+
+
+@with_settings
+class FinetuneLast(Method):
+    """A new linear layer ⟨x, w_c⟩ + b_c, from zero, by Adam on the cross-entropy of ``batch`` support rows a step.
+
+    The rows of a step are drawn with repeats, every class as often as the others; which ones depends on the task's seed
+    and on the rows themselves, not on their order.
+    """
+
+    name = "finetune-last"
+    setting = "inductive"
+    family = "transfer"
+    paper = "Carrión-Ojeda et al. 2022"
+    tolerance = 1e-2  # a row whose gradient vanishes still moves Adam by lr, in the direction of its rounding
+
+    steps: int = count_field(100)
+    lr: float = number_field(1e-3, above=0)
+    batch: int = count_field(4, least=1)
+
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W]; see the class."""
+        rows, target = _with_one(batch.support), one_hot(batch)
+        step = iter(self._drawn(batch).unbind(1))  # [B, k] each
+
+        def gradient(head: Tensor) -> Tensor:
+            chosen = next(step)
+            some = rows.gather(1, chosen.unsqueeze(2).expand(-1, -1, rows.shape[2]))  # [B, k, d+1]
+            truth = target.gather(2, chosen.unsqueeze(1).expand(-1, target.shape[1], -1))  # [B, W, k]
+            chance = present_only(product(head, some.transpose(1, 2)), batch).softmax(1)
+            weight = chance.new_full((1, 1, 1), 1 / self.batch)
+            return product(cross_entropy_gradient(chance, truth, weight), some)
+
+        start = rows.new_zeros(len(batch), batch.way, rows.shape[2])
+        head = adam(start, gradient, steps=self.steps, lr=self.lr)
+        return class_scores(product(head, _with_one(batch.query).transpose(1, 2)), batch)
+
+    def _drawn(self, batch: TaskBatch) -> Tensor:
+        """[B, steps, k] support rows: a class at random, then one of its rows (inverse of the distribution)."""
+        filled = batch.support_label >= 0
+        order = content_key(batch.support).masked_fill(~filled, float("inf")).argsort(1)  # padding last
+        shots = batch.counts.gather(1, batch.support_label.clamp(min=0))
+        chance = (filled / shots.clamp(min=1)).gather(1, order).cumsum(1)  # [B, S]
+        uniform = torch.special.ndtr(batch.normal(self.steps * self.batch))
+        positions = torch.searchsorted(chance, uniform * chance[:, -1:])
+        last = filled.sum(1, keepdim=True) - 1
+        return order.gather(1, torch.minimum(positions, last)).view(len(batch), self.steps, self.batch)
+
+    def floats_per_task(self, shape: TaskShape) -> int:
+        """Rows with a constant, the head with gradient and moments, what a step draws."""
+        way, support, query, dim = shape
+        return (support + query + 5 * way + 2 * self.batch) * (dim + 1) + 3 * self.steps * self.batch
 
 
 def _trained_on_all(

@@ -11,25 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from longshot.core.batches import ImageTask
-from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.checks import choice_field, count_field, number_field, with_settings
 from longshot.core.errors import UserError
-from longshot.methods.adapt import (
-    Support,
-    class_means,
-    cosine_logits,
-    descend,
-    distance_logits,
-    embed,
-    mean_entropy,
-    trainable,
-)
-from longshot.methods.adapt_augment import augment
-from longshot.methods.base import Setting
+from longshot.core.prototypes import prototype_scores
+from longshot.methods.adapt import Adapted, Support, class_means, descend, embed, mean_entropy
 from longshot.methods.images import ImageMethod
 from longshot.networks.base import Network
+from longshot.networks.fixed_norms import trainable_copy
 
 _RATES = (1e-4, 1e-3, 1e-2)
-_SCALES = {"cosine": 10.0, "euclidean": 1.0}
+_SHIFT = 1 / 8  # of a side, in augmentation
 
 
 class Prototypes:
@@ -45,8 +36,7 @@ class Prototypes:
     def logits(self, vectors: Tensor, support: Tensor) -> Tensor:
         """[N, P] of vectors [N, d] given the support's vectors [S, d]."""
         means = class_means(support, self.support.labels, len(self.support.classes))
-        measure = cosine_logits if self.distance == "cosine" else distance_logits
-        return measure(vectors, means, _SCALES[self.distance])
+        return prototype_scores(vectors, means, distance=self.distance)
 
     def loss(self, vectors: Tensor, entropy: float = 0.0) -> Tensor:
         """Of vectors [S …]: support; then, if there are more, the support augmented; then, if entropy counts, queries.
@@ -67,7 +57,8 @@ class Prototypes:
         return self.support.spread(self.logits(vectors[shots:], vectors[:shots]))
 
 
-class FinetuneAll(ImageMethod):
+@with_settings
+class FinetuneAll(Adapted):
     """All layers trained on the support for ``steps`` of Adam, as P>M>F does: no head, the class means classify.
 
     Each step compares the support, augmented with probability ``augmentation``, with the class means of the support as
@@ -76,36 +67,21 @@ class FinetuneAll(ImageMethod):
     """
 
     name = "finetune-all"
-    setting: ClassVar[Setting] = "inductive"
     family = "fine-tuning"
     paper = "Hu et al. 2022"
     validation: ClassVar[int] = 5
     step_cost: ClassVar[float] = 3.0  # of an image in a gradient step, in forward passes
 
-    def __init__(
-        self,
-        *,
-        steps: int = 50,
-        lr: float | None = None,
-        augmentation: float = 0.9,
-        distance: str = "cosine",
-    ) -> None:
-        check_count(self.name, "steps", steps)
-        if lr is not None:
-            check_number(self.name, "lr", lr, above=0)
-        check_number(self.name, "augmentation", augmentation)
-        check_choice(self.name, "distance", distance, tuple(_SCALES))
-        self.steps, self.lr, self.augmentation, self.distance = steps, lr, augmentation, distance
+    steps: int = count_field(50)
+    lr: float | None = number_field(None, above=0)
+    augmentation: float = number_field(0.9)
+    distance: str = choice_field("cosine", "cosine", "euclidean")
 
     def candidates(self) -> Sequence[ImageMethod]:
         """The three learning rates, unless one is given or none is needed."""
         if self.lr is not None or self.steps == 0:
             return ()
         return [type(self)(**{**self.settings, "lr": rate}) for rate in _RATES]
-
-    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
-        return [self.learned(task, network)(task.query) for task in tasks]
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
         """Trained once."""
@@ -127,7 +103,7 @@ class FinetuneAll(ImageMethod):
 
     def _model(self, network: Network, generator: torch.Generator) -> tuple[Network, Sequence[nn.Parameter]]:
         """A copy of the network for one task, and those of its parameters that are trained."""
-        model = trainable(network)
+        model = trainable_copy(network)
         return model, list(model.parameters())
 
     def _loss(self, prototypes: Prototypes) -> Callable[[Tensor], Tensor]:
@@ -143,6 +119,7 @@ class FinetuneAll(ImageMethod):
         return forward * (self.step_cost * self.steps * seen + support + query)
 
 
+@with_settings
 class TransductiveFinetuneAll(FinetuneAll):
     """``finetune-all`` with the queries in every step: loss = CE(support) + entropy · mean_q H(p(q))."""
 
@@ -150,18 +127,7 @@ class TransductiveFinetuneAll(FinetuneAll):
     setting = "transductive"
     paper = "Dhillon et al. 2020"
 
-    def __init__(
-        self,
-        *,
-        steps: int = 50,
-        lr: float | None = None,
-        augmentation: float = 0.9,
-        distance: str = "cosine",
-        entropy: float = 1.0,
-    ) -> None:
-        super().__init__(steps=steps, lr=lr, augmentation=augmentation, distance=distance)
-        check_number(self.name, "entropy", entropy, above=0)
-        self.entropy = entropy
+    entropy: float = number_field(1.0, above=0)
 
     def _loss(self, prototypes: Prototypes) -> Callable[[Tensor], Tensor]:
         return lambda vectors: prototypes.loss(vectors, self.entropy)
@@ -177,31 +143,25 @@ class TransductiveFinetuneAll(FinetuneAll):
         )
 
 
-class Finetune5(ImageMethod):
+@with_settings
+class Finetune5(Adapted):
     """The embedding moved by 5 gradient steps on the support, then the prototype classifier.
 
     Plain gradient descent on the cross-entropy of the support against its own class means, all layers, no augmentation.
     """
 
     name = "finetune-5"
-    setting = "inductive"
     family = "fine-tuning"
     paper = "Arnold and Sha 2021"
 
-    def __init__(self, *, steps: int = 5, lr: float = 0.01, distance: str = "cosine") -> None:
-        check_count(self.name, "steps", steps)
-        check_number(self.name, "lr", lr, above=0)
-        check_choice(self.name, "distance", distance, tuple(_SCALES))
-        self.steps, self.lr, self.distance = steps, lr, distance
-
-    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
-        return [self.learned(task, network)(task.query) for task in tasks]
+    steps: int = count_field(5)
+    lr: float = number_field(0.01, above=0)
+    distance: str = choice_field("cosine", "cosine", "euclidean")
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
         """Trained once."""
         prototypes = Prototypes(task, self.distance)
-        model = trainable(network)
+        model = trainable_copy(network)
         optimiser = torch.optim.SGD(model.parameters(), lr=self.lr)
         for _ in range(self.steps):
             descend(model, prototypes.support.images, prototypes.loss, optimiser)
@@ -210,3 +170,48 @@ class Finetune5(ImageMethod):
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """The support in every step, once more at the end with the queries."""
         return forward * (3 * self.steps * support + support + query)
+
+
+# ---- augmentation of a support set, as P>M>F varies it (DiffAugment's colours and shifts)
+
+
+def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+    """[N, 3, H, W] → the same shape, each image changed on its own, by numbers from a generator on the CPU.
+
+    Colour: brightness x + u (u in ±0.5), saturation around the grey image (× 0 … 2), contrast around the mean
+    (× 0.5 … 1.5), in units of the preprocessed values. Then a shift of up to an eighth of each side, zeros moving in.
+    """
+    count, _, height, width = images.shape
+    uniform = torch.rand(5, count, generator=generator).to(images.device)
+    brightness, saturation, contrast = (part.view(-1, 1, 1, 1) for part in uniform[:3])
+    changed = images + (brightness - 0.5)
+    grey = changed.mean(1, keepdim=True)
+    changed = (changed - grey) * (2 * saturation) + grey
+    middle = changed.mean((1, 2, 3), keepdim=True)
+    changed = (changed - middle) * (contrast + 0.5) + middle
+    return _shift(changed, _pixels(uniform[3], height), _pixels(uniform[4], width))
+
+
+def _pixels(uniform: Tensor, side: int) -> Tensor:
+    """Numbers in 0 … 1 as whole shifts in −side/8 … side/8."""
+    most = int(side * _SHIFT + 0.5)
+    return (uniform * (2 * most + 1)).long().clamp(max=2 * most) - most
+
+
+def _shift(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """Image n moved by down[n] and right[n] pixels, zeros where nothing was."""
+    count, _, height, width = images.shape
+    rows = torch.arange(height, device=images.device) - down.unsqueeze(1)  # [N, H] where each row comes from
+    columns = torch.arange(width, device=images.device) - right.unsqueeze(1)
+    inside = _within(rows, height).view(count, 1, height, 1) & _within(columns, width).view(
+        count, 1, 1, width
+    )
+    which = torch.arange(count, device=images.device).view(count, 1, 1)
+    moved = images.permute(0, 2, 3, 1)[
+        which, rows.clamp(0, height - 1).unsqueeze(2), columns.clamp(0, width - 1).unsqueeze(1)
+    ]
+    return moved.permute(0, 3, 1, 2) * inside
+
+
+def _within(places: Tensor, side: int) -> Tensor:
+    return (places >= 0) & (places < side)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import ImageTask
-from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.checks import choice_field, count_field, number_field, with_settings
 from longshot.core.errors import UserError
 from longshot.methods.images import ImageMethod
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from longshot.networks.inner import HeadStart, Moves
 
 
+@with_settings
 class MAML(ImageMethod):
     """Gradient steps on the support from the network's weights and a first head, then the queries.
 
@@ -37,22 +38,10 @@ class MAML(ImageMethod):
     start: ClassVar[HeadStart] = "zero"
     fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
 
-    def __init__(
-        self,
-        *,
-        steps: int | None = None,
-        lr: float | None = None,
-        extra_steps: int = 0,
-        head: str | None = None,
-    ) -> None:
-        if steps is not None:
-            check_count(self.name, "steps", steps)
-        if lr is not None:
-            check_number(self.name, "lr", lr, above=0)
-        check_count(self.name, "extra_steps", extra_steps)
-        if head is not None:
-            check_choice(self.name, "head", head, ("zero", "learned"))
-        self.steps, self.lr, self.extra_steps, self.head = steps, lr, extra_steps, head
+    steps: int | None = count_field(None)
+    lr: float | None = number_field(None, above=0)
+    extra_steps: int = count_field(0)
+    head: str | None = choice_field(None, "zero", "learned")
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""

@@ -9,12 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from longshot.core.batches import TaskBatch, TaskShape
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import count_field, number_field, with_settings
 from longshot.methods.base import Method, mask_absent
 from longshot.methods.numerics import class_scores, one_hot, present_only
 from longshot.methods.products import gram, product
 
 
+@with_settings
 class Ridge(Method):
     """Least squares onto one-hot labels with an ℓ₂ penalty, in closed form (the base learner of R2D2).
 
@@ -27,15 +28,10 @@ class Ridge(Method):
     family = "linear"
     paper = "Bertinetto et al. 2019"
 
-    def __init__(
-        self, *, penalty: float = 1.0, scale: float = 10.0, normalize: bool = True, intercept: bool = False
-    ) -> None:
-        check_number(self.name, "penalty", penalty, above=0)
-        check_number(self.name, "scale", scale, above=0)
-        self.penalty = penalty
-        self.scale = scale
-        self.normalize = normalize
-        self.intercept = intercept
+    penalty: float = number_field(1.0, above=0)
+    scale: float = number_field(10.0, above=0)
+    normalize: bool = True
+    intercept: bool = False
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """As usual, and the system with its factor."""
@@ -79,6 +75,7 @@ def _solve(matrix: Tensor, right: Tensor, penalty: float) -> Tensor:
     return torch.cholesky_solve(right, factor)
 
 
+@with_settings
 class LogisticRegression(Method):
     """Multinomial logistic regression at its optimum: min ½‖A‖² + C · Σ_s CE(x_s A + b, y_s).
 
@@ -93,12 +90,9 @@ class LogisticRegression(Method):
     paper = ""
     tolerance = 1e-2  # the optimum is found up to the gradient tolerance, which the order of sums moves
 
-    def __init__(self, *, C: float = 10.0, normalize: bool = True, steps: int = 200) -> None:
-        check_number(self.name, "C", C, above=0)
-        check_count(self.name, "steps", steps, least=1)
-        self.C = C
-        self.normalize = normalize
-        self.steps = steps
+    C: float = number_field(10.0, above=0)
+    normalize: bool = True
+    steps: int = count_field(200, least=1)
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """As usual, the eigenbasis, and ten pairs of L-BFGS history."""

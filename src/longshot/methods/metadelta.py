@@ -8,7 +8,7 @@ from torch import Tensor
 
 from longshot.core.arrays import Floats
 from longshot.core.batches import TaskBatch, TaskShape
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import count_field, number_field, with_settings
 from longshot.methods.base import Method
 from longshot.methods.numerics import EPSILON, class_scores, cosines
 
@@ -16,6 +16,7 @@ FLOOR = 1e-6  # share of a query below which a class is as good as not chosen
 _SQUARE = 16 << 20  # cells of an assignment problem; larger ones are solved as a linear programme
 
 
+@with_settings
 class MetaDeltaDecoder(Method):
     """Label propagation by exact optimal transport, as the winners of NeurIPS'21's MetaDL competition did it.
 
@@ -31,11 +32,8 @@ class MetaDeltaDecoder(Method):
     family = "optimal transport"
     paper = "Chen et al. 2021"
 
-    def __init__(self, *, rounds: int = 20, lr: float = 0.2) -> None:
-        check_count(self.name, "rounds", rounds)
-        check_number(self.name, "lr", lr, above=0)
-        self.rounds = rounds
-        self.lr = lr
+    rounds: int = count_field(20)
+    lr: float = number_field(0.2, above=0)
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """Centred rows, means with their sums, and the plan."""

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch
-from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.checks import choice_field, count_field, number_field, with_settings
 from longshot.methods.base import LOWEST, Method, mask_absent
 from longshot.methods.numerics import cosines, lengths, squared_distances
 from longshot.methods.products import product
 
 
+@with_settings
 class NearestNeighbour(Method):
     """k nearest support examples vote with weight exp(similarity).
 
@@ -25,13 +26,9 @@ class NearestNeighbour(Method):
     family = "neighbours"
     paper = "Cover and Hart 1967"
 
-    def __init__(self, *, k: int = 1, distance: str = "euclidean", scale: float = 1.0) -> None:
-        check_count(self.name, "k", k, least=1)
-        check_choice(self.name, "distance", distance, ("euclidean", "cosine"))
-        check_number(self.name, "scale", scale, above=0)
-        self.k = k
-        self.distance = distance
-        self.scale = scale
+    k: int = count_field(1, least=1)
+    distance: str = choice_field("euclidean", "euclidean", "cosine")
+    scale: float = number_field(1.0, above=0)
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
@@ -50,6 +47,7 @@ class NearestNeighbour(Method):
         return mask_absent(torch.where(votes > 0, voted, top - gap), batch)
 
 
+@with_settings
 class MatchingNetworks(Method):
     """Attention over the support: p(w | q) = Σ over x of label w of softmax_x(scale · cos(q, x)).
 
@@ -63,10 +61,8 @@ class MatchingNetworks(Method):
     family = "neighbours"
     paper = "Vinyals et al. 2016"
 
-    def __init__(self, *, scale: float = 10.0, normalize_query: bool = True) -> None:
-        check_number(self.name, "scale", scale, above=0)
-        self.scale = scale
-        self.normalize_query = normalize_query
+    scale: float = number_field(10.0, above=0)
+    normalize_query: bool = True
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] log-probabilities; see the class."""

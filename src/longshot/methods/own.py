@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.batches import ImageTask, TaskBatch, TaskShape
 from longshot.core.calls import check_settings, format_call, parameters
 from longshot.core.errors import UserError
 from longshot.methods.base import LOWEST, AnyMethod, Method, mask_absent
 from longshot.methods.images import ImageMethod
 
+if TYPE_CHECKING:
+    from longshot.networks.base import Network
+
+T = TypeVar("T")
 _TASK_ARGUMENTS = 4  # of a function: support, support_label, query, way
 
 
@@ -64,7 +68,7 @@ class Own(AnyMethod):
         return f"{format_call(Path(self.name).name, self._given, self._defaults)}@{self._source}"
 
 
-class FromFile(Own):
+class _FromFile(Own):
     """An object of a class in a user's file (``inner``); its mistakes are told with the lines of that file."""
 
     def __init__(
@@ -77,6 +81,22 @@ class FromFile(Own):
     ) -> None:
         super().__init__(settings, defaults, source)
         self._inner, self._path = inner, path
+
+    def _told(self, where: str, call: Callable[[], T]) -> T:
+        """What ``call`` gives; what it raises is told with the task (``where``)."""
+        try:
+            return call()
+        except UserError:
+            raise
+        except Exception as error:
+            raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
+
+    def _check_scores(self, scores: Any, where: str, shape: tuple[int, ...], axes: str) -> None:
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
+            raise MethodError(
+                f"{self.name} returned {_describe(scores)} for {where}; a tensor of the shape {shape} "
+                f"({axes}) is needed."
+            )
 
 
 # ---- a Python file
@@ -94,13 +114,8 @@ def _file_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod
     definition = _pick(module, path, attribute)
     title = f"{path}:{definition.__name__}"
     source = sha256(code).hexdigest()[:16]
-    if inspect.isclass(definition) and issubclass(definition, ImageMethod):
-        from longshot.methods.own_images import from_image_class
-
-        return from_image_class(definition, title, path, source, settings)
-    if inspect.isclass(definition) and issubclass(definition, Method):
-        return _from_class(definition, title, path, source, settings)
-    return _from_function(definition, title, path, source, settings)
+    made = _from_class if inspect.isclass(definition) else _from_function
+    return made(definition, title, path, source, settings)
 
 
 def _run_file(path: Path, code: bytes) -> ModuleType:
@@ -160,43 +175,32 @@ def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
     return definition
 
 
-def make(definition: type[Any], title: str, path: Path, settings: Mapping[str, Any]) -> Any:
-    """An object of the user's class, its settings checked and its mistakes told."""
-    check_settings(f"The method '{title}'", settings, parameters(definition.__init__))
+def _from_class(
+    definition: type[Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
+) -> Method | ImageMethod:
+    """The user's class with its settings, under the name of its file."""
+    defaults = parameters(definition.__init__)
+    check_settings(f"The method '{title}'", settings, defaults)
     check_setting(title, getattr(definition, "setting", None))
     try:
-        return definition(**settings)
+        inner = definition(**settings)
     except UserError:
         raise
     except Exception as error:
         raise MethodError(f"{title} cannot be made: {own_lines(error, path)}") from error
-
-
-def traits(definition: type[AnyMethod], title: str, *more: str) -> dict[str, Any]:
-    """What the class around a user's object takes over from the user's class."""
-    values = {
-        "name": title,
-        "setting": definition.setting,
-        "family": getattr(definition, "family", "own"),
-        "paper": getattr(definition, "paper", ""),
-        "kind": definition.kind,
-        "version": definition.version,
-    }
-    return {**values, **{name: getattr(definition, name) for name in more}}
-
-
-def _from_class(
-    definition: type[Method], title: str, path: Path, source: str, settings: Mapping[str, Any]
-) -> Method:
-    inner = make(definition, title, path, settings)
-    made: type[_FromClass] = type(
-        definition.__name__, (_FromClass,), traits(definition, title, "batch_bytes", "tolerance")
+    wrapper: type[Any] = _FromImageClass if issubclass(definition, ImageMethod) else _FromClass
+    traits = ("setting", "family", "paper", "kind", "version", *wrapper.traits)
+    values = {"name": title, **{name: getattr(definition, name) for name in traits}}
+    made: Method | ImageMethod = type(definition.__name__, (wrapper,), values)(
+        inner, path, settings, defaults, source
     )
-    return made(inner, path, settings, parameters(definition.__init__), source)
+    return made
 
 
-class _FromClass(FromFile, Method):
+class _FromClass(_FromFile, Method):
     """A user's Method object."""
+
+    traits = ("batch_bytes", "tolerance")
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """As the user's class says."""
@@ -205,19 +209,41 @@ class _FromClass(FromFile, Method):
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] of the user's class, its shape checked."""
         where = _tasks(batch)
-        try:
-            scores: Any = self._inner.scores(batch)
-        except UserError:
-            raise
-        except Exception as error:
-            raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
+        scores: Any = self._told(where, lambda: self._inner.scores(batch))
         shape = (len(batch), batch.query.shape[1], batch.way)
-        if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
-            raise MethodError(
-                f"{self.name} returned {describe(scores)} for {where}; a tensor of the shape {shape} "
-                f"(tasks, queries, classes) is needed."
-            )
-        return scores
+        self._check_scores(scores, where, shape, "tasks, queries, classes")
+        checked: Tensor = scores
+        return checked
+
+
+class _FromImageClass(_FromFile, ImageMethod):
+    """A user's ImageMethod object."""
+
+    traits = ("at_once", "validation")
+
+    def candidates(self) -> Sequence[ImageMethod]:
+        """Those of the user's class, under the same name."""
+        made = self._told("candidates", self._inner.candidates)
+        return [
+            type(self)(candidate, self._path, candidate.settings, self._defaults, self._source)
+            for candidate in made
+        ]
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way] of the user's class, their shapes checked."""
+        where = f"task {tasks[0].index}"
+        returned: Any = self._told(where, lambda: self._inner.scores(tasks, network))
+        for task, scores in zip(tasks, returned, strict=False):
+            shape = (len(task.query), task.way)
+            self._check_scores(scores, f"task {task.index}", shape, "queries, classes")
+        if len(returned) != len(tasks):
+            raise MethodError(f"{self.name} returned {len(returned)} scores for {len(tasks)} tasks.")
+        return list(returned)
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """As the user's class says."""
+        cost: Any = self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward))
+        return float(cost)
 
 
 def _from_function(
@@ -241,27 +267,25 @@ def _from_function(
     return made(function, path, settings, defaults, source)
 
 
-class _FromFunction(FromFile, Method):
+class _FromFunction(_FromFile, Method):
     """A user's function of one task: f(support [S, d], support_label [S], query [Q, d], way) → scores [Q, way]."""
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W], one task at a time."""
         all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
         for row, where, support, label, query, way in each_task(batch):
-            try:
-                returned = self._inner(support, label, query, way, **self._given)
-                scores = torch.as_tensor(returned, dtype=torch.float32, device=query.device)
-            except UserError:
-                raise
-            except Exception as error:
-                raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
+            returned, scores = self._told(where, partial(self._scored, support, label, query, way))
             if tuple(scores.shape) != (len(query), way):
                 raise MethodError(
-                    f"{self.name} returned {describe(returned)} for {where}; the shape ({len(query)}, {way}) "
+                    f"{self.name} returned {_describe(returned)} for {where}; the shape ({len(query)}, {way}) "
                     f"(queries, classes) is needed."
                 )
             all_scores[row, : len(query), :way] = scores
         return mask_absent(all_scores, batch)
+
+    def _scored(self, *task: Any) -> tuple[Any, Tensor]:
+        returned = self._inner(*task, **self._given)
+        return returned, torch.as_tensor(returned, dtype=torch.float32, device=task[0].device)
 
 
 def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tensor, int]]:
@@ -283,7 +307,7 @@ def _tasks(batch: TaskBatch, row: int | None = None) -> str:
     return f"tasks {int(batch.index.min())} to {int(batch.index.max())}"
 
 
-def describe(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, Tensor) or hasattr(value, "shape"):
         return f"scores of the shape {tuple(value.shape)}"
     return f"a {type(value).__name__}"

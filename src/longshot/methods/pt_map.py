@@ -6,15 +6,17 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch, TaskShape
-from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.checks import choice_field, count_field, number_field, with_settings
 from longshot.methods.base import Method
 from longshot.methods.numerics import class_means, class_scores, lengths, pieces, row_weights
 from longshot.methods.products import gram, product
-from longshot.methods.transport import Transport
 
+_FAST = 0.05  # plain rounds that leave less of the error than this need no Newton steps
+_REACH = 2.0  # a Newton step moves no potential by more: far from the solution longer ones go astray
 _PIECE = 8  # tasks whose rows are transformed together
 
 
+@with_settings
 class PTMAP(Method):
     """Assign queries to class means by entropic optimal transport, move the means, repeat.
 
@@ -32,30 +34,13 @@ class PTMAP(Method):
     paper = "Hu et al. 2021"
     version = 3  # 20 steps and unit vectors after centring: see docs/studies/methods.md for the measurements
 
-    def __init__(
-        self,
-        *,
-        steps: int = 20,
-        lr: float = 0.2,
-        strength: float = 10.0,
-        power: float = 0.5,
-        normalize: bool = True,
-        center: str = "unit",
-        rounds: int = 1000,
-    ) -> None:
-        check_count(self.name, "steps", steps)
-        check_number(self.name, "lr", lr, above=0)
-        check_number(self.name, "strength", strength, above=0)
-        check_number(self.name, "power", power, above=0)
-        check_choice(self.name, "center", center, ("none", "apart", "unit"))
-        check_count(self.name, "rounds", rounds, least=1)
-        self.steps = steps
-        self.lr = lr
-        self.strength = strength
-        self.power = power
-        self.normalize = normalize
-        self.center = center
-        self.rounds = rounds
+    steps: int = count_field(20)
+    lr: float = number_field(0.2, above=0)
+    strength: float = number_field(10.0, above=0)
+    power: float = number_field(0.5, above=0)
+    normalize: bool = True
+    center: str = choice_field("unit", "none", "apart", "unit")
+    rounds: int = count_field(1000, least=1)
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """The plan with its copies, and the products of queries or transformed rows with moving means."""
@@ -180,3 +165,83 @@ class _Moved:
         """p ← p + lr · (mean over the support and the queries by the ``plan`` [B, W, Q] − p)."""
         total = plan.sum(2, keepdim=True).add_(self.counts).clamp_(min=1e-12)
         self.means.lerp_(torch.baddbmm(self.sums, plan, self.queries).div_(total), lr)
+
+
+class Transport:
+    """Plans [B, W, Q] for exp(−cost): every query gets 1, all usable classes share the queries equally.
+
+    With potentials v_w the plan is P = softmax_w(v_w − cost_wq): every query has its 1, and what remains to solve is
+    Σ_q P_wq = share, the stationary point of a convex function of W numbers. A plain round (Sinkhorn's) is
+    v ← v − log(Σ_q P / share), a Newton step v ← v + H⁻¹ (share − Σ_q P) with H = diag(Σ_q P) − P Pᵀ. Where plain
+    rounds are slow, hundreds of them become three or four Newton steps; a Newton step that does not lessen the error
+    is undone and a plain round made instead. A task stops on its own, when no class is off its share by more than
+    ``tolerance`` (relative), or after ``rounds``.
+
+    An object is called with one cost after the other and begins each time where it ended.
+    """
+
+    def __init__(self, usable: Tensor, mask: Tensor, rounds: int, tolerance: float = 1e-5) -> None:
+        """usable: [B, W] classes that may get queries; mask: [B, Q] true queries."""
+        self.usable = usable
+        self.mask = mask
+        self.rounds = rounds
+        self.tolerance = tolerance
+        self.potential = torch.zeros(*usable.shape, 1, device=usable.device)
+        self.slow = torch.zeros(len(mask), 1, 1, dtype=torch.bool, device=mask.device)  # for plain rounds
+        count = mask.sum(1, keepdim=True) / usable.sum(1, keepdim=True).clamp(min=1)
+        self._share = count.clamp(min=1e-30).unsqueeze(2)  # [B, 1, 1]
+        self._weight = None if bool(mask.all()) else mask.unsqueeze(1).float()
+        self._absent = None if bool(usable.all()) else ~usable.unsqueeze(2)
+
+    def __call__(self, cost: Tensor) -> Tensor:
+        """[B, W, Q] the plan for ``cost`` [B, W, Q], which must be +∞ for classes that are not usable."""
+        trial, tried = self.potential, torch.zeros_like(self.slow)  # tried: the last step was Newton's
+        ratio, error = trial, torch.full_like(self._share, torch.inf)
+        for number in range(self.rounds):
+            plan = self._plan(cost, trial)
+            marginal = plan.sum(2, keepdim=True).div_(self._share)  # [B, W, 1]
+            if self._absent is not None:
+                marginal.masked_fill_(self._absent, 1)
+            off = (marginal - 1).abs_().amax(1, keepdim=True)
+            going = ~(off <= self.tolerance)
+            running = int(going.sum())
+            bad = tried & ~(off < error)  # also where it is not a number
+            self.slow = self.slow | (~tried & (off > _FAST * error))
+            self.potential, ratio, error = (
+                torch.where(bad, old, new)
+                for old, new in ((self.potential, trial), (ratio, marginal), (error, off))
+            )
+            if running == 0:
+                return plan
+            if 2 * running <= len(cost):
+                return self._finish(cost, plan, going.flatten(), self.rounds - number - 1)
+            step = ratio.clamp(min=1e-30).log_().neg_()
+            tried = self.slow & ~bad & going
+            if bool(tried.any()):
+                step = torch.where(tried, self._newton(plan, marginal), step)
+            trial = self.potential + step.masked_fill_(~going, 0)
+        return self._plan(cost, self.potential)
+
+    def _plan(self, cost: Tensor, potential: Tensor) -> Tensor:
+        plan = torch.sub(potential, cost).softmax(1)
+        return plan if self._weight is None else plan.mul_(self._weight)
+
+    def _finish(self, cost: Tensor, plan: Tensor, going: Tensor, rounds: int) -> Tensor:
+        """``plan`` with its unfinished tasks brought to their end in a batch of their own."""
+        unfinished = Transport(self.usable[going], self.mask[going], rounds, self.tolerance)
+        unfinished.potential, unfinished.slow = self.potential[going], self.slow[going]
+        if rounds:
+            plan[going] = unfinished(cost[going])
+            self.potential[going], self.slow[going] = unfinished.potential, unfinished.slow
+        return plan
+
+    def _newton(self, plan: Tensor, ratio: Tensor) -> Tensor:
+        """[B, W, 1] H⁻¹ (share − sums); not a number, or useless, where H is too near to singular."""
+        slope = product(plan, plan.transpose(1, 2)).div_(-self._share)
+        # All potentials may move together without changing the plan: a constant matrix takes that freedom away and
+        # changes nothing else. A class that is not usable has ratio 1 and products 0: it does not move.
+        slope.add_(1 / ratio.shape[1])
+        slope.diagonal(dim1=1, dim2=2).add_((ratio * (1 + 1e-6)).squeeze(2))
+        factor, _ = torch.linalg.cholesky_ex(slope)
+        step = torch.cholesky_solve(1 - ratio, factor)
+        return step.mul_(_REACH / step.abs().amax(1, keepdim=True).clamp_(min=_REACH))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch, TaskShape
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import count_field, number_field, with_settings
 from longshot.methods.base import Method
 from longshot.methods.numerics import (
     EPSILON,
@@ -112,6 +112,7 @@ def rectified_means(batch: TaskBatch, support: TaskVectors, query: TaskVectors, 
     return sums.div_(total.clamp_(min=EPSILON))
 
 
+@with_settings
 class BDCSPN(Method):
     """Nearest rectified mean by cosine; see ``rectified_means``. score_w(q) = temperature · cos(q, p'_w)."""
 
@@ -124,11 +125,8 @@ class BDCSPN(Method):
         10 << 20
     )  # it works beside its input on little, so that a larger batch would outgrow the cache
 
-    def __init__(self, *, scale: float = 1.0, temperature: float = 10.0) -> None:
-        check_number(self.name, "scale", scale, above=0)
-        check_number(self.name, "temperature", temperature, above=0)
-        self.scale = scale
-        self.temperature = temperature
+    scale: float = number_field(1.0, above=0)
+    temperature: float = number_field(10.0, above=0)
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """No copies of rows: class vectors and a few arrays of scores."""
@@ -143,6 +141,7 @@ class BDCSPN(Method):
         return class_scores(cosine.mul_(self.temperature), batch)
 
 
+@with_settings
 class LaplacianShot(Method):
     """Queries that are neighbours get similar labels: bound updates of a Laplacian-regularised assignment.
 
@@ -157,24 +156,11 @@ class LaplacianShot(Method):
     paper = "Ziko et al. 2020"
     version = 2  # scale 1, as bd-cspn
 
-    def __init__(
-        self,
-        *,
-        neighbours: int = 2,
-        strength: float = 0.7,
-        steps: int = 20,
-        scale: float = 1.0,
-        normalize: bool = True,
-    ) -> None:
-        check_count(self.name, "neighbours", neighbours, least=1)
-        check_number(self.name, "strength", strength)
-        check_count(self.name, "steps", steps, least=1)
-        check_number(self.name, "scale", scale, above=0)
-        self.neighbours = neighbours
-        self.strength = strength
-        self.steps = steps
-        self.scale = scale
-        self.normalize = normalize
+    neighbours: int = count_field(2, least=1)
+    strength: float = number_field(0.7)
+    steps: int = count_field(20, least=1)
+    scale: float = number_field(1.0, above=0)
+    normalize: bool = True
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """Class vectors, a few arrays of scores, two query × query matrices and the neighbours' numbers."""

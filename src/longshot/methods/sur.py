@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch, TaskShape
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import count_field, number_field, with_settings
 from longshot.methods.base import Method
 from longshot.methods.numerics import class_scores, lengths, one_hot, present_only, row_weights
 from longshot.methods.products import product
 
 
+@with_settings
 class SUR(Method):
     """Nearest class mean by cosine in the weighted concatenation of several backbones' features.
 
@@ -28,13 +29,9 @@ class SUR(Method):
     family = "several backbones"
     paper = "Dvornik et al. 2020"
 
-    def __init__(self, *, steps: int = 40, lr: float = 0.1, scale: float = 10.0) -> None:
-        check_count(self.name, "steps", steps)
-        check_number(self.name, "lr", lr, above=0)
-        check_number(self.name, "scale", scale, above=0)
-        self.steps = steps
-        self.lr = lr
-        self.scale = scale
+    steps: int = count_field(40)
+    lr: float = number_field(0.1, above=0)
+    scale: float = number_field(10.0, above=0)
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """As usual, and the inner products per backbone (up to eight) with what their gradient keeps."""

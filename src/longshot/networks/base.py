@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -44,3 +45,16 @@ class Network(nn.Module, ABC):
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, H, W] → [B, dim]."""
         return self.pool(self.maps(images))
+
+
+def on_black(network: nn.Module, size: tuple[int, int]) -> Tensor:
+    """What a network gives for one black image of height × width, in evaluation mode; its mode stays as it was."""
+    weights = next(network.parameters(), None)
+    device = weights.device if weights is not None else torch.device("cpu")
+    training = network.training
+    try:
+        with torch.no_grad():
+            output: Tensor = network.eval()(torch.zeros(1, 3, *size, device=device))
+    finally:
+        network.train(training)
+    return output

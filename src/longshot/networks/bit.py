@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from longshot.networks.base import Network
-from longshot.networks.norms import StandardisedConv2d
+from longshot.networks.norms import conv
 
 _GROUPS = 32
 _WIDTHS = (64, 128, 256, 512)
@@ -29,16 +29,16 @@ class Unit(nn.Module):
             else [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
         )
         self.norms = nn.ModuleList(nn.GroupNorm(_GROUPS, shape[0]) for shape in shapes)
-        self.convs = nn.ModuleList(_conv(*shape) for shape in shapes)
-        self.proj = _conv(inputs, outputs, 1, stride) if first else None
+        self.convs = nn.ModuleList(conv("group", *shape[:3], stride=shape[3], bias=False) for shape in shapes)
+        self.proj = conv("group", inputs, outputs, 1, stride=stride, bias=False) if first else None
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, inputs, h, w] → [B, outputs, h/stride, w/stride]."""
         out = F.relu(self.norms[0](maps))
         shortcut = maps if self.proj is None else self.proj(out)
         out = self.convs[0](out)
-        for norm, conv in zip(self.norms[1:], self.convs[1:], strict=True):
-            out = conv(F.relu(norm(out)))
+        for norm, layer in zip(self.norms[1:], self.convs[1:], strict=True):
+            out = layer(F.relu(norm(out)))
         added: Tensor = out + shortcut
         return added
 
@@ -53,7 +53,7 @@ class BiT(Network):
     def __init__(self, *, size: tuple[int, int]) -> None:
         super().__init__()
         inputs = 64 * self.width
-        self.root = StandardisedConv2d(3, inputs, 7, stride=2, padding=3, bias=False)
+        self.root = conv("group", 3, inputs, 7, stride=2, bias=False)
         units: list[nn.Module] = []
         for block, count in enumerate(self.units):
             width = _WIDTHS[block] * self.width
@@ -104,7 +104,3 @@ class BiTR101x3(BiT):
     """BiT-ResNet-101x3, 6,144 numbers, 382 million parameters."""
 
     units, width = (3, 4, 23, 3), 3
-
-
-def _conv(inputs: int, outputs: int, kernel: int, stride: int) -> StandardisedConv2d:
-    return StandardisedConv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)

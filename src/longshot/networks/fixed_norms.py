@@ -24,6 +24,7 @@ from torch import Tensor, fx, nn
 
 from longshot.networks.base import Network
 from longshot.networks.foreign import Foreign
+from longshot.networks.twice import Window, conv_slopes, convolved, pair
 
 _FAST_COLUMNS = 3
 _AGREEMENT = 1e-4  # relative, between the network and its rewriting
@@ -33,10 +34,7 @@ _CLAMPS: dict[type[nn.Module], float] = {nn.ReLU: float("inf"), nn.ReLU6: 6.0}
 
 @dataclass(frozen=True)
 class _Geometry:
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
-    groups: int
+    window: Window
     high: float | None = None  # the result is clamped to 0 … high; None: it is not
     alone: bool = False  # one convolution of this kind reads the result, so its gradient may be overwritten
 
@@ -46,7 +44,7 @@ class _ConvClamp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor, how: _Geometry) -> Tensor:
-        result = torch.conv2d(maps, weight, bias, how.stride, how.padding, how.dilation, how.groups)
+        result = convolved(maps, weight, bias, how.window)
         if how.high is not None:
             result.clamp_(0.0, how.high)
         ctx.how = how
@@ -57,47 +55,33 @@ class _ConvClamp(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> Any:
         maps, weight, result = ctx.saved_tensors
         how: _Geometry = ctx.how
+        window = how.window
         slope = slopes[0].contiguous(memory_format=torch.channels_last)
         if result is not None:
             into = slope if how.alone else torch.empty_like(slope)
             slope = torch.ops.aten.hardtanh_backward.grad_input(slope, result, 0.0, how.high, grad_input=into)
         needed = tuple(ctx.needs_input_grad[:3])
-        wide = how.groups == weight.shape[0] and weight.shape[1] == 1 and weight.shape[3] > _FAST_COLUMNS
-        if not wide or how.dilation != (1, 1):
-            return *_conv_slopes(slope, maps, weight, how, how.padding, needed), None
-        to_maps, _, _ = _conv_slopes(slope, maps, weight, how, how.padding, (needed[0], False, False))
-        return to_maps, _by_columns(slope, maps, weight, how), slope.sum((0, 2, 3)), None
+        wide = window.groups == weight.shape[0] and weight.shape[1] == 1 and weight.shape[3] > _FAST_COLUMNS
+        if not wide or window.dilation != (1, 1):
+            return *conv_slopes(slope, maps, weight, window, needed), None
+        to_maps, _, _ = conv_slopes(slope, maps, weight, window, (needed[0], False, False))
+        return to_maps, _by_columns(slope, maps, weight, window), slope.sum((0, 2, 3)), None
 
 
-def _by_columns(slope: Tensor, maps: Tensor, weight: Tensor, how: _Geometry) -> Tensor:
+def _by_columns(slope: Tensor, maps: Tensor, weight: Tensor, window: Window) -> Tensor:
     """The gradient to a depthwise kernel, a few of its columns at a time."""
-    above, before = how.padding  # rows and columns of zeros
-    rows = (slope.shape[2] - 1) * how.stride[0] + weight.shape[2]  # that the kernel touches
-    columns = (slope.shape[3] - 1) * how.stride[1]
+    above, before = window.padding  # rows and columns of zeros
+    rows = (slope.shape[2] - 1) * window.stride[0] + weight.shape[2]  # that the kernel touches
+    columns = (slope.shape[3] - 1) * window.stride[1]
+    unpadded = window._replace(padding=(0, 0))
     parts = []
     for first in range(0, weight.shape[3], _FAST_COLUMNS):
         part = weight[..., first : first + _FAST_COLUMNS]
         at_left = before - first  # where it is negative, columns are cut off
         at_right = columns + part.shape[3] - at_left - maps.shape[3]
         shifted = F.pad(maps, (at_left, at_right, above, rows - above - maps.shape[2]))
-        parts.append(_conv_slopes(slope, shifted, part, how, (0, 0), (False, True, False))[1])
+        parts.append(conv_slopes(slope, shifted, part, unpadded, (False, True, False))[1])
     return torch.cat(parts, 3)
-
-
-def _conv_slopes(
-    slope: Tensor,
-    maps: Tensor,
-    weight: Tensor,
-    how: _Geometry,
-    padding: tuple[int, int],
-    needed: tuple[bool, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """To maps, weight and bias, where needed."""
-    sizes = [weight.shape[0]]
-    slopes: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        slope, maps, weight, sizes, how.stride, padding, how.dilation, False, (0, 0), how.groups, needed
-    )
-    return slopes
 
 
 class _ConvNorm(nn.Module):
@@ -204,7 +188,7 @@ def _rewritten(network: Network) -> FixedNorms:
         conv = _convolution(node, modules)
         if conv is None:
             continue
-        source, padding = node.args[0], _pair(conv.padding)
+        source, padding = node.args[0], pair(conv.padding)
         if (
             source.op == "call_module"
             and isinstance(modules[source.target], nn.ZeroPad2d)
@@ -221,9 +205,9 @@ def _rewritten(network: Network) -> FixedNorms:
         clamp = None if follower is None else _module(follower, modules)
         high = None if clamp is None else _CLAMPS.get(type(clamp))
         last = last if high is None or follower is None else follower
-        how = _Geometry(_pair(conv.stride), padding, _pair(conv.dilation), conv.groups, high)
+        window = Window(pair(conv.stride), padding, pair(conv.dilation), conv.groups)
         name = f"conv_{number}"
-        modules[name] = _ConvNorm(conv, norm, how)  # type: ignore[arg-type]
+        modules[name] = _ConvNorm(conv, norm, _Geometry(window, high))  # type: ignore[arg-type]
         root.add_module(name, modules[name])
         with graph.inserting_before(node):
             last.replace_all_uses_with(graph.call_module(name, (source,)))
@@ -275,7 +259,7 @@ def _convolution(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Conv2d | No
     if not isinstance(owner, nn.Conv2d) or isinstance(owner.padding, str) or len(node.args) != 7:
         return None
     settings = (owner.stride, owner.padding, owner.dilation)
-    same = all(_pair(used) == _pair(own) for used, own in zip(node.args[3:6], settings, strict=True))
+    same = all(pair(used) == pair(own) for used, own in zip(node.args[3:6], settings, strict=True))
     return owner if same else None
 
 
@@ -285,8 +269,3 @@ def _module(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | None:
 
 def _only_user(node: fx.Node) -> fx.Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    values = (value,) if isinstance(value, int) else tuple(value)
-    return values[0], values[-1]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from longshot.core.errors import UserError
-from longshot.networks.base import Network
+from longshot.networks.base import Network, on_black
 
 # module and images [B, 3, H, W] → vectors [B, d] or maps [B, d, h, w]
 RunModule = Callable[[nn.Module, Tensor], Tensor]
@@ -20,13 +19,7 @@ class Foreign(Network):
     def __init__(self, name: str, module: nn.Module, run: RunModule, size: tuple[int, int]) -> None:
         super().__init__()
         self.call, self.size, self.module, self.run = name, size, module, run
-        weights = next(module.parameters(), None)
-        device = weights.device if weights is not None else torch.device("cpu")
-        training = module.training
-        with torch.no_grad():
-            module.eval()
-            self.dim = int(self(torch.zeros(1, 3, *size, device=device)).shape[1])
-        module.train(training)
+        self.dim = int(on_black(self.train(module.training), size).shape[1])
 
     def maps(self, images: Tensor) -> Tensor:
         """[B, 3, H, W] → [B, d, h, w], where the module gives maps."""

@@ -130,7 +130,7 @@ def _conv(
     """The signature is ``torch.conv2d``'s; padding by a word and images without a batch are left to PyTorch."""
     if isinstance(padding, str) or input.dim() != 4:
         return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
-    window = twice.Window(_pair(stride), _pair(padding), _pair(dilation), groups)
+    window = twice.Window(twice.pair(stride), twice.pair(padding), twice.pair(dilation), groups)
     return twice.conv(input, weight, bias, window)
 
 
@@ -143,18 +143,14 @@ def _max_pool(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The signature is ``torch.max_pool2d``'s."""
-    kernel = _pair(kernel_size)
-    pooling = twice.Pooling(kernel, _pair(stride or kernel), _pair(padding), _pair(dilation), ceil_mode)
+    kernel = twice.pair(kernel_size)
+    pooling = twice.Pooling(
+        kernel, twice.pair(stride or kernel), twice.pair(padding), twice.pair(dilation), ceil_mode
+    )
     return twice.pool(input, pooling)
 
 
 _QUICK: dict[Callable[..., Any], Callable[..., Tensor]] = {torch.conv2d: _conv, torch.max_pool2d: _max_pool}
-
-
-def _pair(value: int | Sequence[int]) -> tuple[int, int]:
-    """A number for rows and columns, as PyTorch takes it."""
-    values = (value,) if isinstance(value, int) else tuple(value)
-    return values[0], values[-1]
 
 
 def private_copy(network: Network) -> Network:

@@ -38,6 +38,17 @@ def norm_layer(norm: str, channels: int) -> nn.Module:
     return nn.GroupNorm(groups(channels), channels) if norm == "group" else nn.Identity()
 
 
+def normed(
+    norm: str, inputs: int, outputs: int, kernel: int, stride: int = 1, then: nn.Module | None = None
+) -> list[nn.Module]:
+    """A convolution, its norm and what follows, if anything; a bias where there is no norm."""
+    layers = [
+        conv(norm, inputs, outputs, kernel, stride=stride, bias=norm == "none"),
+        norm_layer(norm, outputs),
+    ]
+    return layers if then is None else [*layers, then]
+
+
 def groups(channels: int) -> int:
     """The largest divisor of ``channels`` up to 32 that leaves at least two channels to a group.
 

@@ -7,64 +7,45 @@ from torch import Tensor, nn
 
 from longshot.core.checks import check_choice
 from longshot.networks.base import Network
-from longshot.networks.norms import check_norm, conv, norm_layer
+from longshot.networks.norms import check_norm, normed
 
 _WIDTHS = (64, 128, 256, 512)
 
 
-class BasicBlock(nn.Module):
-    """Two 3 × 3 convolutions and a shortcut, which is a 1 × 1 convolution where the shape changes."""
+class _Block(nn.Module):
+    """relu(main(x) + side(x)): a shortcut beside convolutions, itself one of 1 × 1 where the shape changes."""
+
+    def __init__(self, main: list[nn.Module], norm: str, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.main = nn.Sequential(*main)
+        same = stride == 1 and inputs == outputs
+        self.side = nn.Identity() if same else nn.Sequential(*normed(norm, inputs, outputs, 1, stride))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, inputs, h, w] → [B, outputs, h/stride, w/stride]."""
+        return F.relu(self.main(maps) + self.side(maps))
+
+
+class BasicBlock(_Block):
+    """Two 3 × 3 convolutions and a shortcut."""
 
     expansion = 1
 
     def __init__(self, norm: str, inputs: int, width: int, stride: int) -> None:
-        super().__init__()
-        bias = norm == "none"
-        self.main = nn.Sequential(
-            conv(norm, inputs, width, 3, stride=stride, bias=bias),
-            norm_layer(norm, width),
-            nn.ReLU(),
-            conv(norm, width, width, 3, bias=bias),
-            norm_layer(norm, width),
-        )
-        self.side = _shortcut(norm, inputs, width, stride)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """[B, inputs, h, w] → [B, width, h/stride, w/stride]."""
-        return F.relu(self.main(maps) + self.side(maps))
+        main = [*normed(norm, inputs, width, 3, stride, nn.ReLU()), *normed(norm, width, width, 3)]
+        super().__init__(main, norm, inputs, width, stride)
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(_Block):
     """1 × 1, 3 × 3 (with the stride) and 1 × 1 convolutions to four times the width, and a shortcut."""
 
     expansion = 4
 
     def __init__(self, norm: str, inputs: int, width: int, stride: int) -> None:
-        super().__init__()
-        bias, outputs = norm == "none", self.expansion * width
-        self.main = nn.Sequential(
-            conv(norm, inputs, width, 1, bias=bias),
-            norm_layer(norm, width),
-            nn.ReLU(),
-            conv(norm, width, width, 3, stride=stride, bias=bias),
-            norm_layer(norm, width),
-            nn.ReLU(),
-            conv(norm, width, outputs, 1, bias=bias),
-            norm_layer(norm, outputs),
-        )
-        self.side = _shortcut(norm, inputs, outputs, stride)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """[B, inputs, h, w] → [B, 4 · width, h/stride, w/stride]."""
-        return F.relu(self.main(maps) + self.side(maps))
-
-
-def _shortcut(norm: str, inputs: int, outputs: int, stride: int) -> nn.Module:
-    if stride == 1 and inputs == outputs:
-        return nn.Identity()
-    return nn.Sequential(
-        conv(norm, inputs, outputs, 1, stride=stride, bias=norm == "none"), norm_layer(norm, outputs)
-    )
+        outputs = self.expansion * width
+        narrow = normed(norm, inputs, width, 1, then=nn.ReLU())
+        wide = normed(norm, width, width, 3, stride, nn.ReLU())
+        super().__init__([*narrow, *wide, *normed(norm, width, outputs, 1)], norm, inputs, outputs, stride)
 
 
 class ResNet(Network):
@@ -83,14 +64,9 @@ class ResNet(Network):
         super().__init__()
         check_norm(self.name, norm)
         check_choice(self.name, "stem", stem, ("large", "small"))
-        large, bias = stem == "large", norm == "none"
-        first = conv(norm, 3, 64, 7, stride=2, bias=bias) if large else conv(norm, 3, 64, 3, bias=bias)
-        self.stem = nn.Sequential(
-            first,
-            norm_layer(norm, 64),
-            nn.ReLU(),
-            nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity(),
-        )
+        large = stem == "large"
+        first = normed(norm, 3, 64, 7, 2, nn.ReLU()) if large else normed(norm, 3, 64, 3, then=nn.ReLU())
+        self.stem = nn.Sequential(*first, nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity())
         blocks: list[nn.Module] = []
         inputs = 64
         for stage, (count, width) in enumerate(zip(self.units, self.widths, strict=True)):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from longshot.core.checks import check_count, check_number
 from longshot.core.errors import UserError
 from longshot.networks.base import Network
-from longshot.networks.norms import check_norm, conv, norm_layer
+from longshot.networks.norms import check_norm, normed
 
 WIDTHS = (64, 160, 320, 640)
 _SLOPE = 0.1
@@ -46,18 +46,11 @@ class ResNet12Block(nn.Module):
     def __init__(self, norm: str, inputs: int, outputs: int, drop: nn.Module) -> None:
         super().__init__()
         self.main = nn.Sequential(
-            conv(norm, inputs, outputs, 3, bias=norm == "none"),
-            norm_layer(norm, outputs),
-            nn.LeakyReLU(_SLOPE),
-            conv(norm, outputs, outputs, 3, bias=norm == "none"),
-            norm_layer(norm, outputs),
-            nn.LeakyReLU(_SLOPE),
-            conv(norm, outputs, outputs, 3, bias=norm == "none"),
-            norm_layer(norm, outputs),
+            *normed(norm, inputs, outputs, 3, then=nn.LeakyReLU(_SLOPE)),
+            *normed(norm, outputs, outputs, 3, then=nn.LeakyReLU(_SLOPE)),
+            *normed(norm, outputs, outputs, 3),
         )
-        self.side = nn.Sequential(
-            conv(norm, inputs, outputs, 1, bias=norm == "none"), norm_layer(norm, outputs)
-        )
+        self.side = nn.Sequential(*normed(norm, inputs, outputs, 1))
         self.drop = drop
 
     def forward(self, maps: Tensor) -> Tensor:

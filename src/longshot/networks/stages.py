@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 
 from longshot.core.errors import UserError
-from longshot.networks.base import Network
+from longshot.networks.base import Network, on_black
 
 _LISTS = (nn.Sequential, nn.ModuleList)
 
@@ -89,13 +88,9 @@ def _sizes(network: Network, blocks: list[nn.Module]) -> dict[nn.Module, tuple[i
         sizes[block] = (output.shape[2], output.shape[3]) if maps else None  # type: ignore[attr-defined]
 
     hooks = [block.register_forward_hook(look) for block in blocks]
-    training = network.training
-    device = next(network.parameters()).device
     try:
-        with torch.no_grad():
-            network.eval()(torch.zeros(1, 3, *network.size, device=device))
+        on_black(network, network.size)
     finally:
-        network.train(training)
         for hook in hooks:
             hook.remove()
     return sizes

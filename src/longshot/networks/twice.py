@@ -73,7 +73,7 @@ class _Conv(torch.autograd.Function):
     def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
         ctx.window = window
         ctx.save_for_backward(maps, weight)
-        return _convolved(maps, weight, bias, window)
+        return convolved(maps, weight, bias, window)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
@@ -91,7 +91,7 @@ class _ConvSlopes(torch.autograd.Function):
         ctx.window = window
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(slope, maps, weight)
-        return _conv_slopes(slope, maps, weight, window, needed)
+        return conv_slopes(slope, maps, weight, window, needed)
 
     @staticmethod
     @once_differentiable
@@ -101,30 +101,37 @@ class _ConvSlopes(torch.autograd.Function):
         window: Window = ctx.window
         to_slope: Tensor | None = None
         if of_maps is not None:
-            to_slope = _convolved(of_maps, weight, of_bias, window)
+            to_slope = convolved(of_maps, weight, of_bias, window)
         if of_weight is not None:
-            part = _convolved(maps, of_weight, None if of_maps is not None else of_bias, window)
+            part = convolved(maps, of_weight, None if of_maps is not None else of_bias, window)
             to_slope = part if to_slope is None else to_slope.add_(part)
         elif of_maps is None and of_bias is not None:
             to_slope = of_bias.view(-1, 1, 1).expand_as(slope)
         _, needs_maps, needs_weight, *_ = ctx.needs_input_grad
         to_maps = to_weight = None
         if needs_maps and of_weight is not None:
-            to_maps = _conv_slopes(slope, maps, of_weight, window, (True, False, False))[0]
+            to_maps = conv_slopes(slope, maps, of_weight, window, (True, False, False))[0]
         if needs_weight and of_maps is not None:
-            to_weight = _conv_slopes(slope, of_maps, weight, window, (False, True, False))[1]
+            to_weight = conv_slopes(slope, of_maps, weight, window, (False, True, False))[1]
         return to_slope, to_maps, to_weight, None, None
 
 
-def _convolved(maps: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
+def pair(value: Any) -> tuple[int, int]:
+    """A number, or two for rows and columns, as PyTorch takes them and ``torch.fx`` hands them on, untyped."""
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values[0], values[-1]
+
+
+def convolved(maps: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
+    """``torch.conv2d`` as a window says."""
     return torch.conv2d(maps, weight, bias, window.stride, window.padding, window.dilation, window.groups)
 
 
-def _conv_slopes(
-    slope: Tensor, maps: Tensor, weight: Tensor, window: Window, needed: tuple[bool, bool, bool]
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """To maps, weight and bias; None where it is not needed."""
-    slopes: tuple[Tensor | None, Tensor | None, Tensor | None] = torch.ops.aten.convolution_backward(
+def conv_slopes(
+    slope: Tensor, maps: Tensor, weight: Tensor, window: Window, needed: tuple[bool, ...]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The slopes of a convolution to maps, weight and bias; None where it is not needed."""
+    slopes: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
         slope,
         maps,
         weight,

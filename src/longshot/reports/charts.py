@@ -13,15 +13,14 @@ from longshot.reports.plots import percent_axis
 from longshot.reports.svg import (
     CHANCE,
     COLOURS,
-    EDGE,
     GRID,
     INK,
     MUTED,
     SERIES,
     WIDTH,
-    marker,
     new_axes,
     new_figure,
+    series_style,
     shorten,
     to_svg,
 )
@@ -73,8 +72,7 @@ def intervals(
         bounds = [b for row in rows for b in (row.value, row.low, row.high) if b is not None]
         low, high = min([*bounds, 0] if zero else bounds), max([*bounds, 0] if zero else bounds)
         margin = 0.04 * (high - low) or 0.5
-        axes.set_xlim(low - margin, high + margin)
-        axes.set_ylim(-height * len(rows), 0)
+        axes.set(xlim=(low - margin, high + margin), ylim=(-height * len(rows), 0), xlabel=xlabel)
         _few_ticks(axes)
         ticks = [tick for tick in axes.get_xticks() if low - margin <= tick <= high + margin]
         for position, row in enumerate(rows):
@@ -85,14 +83,7 @@ def intervals(
                 axes.vlines([0], base - 7, base + 7, **CHANCE)
             if row.low is not None and row.high is not None:
                 axes.plot([row.low, row.high], [base, base], color=colour, linewidth=2.6)
-            axes.plot(
-                [row.value],
-                [base],
-                marker=marker(row.index),
-                markersize=8,
-                color=colour,
-                **EDGE,
-            )
+            axes.plot([row.value], [base], **series_style(row.index, 8))
             # Wide letters take 7.5 units, the note's figures 6.5: what is left of the width is the label's.
             room = (WIDTH - 32 - step * len(groups) - 6.5 * len(row.note)) / 7.5
             _ends(axes, base + 8, shorten(row.label, max(8, int(room))), row.note)
@@ -109,7 +100,6 @@ def intervals(
             )
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel(xlabel)
         return to_svg(figure, prefix, f"{xlabel}: " + "; ".join(f"{row.label} {row.note}" for row in rows))
 
 
@@ -150,11 +140,8 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = 
             axes.plot(
                 curve.x,
                 100 * curve.y,
-                color=colour,
+                **series_style(curve.index),
                 linewidth=1.8,
-                marker=marker(curve.index),
-                markersize=6.5,
-                **EDGE,
                 markevery=None if len(curve.x) <= FEW else [len(curve.x) - 1],
                 clip_on=False,  # the marker of a value at the edge is whole
             )
@@ -167,8 +154,7 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = 
         _few_ticks(axes, counts=all(bool((curve.x == np.round(curve.x)).all()) for curve in curves))
         axes.grid(axis="y")
         axes.tick_params(axis="x", pad=7)  # clear of the lowest number on the other axis
-        axes.set_xlabel(shorten(xlabel, 48))
-        axes.set_ylabel(ylabel)
+        axes.set(xlabel=shorten(xlabel, 48), ylabel=ylabel)
         names = ", ".join(curve.label for curve in curves)
         return to_svg(figure, prefix, f"{ylabel} against {xlabel}: {names}")
 
@@ -188,20 +174,9 @@ def reliability(curves: Sequence[Curve], *, prefix: str) -> str:
         axes = new_axes(figure, (44, 12, 10, 44))
         axes.plot([0, 100], [0, 100], **{**CHANCE, "color": MUTED})
         for curve in curves:
-            axes.plot(
-                100 * curve.x,
-                100 * curve.y,
-                color=SERIES[curve.index % COLOURS],
-                marker=marker(curve.index),
-                markersize=6.5,
-                **EDGE,
-                linewidth=1.4,
-            )
-        axes.set_xlim(0, 102)
-        axes.set_ylim(0, 102)
+            axes.plot(100 * curve.x, 100 * curve.y, **series_style(curve.index), linewidth=1.4)
+        axes.set(xlim=(0, 102), ylim=(0, 102), xlabel="confidence (%)", ylabel="right (%)")
         percent_axis(axes.xaxis)
         percent_axis(axes.yaxis)
         axes.grid(axis="y")
-        axes.set_xlabel("confidence (%)")
-        axes.set_ylabel("right (%)")
         return to_svg(figure, prefix, "Reliability: " + ", ".join(curve.label for curve in curves))

@@ -11,7 +11,17 @@ import numpy as np
 
 from longshot.core.arrays import Floats
 from longshot.reports.costs import duration
-from longshot.reports.svg import COLOURS, EDGE, INK, MUTED, SERIES, WIDTH, new_axes, new_figure, to_svg
+from longshot.reports.svg import (
+    COLOURS,
+    INK,
+    MUTED,
+    SERIES,
+    WIDTH,
+    new_axes,
+    new_figure,
+    series_style,
+    to_svg,
+)
 
 LabelBox = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
 KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
@@ -56,20 +66,12 @@ def scatter(points: Sequence[Point], *, prefix: str) -> str:
             colour = SERIES[point.index % COLOURS]
             if not math.isnan(point.low):
                 axes.vlines([x], 100 * point.low, 100 * point.high, color=colour, linewidth=1.4)
-            axes.plot(
-                [x],
-                [100 * point.mean],
-                marker=marker_of(point.kind),
-                markersize=8,
-                color=colour,
-                **EDGE,
-                zorder=3,
-            )
+            style = {**series_style(point.index, 8), "marker": marker_of(point.kind)}
+            axes.plot([x], [100 * point.mean], **style, zorder=3)
         _number(axes, figure, points, seconds)
         _time_axis(axes, start, end)
         axes.grid(axis="y")
-        axes.set_xlabel("time per task (median, logarithmic)")
-        axes.set_ylabel("accuracy (%)")
+        axes.set(xlabel="time per task (median, logarithmic)", ylabel="accuracy (%)")
         description = "; ".join(
             f"{p.number} {p.label} {100 * p.mean:.1f} % in {duration(p.seconds)}" for p in points
         )

@@ -11,7 +11,7 @@ from longshot.core.arrays import Bools, Floats
 from longshot.core.errors import UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
 
 HEADS = ("Method", "Backbone", "Setting", "Network")
@@ -84,9 +84,8 @@ def sheets(data: ReportData) -> list[Sheet]:
             for kind in sorted(kinds, key=_order)
         ]
         if blocks:
-            columns = ("Accuracy", "Per task", "In all", "Front")
-            heads = [("", head) for head in (*HEADS, *columns)]
-            layouts.append(Sheet(f"{bed.name}: accuracy and cost", heads, blocks, NOTE, labels=len(HEADS)))
+            names = heads(*HEADS, "Accuracy", "Per task", "In all", "Front")
+            layouts.append(Sheet(f"{bed.name}: accuracy and cost", names, blocks, NOTE, labels=len(HEADS)))
     if not layouts:
         raise UserError(
             f"The layout 'cost' needs the seconds of every task, and 0 of {len(data.beds)} testbeds have them",
@@ -106,13 +105,6 @@ def _order(kind: str) -> tuple[int, str]:
 
 def _row(data: ReportData, cost: Cost) -> list[SheetCell]:
     series = data.series[cost.entry.series]
-    return [
-        SheetCell(series.title),
-        SheetCell(series.backbone),
-        SheetCell(series.setting),
-        SheetCell(series.kind),
-        SheetCell(tables.estimate_text(cost.entry), cost.entry.mark),
-        SheetCell(duration(cost.median)),
-        SheetCell(duration(cost.total)),
-        SheetCell("front" if cost.front else ""),
-    ]
+    mean = SheetCell(tables.estimate_text(cost.entry), cost.entry.mark)
+    spent = (duration(cost.median), duration(cost.total), "front" if cost.front else "")
+    return row(series.title, series.backbone, series.setting, series.kind, mean, *spent)

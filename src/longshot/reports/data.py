@@ -187,8 +187,7 @@ def load(runs: Runs) -> ReportData:
             bed_names.setdefault(key[0], bed_name)
             if key[0] not in copies:
                 copies[key[0]] = run.testbed(key[0])
-    missing = [len(run.missing()) for run in opened]
-    return _arrange([run.run for run in opened], names, missing, parts, bed_names, copies)
+    return _arrange(opened, names, parts, bed_names, copies)
 
 
 def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, Cell]]:
@@ -263,15 +262,14 @@ def _floats(table: pa.Table, name: str) -> Floats:
 
 
 def _arrange(
-    runs: list[dict[str, Any]],
+    opened: Sequence[Results],
     names: list[str],
-    missing: list[int],
     parts: Mapping[tuple[str, str, str, str, int], list[tuple[str, Cell]]],
     bed_names: Mapping[str, str],
     copies: Mapping[str, Testbed],
 ) -> ReportData:
     """Give every testbed a unique name and every distinct series one place."""
-    hashes = list(bed_names)
+    runs, hashes = [run.run for run in opened], list(bed_names)
     plain = list(bed_names.values())
     beds = tuple(
         ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", copies[h])
@@ -300,15 +298,14 @@ def _arrange(
             cells[hashes.index(bed), series.setdefault(measured, len(series))] = cell
     judging = {pair for run in runs for pair in judges_in(run)}
     places = {
-        (hashes.index(bed), s) for bed, name in judging if bed in hashes for s in _series_of(series, name)
+        (hashes.index(bed), number)
+        for bed, backbone in judging
+        for each, number in series.items()
+        if bed in hashes and each.backbone == backbone
     }
-    return ReportData(
-        tuple(runs), tuple(names), tuple(missing), beds, tuple(series), cells, frozenset(places & {*cells})
-    )
-
-
-def _series_of(series: Mapping[ReportSeries, int], backbone: str) -> list[int]:
-    return [number for each, number in series.items() if each.backbone == backbone]
+    missing = tuple(len(run.missing()) for run in opened)
+    judges = frozenset(places & {*cells})
+    return ReportData(tuple(runs), tuple(names), missing, beds, tuple(series), cells, judges)
 
 
 def _same(a: Cell, b: Cell) -> bool:

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import in_words
+from longshot.core.wording import span
 from longshot.reports import svg, tables
 from longshot.reports.costs import duration
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from longshot.testbeds.testbed import Testbed
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,20 @@ def write_page(
     )
     # A lone surrogate (a file name that is not UTF-8, kept in run.json) must not make the page unwritable.
     return page.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def bed_facts(name: str, testbed: Testbed) -> dict[str, Any]:
+    """What the head of a page says about a testbed."""
+    from longshot.testbeds.content import say_identity
+
+    return {
+        "name": name,
+        "tasks": len(testbed),
+        "way": span(testbed.table["way"].to_pylist()),
+        "shot": span(testbed.column("shots").values.tolist()),
+        "hash": testbed.content_hash,
+        "identity": say_identity(testbed.meta["content"]),
+    }
 
 
 def environment(*folders: Path) -> Environment:

@@ -25,11 +25,11 @@ from longshot.reports.svg import (
     PAGE,
     WIDTH,
     Palette,
-    marker,
     new_axes,
     new_figure,
     picture_kind,
     save_figure,
+    series_style,
     shorten,
     to_svg,
 )
@@ -146,31 +146,16 @@ def draw_validation(axes: Any, trainings: Sequence[TrainingHistory], palette: Pa
         axes.plot(training.validated, 100 * training.accuracy, **style)
         best = training.best_at()
         if best is not None:
-            axes.plot(
-                [best[0]],
-                [100 * best[1]],
-                marker="*",
-                markersize=13,
-                color=colour,
-                markeredgecolor=palette.ink,
-                markeredgewidth=0.7,
-                zorder=4,
-            )
+            star = {**series_style(number, 13, palette), "marker": "*", "markeredgecolor": palette.ink}
+            axes.plot([best[0]], [100 * best[1]], **star, zorder=4)
     axes.set_ylabel("validation accuracy (%)")
     _finish(axes)
 
 
 def _line(number: int, points: int, palette: Palette) -> dict[str, Any]:
     """The line of a training with the marker of the legend at its end; on all points where these are few."""
-    return {
-        "color": palette.series[number % COLOURS],
-        "linewidth": 1.6,
-        "marker": marker(number),
-        "markersize": 5.5,
-        "markeredgecolor": palette.paper,
-        "markeredgewidth": 0.7,
-        "markevery": None if points <= 12 else [points - 1],
-    }
+    every = None if points <= 12 else [points - 1]
+    return {**series_style(number, 5.5, palette), "linewidth": 1.6, "markevery": every}
 
 
 def _finish(axes: Any) -> None:

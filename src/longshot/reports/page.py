@@ -6,7 +6,7 @@ A new page of statistics is one function that returns a :class:`Section` and one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,7 @@ from longshot.evaluation.vouched import names_only
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
 from longshot.reports.frame import Section
-from longshot.reports.learning_curves import TrainingHistory
-from longshot.reports.pictures import FindImages, albums
-from longshot.reports.published import Published
+from longshot.reports.pictures import albums
 from longshot.reports.sections.base import (
     MAX_LINES,
     MAX_ROWS,
@@ -43,24 +41,12 @@ from longshot.reports.summary import compare_all, leaders, summarise
 from longshot.testbeds.content import say_identity
 
 
-def render_page(
-    data: ReportData,
-    *,
-    images: FindImages | None = None,
-    pictures: int = 2,
-    title: str | None = None,
-    focus: str | None = None,
-    published: Published | None = None,
-    trainings: Sequence[TrainingHistory] = (),
-    plotted: int | None = None,
-) -> str:
-    """The page of a report; the parameters are those of ``longshot.report``.
+def render_page(request: Request, *, title: str | None = None, plotted: int | None = None) -> str:
+    """The page of a report.
 
     ``plotted``: so many testbeds, the first ones, have plots and tests; the table of results has all of them.
     """
-    request = make_request(
-        data, images=images, pictures=pictures, focus=focus, published=published, trainings=trainings
-    )
+    data = request.data
     some = plotted is not None and plotted < len(data.beds)
     drawn_from = replace(request, data=data.first_beds(plotted)) if some and plotted else request
     made = [make(request if make in _OF_ALL else drawn_from) for make in SECTIONS]
@@ -77,18 +63,10 @@ def render_page(
     )
 
 
-def make_request(
-    data: ReportData,
-    *,
-    images: FindImages | None = None,
-    pictures: int = 0,
-    focus: str | None = None,
-    published: Published | None = None,
-    trainings: Sequence[TrainingHistory] = (),
-) -> Request:
-    """What the sections are made from, with every pair of series compared."""
+def make_request(data: ReportData, **options: Any) -> Request:
+    """What the sections are made from, with every pair of series compared; ``options`` as in :class:`Request`."""
     pairs = compare_all(data)
-    return Request(data, pairs, summarise(data, pairs), images, pictures, focus, published, trainings)
+    return Request(data, pairs, summarise(data, pairs), **options)
 
 
 def _counts(data: ReportData) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
-from longshot.reports.data import Cell, ReportData, ReportTestbed
+from longshot.reports.data import Cell, ReportData
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -115,19 +115,15 @@ def albums(
     shown = range(len(data.beds)) if beds is None else beds
     with progress("pictures", total=2 * count * len(shown), unit="tasks") as bar:
         for b in shown:
-            bed = data.beds[b]
             column = [(s, cell) for s, cell in data.column(b) if judges is None or s in judges]
             if column:
-                pages.append(
-                    _album(b, bed, data, [cell for _, cell in column], marked[b], images, count, bar)
-                )
+                pages.append(_album(data, b, [cell for _, cell in column], marked[b], images, count, bar))
     return pages
 
 
 def _album(
-    b: int,
-    bed: ReportTestbed,
     data: ReportData,
+    b: int,
     judges: list[Cell],
     series: int,
     images: FindImages | None,
@@ -146,7 +142,7 @@ def _album(
     hard, easy = choose(judges, count)
     try:
         hardest, easiest = (
-            tuple(_picture(bed.testbed[task], cell, mean, images, bar) for task, mean in part)
+            tuple(_picture(data.beds[b].testbed[task], cell, mean, images, bar) for task, mean in part)
             for part in (hard, easy)
         )
     except UserError as error:

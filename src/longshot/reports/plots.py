@@ -17,9 +17,9 @@ from longshot.reports.svg import (
     INK,
     PAPER,
     SERIES,
-    marker,
     new_axes,
     new_figure,
+    series_style,
     shorten,
     to_svg,
 )
@@ -83,12 +83,9 @@ def distribution(lines: Sequence[PlotLine], chance: float, *, prefix: str) -> st
             number = f"{mean:.1f} %"
             axes.text(0, base + 25, shorten(line.label, 38), color=INK, fontsize=11, va="bottom")
             axes.text(100, base + 25, number, color=INK, fontsize=11, va="bottom", ha="right", weight="bold")
-        axes.set_ylim(-row * len(lines), 0)
-        axes.set_xlim(0, 100)
-        axes.set_yticks([])
+        axes.set(xlim=(0, 100), ylim=(-row * len(lines), 0), yticks=[], xlabel="task accuracy (%)")
         axes.spines["left"].set_visible(False)
         percent_axis(axes.xaxis)
-        axes.set_xlabel("task accuracy (%)")
         names = ", ".join(line.label for line in lines)
         return to_svg(figure, prefix, f"Distribution of task accuracies: {names}")
 
@@ -131,27 +128,17 @@ def by_value(lines: Sequence[PlotLine], *, xlabel: str, chance: float | None, pr
             axes.vlines(
                 x[with_interval], lows[with_interval], highs[with_interval], color=colour, linewidth=1.6
             )
-            axes.plot(
-                x,
-                means,
-                color=colour,
-                marker=marker(line.index),
-                markersize=5.5,
-                markeredgecolor=PAPER,
-                linewidth=1.4,
-            )
+            axes.plot(x, means, **{**series_style(line.index, 5.5), "markeredgewidth": 1}, linewidth=1.4)
         if chance is None:
             axes.plot(everything, 100 / everything, **CHANCE)
         else:
             axes.axhline(100 * chance, **CHANCE)
-        axes.set_ylim(0, 100)
+        axes.set(ylim=(0, 100), xlabel=xlabel, ylabel="accuracy (%)")
         percent_axis(axes.yaxis)
         ticks = _ticks(everything, logarithmic)
         axes.set_xticks(ticks, [_short(t) for t in ticks])
         axes.set_xticks([], minor=True)
         axes.grid(axis="y")
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel("accuracy (%)")
         return to_svg(figure, prefix, f"Accuracy by {xlabel}: " + ", ".join(line.label for line in lines))
 
 

@@ -13,7 +13,7 @@ from longshot.core.errors import UserError
 from longshot.reports.data import ReportData
 from longshot.reports.published import Published, PublishedNumber
 from longshot.reports.sections.base import uniform
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.reports.summary import Estimates, SeriesEstimate, column_marks, summarise
 from longshot.reports.tables import mean_and_half
 
@@ -178,11 +178,9 @@ def _fits(number: PublishedNumber, shape: str) -> bool:
 
 
 def _number(numbers: list[PublishedNumber]) -> MarkedMean | None:
-    return (
-        MarkedMean(numbers[0].mean, math.nan if numbers[0].half is None else numbers[0].half)
-        if numbers
-        else None
-    )
+    if not numbers:
+        return None
+    return MarkedMean(numbers[0].mean, math.nan if numbers[0].half is None else numbers[0].half)
 
 
 def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
@@ -194,8 +192,7 @@ def _sheet(table: QuartileTable) -> Sheet:
     blocks = [
         [_row(line) for line in lines] for _, lines in groupby(table.lines, key=lambda line: line.setting)
     ]
-    heads = [("", head) for head in ("Method", "Backbone", "Setting", *table.heads)]
-    return Sheet("", heads, blocks, _note(table), labels=3)
+    return Sheet("", heads("Method", "Backbone", "Setting", *table.heads), blocks, _note(table), labels=3)
 
 
 def _row(line: QuartileRow) -> list[SheetCell]:
@@ -204,7 +201,7 @@ def _row(line: QuartileRow) -> list[SheetCell]:
         SheetCell("–") if value is None else SheetCell(mean_and_half(value.mean, value.half), value.mark)
         for value in line.values
     ]
-    return [SheetCell(label), SheetCell(line.backbone), SheetCell(line.setting), *values]
+    return row(label, line.backbone, line.setting, *values)
 
 
 def _note(table: QuartileTable) -> str:

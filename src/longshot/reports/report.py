@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
 from longshot.core.outputs import Kind, claim_output, has_columns, has_json, is_page, starts_with
-from longshot.reports import tables
+from longshot.reports import sheets, tables
 from longshot.reports.data import ReportData
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ KIND = Kind(
         **dict.fromkeys((".html", ".htm"), is_page),
         ".md": tables.is_markdown,
         ".csv": has_columns(*_COLUMNS),
-        ".tex": starts_with(tables.LATEX_OPENING),
+        ".tex": starts_with(sheets.LATEX_OPENING),
         ".json": has_json(**dict.fromkeys(_COLUMNS, ...)),
     },
 )
@@ -90,7 +90,7 @@ def render(
             f"Learning curves stand on the page, not in a {format} table", "leave {training} or {format} out"
         )
     if layout != "plain":
-        from longshot.reports import costs, quartiles, sheets, ways
+        from longshot.reports import costs, quartiles, ways
 
         if layout == "cost":
             layouts = costs.sheets(data)
@@ -102,18 +102,11 @@ def render(
     if format != "html":
         raise UserError(f"There is no report format '{format}'; the formats are {', '.join(FORMATS)}.")
     from longshot.reports.learning_curves import read_trainings
-    from longshot.reports.page import render_page
+    from longshot.reports.page import make_request, render_page
 
-    return render_page(
-        data,
-        images=images,
-        pictures=pictures,
-        title=title,
-        focus=focus,
-        published=paper,
-        trainings=read_trainings(training),
-        plotted=plotted,
-    )
+    shown = {"images": images, "pictures": pictures, "focus": focus}
+    request = make_request(data, **shown, published=paper, trainings=read_trainings(training))
+    return render_page(request, title=title, plotted=plotted)
 
 
 def _paper(format: str, layout: str, name: str | None) -> Published | None:

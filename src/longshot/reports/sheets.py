@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
-from longshot.reports.tables import (
-    LATEX_MARKS,
-    LATEX_OPENING,
-    MARKDOWN_MARKS,
-    escape_latex,
-    escape_markdown,
-    latex_table,
-)
+MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** =", "judge": "{} †"}
+LATEX_MARKS = {
+    "best": r"\textbf{{{}}}",
+    "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}",
+    "judge": r"{}\rlap{{$^{{\dagger}}$}}",
+}
+LATEX_OPENING = "% needs \\usepackage{booktabs}"
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,16 @@ class Sheet:
     blocks: Sequence[Sequence[Sequence[SheetCell]]]
     note: str = ""
     labels: int = 2
+
+
+def heads(*names: str, group: str = "") -> list[tuple[str, str]]:
+    """Heads of columns, under ``group`` where there is one."""
+    return [(group, name) for name in names]
+
+
+def row(*cells: str | SheetCell) -> list[SheetCell]:
+    """A row of a table; texts are cells without a mark."""
+    return [cell if isinstance(cell, SheetCell) else SheetCell(cell) for cell in cells]
 
 
 def markdown(sheet: Sheet) -> str:
@@ -65,7 +78,22 @@ def latex(sheet: Sheet) -> str:
     caption = escape_latex(f"{sheet.title}. {sheet.note}" if sheet.title else sheet.note)
     columns = "l" * sheet.labels + "r" * (len(sheet.heads) - sheet.labels)
     return "\n".join(
-        [*latex_table(caption, columns, [escape_latex(head) for _, head in sheet.heads], body, above), ""]
+        [
+            r"\begin{table}",
+            r"\centering",
+            r"\small",
+            rf"\caption{{{caption}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            *above,
+            " & ".join(escape_latex(head) for _, head in sheet.heads) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
     )
 
 
@@ -87,3 +115,47 @@ def _markdown(cell: SheetCell) -> str:
 def _latex(cell: SheetCell) -> str:
     text = escape_latex(cell.text)
     return LATEX_MARKS[cell.mark].format(text) if cell.mark else text
+
+
+def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records of the same keys as CSV: a line of names, then a line for each."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
+    text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': '{"}',
+    "'": r"{'}",
+    "-": r"{-}",  # no ligatures: -- in an option is two hyphens, not a dash
+    "±": r"$\pm$",
+    "–": "--",
+    "·": r"$\cdot$",
+    "×": r"$\times$",
+}
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX shows as it is, in any engine for ASCII; other scripts need XeLaTeX or LuaLaTeX."""
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from longshot.core.arrays import Floats, Ints
-from longshot.reports.svg import LIGHT, figure_settings, marker, picture_kind, save_figure, shorten
+from longshot.reports.svg import (
+    LIGHT,
+    figure_settings,
+    marker,
+    picture_kind,
+    save_figure,
+    series_style,
+    shorten,
+)
 
 PALETTE = LIGHT.series
 SETS = {
@@ -146,11 +154,8 @@ def hardness_map(points: Sequence[HardnessPoint], path: str | os.PathLike[str], 
                 [100 * point.transfer_loss],
                 xerr=[100 * point.frozen_half],
                 yerr=[100 * point.transfer_loss_half],
-                color=PALETTE[number % len(PALETTE)],
-                marker=marker(number),
-                markersize=7 if point.reference else 10,
-                markeredgecolor="white" if point.reference else LIGHT.ink,
-                markeredgewidth=0.8,
+                **series_style(number, 7 if point.reference else 10, LIGHT)
+                | {"markeredgecolor": "white" if point.reference else LIGHT.ink, "markeredgewidth": 0.8},
                 linestyle="none",
                 linewidth=1.4,
                 alpha=0.75 if point.reference else 1.0,
@@ -158,9 +163,8 @@ def hardness_map(points: Sequence[HardnessPoint], path: str | os.PathLike[str], 
             )
         axes.invert_xaxis()
         axes.grid()
-        axes.set_xlabel("frozen accuracy of the test classes (%): more alike →")
+        axes.set(xlabel="frozen accuracy of the test classes (%): more alike →", title=title)
         axes.set_ylabel("transfer loss (points): harder transfer →")
-        axes.set_title(title)
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
@@ -202,11 +206,7 @@ def accuracy_by_divergence(
                 100 * line.mean,
                 linestyle="none" if line.line is not None else "solid",
                 linewidth=1.4,
-                color=colour,
-                marker=marker(number),
-                markersize=6.5,
-                markeredgecolor="white",
-                markeredgewidth=0.7,
+                **series_style(number, palette=LIGHT) | {"color": colour},
                 label=label,
             )
         lowest, highest = (f(f(line.mean) for line in series) for f in (min, max))
@@ -217,9 +217,7 @@ def accuracy_by_divergence(
         ticks = np.unique(everything)
         axes.set_xticks(ticks, _named(ticks, 0.06 * span, logarithmic))
         axes.grid(axis="y")
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel("accuracy (%)")
-        axes.set_title(title)
+        axes.set(xlabel=xlabel, ylabel="accuracy (%)", title=title)
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
@@ -247,8 +245,7 @@ def clouds(some: Sequence[Cloud], path: str | os.PathLike[str], *, title: str, x
                 axes.plot(ends, 100 * (start + rise * ends), color=PALETTE[1], linewidth=1.6)
                 shown += f"\nr = {np.corrcoef(cloud.x, cloud.accuracy)[0, 1]:.2f}"
             axes.grid(axis="y")
-            axes.set_title(shown)
-            axes.set_xlabel(xlabel)
+            axes.set(title=shown, xlabel=xlabel)
         row[0].set_ylabel("task accuracy (%)")
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=LIGHT.ink)
 

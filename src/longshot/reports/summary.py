@@ -16,7 +16,7 @@ from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, Repor
 from longshot.statistics.crossed import differs
 
 if TYPE_CHECKING:
-    from longshot.statistics import Comparison
+    from longshot.statistics import Comparison, Interval
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,7 @@ def _class_bounds(bed: ReportTestbed, cell: Cell) -> tuple[float, float]:
         estimate = queries.interval(queries.right(cell.predictions))
     except ValueError:  # predictions of other tasks; the section of pictures says so
         return math.nan, math.nan
-    if estimate.low is None or estimate.high is None:
-        return math.nan, math.nan
-    return estimate.low, estimate.high
+    return _bounds(estimate)
 
 
 def time_spent(cell: Cell) -> tuple[float, float]:
@@ -115,9 +113,13 @@ def interval(values: Floats) -> tuple[float, float, float]:
     from longshot.statistics import mean_interval
 
     estimate = mean_interval(values)
+    return float(estimate.mean), *_bounds(estimate)
+
+
+def _bounds(estimate: Interval) -> tuple[float, float]:
     if estimate.low is None or estimate.high is None:
-        return float(estimate.mean), math.nan, math.nan
-    return float(estimate.mean), float(estimate.low), float(estimate.high)
+        return math.nan, math.nan
+    return float(estimate.low), float(estimate.high)
 
 
 ComparedPairs = dict[

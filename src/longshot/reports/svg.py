@@ -51,10 +51,6 @@ LIGHT = Palette(
     "#ffffff",
     ("#0072b2", "#d55e00", "#009e73", "#b6589a", "#4aa3dc", "#c98a00", "#6c7683", "#5b3fa0"),
 )
-EDGE: dict[str, Any] = {
-    "markeredgecolor": PAPER,
-    "markeredgewidth": 0.7,
-}  # of a marker, so that lines do not hide it
 CHANCE: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (3, 3)), "zorder": 0.5}
 _VARIABLES = {
     INK: "var(--ink)",
@@ -73,6 +69,12 @@ def colour(index: int) -> str:
 def marker(index: int) -> str:
     """Matplotlib's marker of a series: colours repeat after eight, marker and colour together later."""
     return MARKERS[(index + index // COLOURS) % len(MARKERS)]
+
+
+def series_style(index: int, size: float = 6.5, palette: Palette = PAGE) -> dict[str, Any]:
+    """Keyword arguments of ``plot`` for a series: colour and marker, with an edge so that lines do not hide it."""
+    colours = {"color": palette.series[index % COLOURS], "markeredgecolor": palette.paper}
+    return {**colours, "marker": marker(index), "markersize": size, "markeredgewidth": 0.7}
 
 
 def shorten(text: str, length: int) -> str:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-import re
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from longshot.reports import sheets
 from longshot.reports.data import ReportData
-from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
+from longshot.reports.sheets import Sheet, SheetCell, heads, row
+from longshot.reports.summary import SeriesEstimate, summarise, time_spent
 
-MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** =", "judge": "{} †"}
-LATEX_MARKS = {
-    "best": r"\textbf{{{}}}",
-    "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}",
-    "judge": r"{}\rlap{{$^{{\dagger}}$}}",
-}
-LATEX_OPENING = "% needs \\usepackage{booktabs}"
 JUDGE_NOTE = " † chose the images of that testbed, and is not ranked on it."
 NOTE = (
     "Mean accuracy over tasks in %, ± half the 95 % interval (Student t); in brackets the one for other classes too, "
@@ -53,10 +44,9 @@ def estimate_text(entry: SeriesEstimate) -> str:
     return text if over_classes is None else f"{text} (± {percent(over_classes)})"
 
 
-def rows(data: ReportData, entries: Estimates | None = None) -> list[dict[str, Any]]:
+def rows(data: ReportData) -> list[dict[str, Any]]:
     """One flat row per testbed × series, shares with full precision; None where there is no number."""
-    entries = summarise(data) if entries is None else entries
-    return [_row(data, entry) for _, entry in sorted(entries.items())]
+    return [_row(data, entry) for _, entry in sorted(summarise(data).items())]
 
 
 def _row(data: ReportData, entry: SeriesEstimate) -> dict[str, Any]:
@@ -89,28 +79,38 @@ def _row(data: ReportData, entry: SeriesEstimate) -> dict[str, Any]:
     }
 
 
-def to_csv(data: ReportData, entries: Estimates | None = None) -> str:
+def to_csv(data: ReportData) -> str:
     """Comma-separated with one header line; shares (0 … 1) in full precision, empty where there is none."""
-    text = io.StringIO()
-    table = rows(data, entries)
-    writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return text.getvalue()
+    return sheets.to_csv(rows(data))
 
 
-def to_json(data: ReportData, entries: Estimates | None = None) -> str:
+def to_json(data: ReportData) -> str:
     """The same rows as a JSON list."""
-    return json.dumps(rows(data, entries), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(rows(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def to_markdown(data: ReportData, entries: Estimates | None = None) -> str:
+def sheet(data: ReportData) -> Sheet:
+    """One line per series, one column per testbed."""
+    entries = summarise(data)
+    body = []
+    for s, series in enumerate(data.series):
+        cells = row(series.title, series.backbone, series.setting)
+        for bed in range(len(data.beds)):
+            entry = entries.get((bed, s))
+            cells.append(SheetCell(estimate_text(entry), entry.mark) if entry else SheetCell("–"))
+        body.append(cells)
+    names = heads("Method", "Backbone", "Setting", *(bed.name for bed in data.beds))
+    return Sheet("", names, [body], NOTE + (JUDGE_NOTE if data.judges else ""), labels=3)
+
+
+def to_markdown(data: ReportData) -> str:
     """A GitHub-flavoured table: one line per series, one column per testbed."""
-    entries = summarise(data) if entries is None else entries
-    head, body = _grid(data, entries, escape_markdown, MARKDOWN_MARKS)
-    aligned = [":---"] * 3 + ["---:"] * len(data.beds)
-    lines = ["| " + " | ".join(cells) + " |" for cells in (head, aligned, *body)]
-    return "\n".join([*lines, "", escape_markdown(_note(data)), ""])
+    return sheets.markdown(sheet(data))
+
+
+def to_latex(data: ReportData) -> str:
+    r"""A ``table`` for ``\input``: needs the package ``booktabs`` and nothing else."""
+    return sheets.to_latex([sheet(data)])
 
 
 def is_markdown(path: Path) -> bool:
@@ -119,88 +119,3 @@ def is_markdown(path: Path) -> bool:
         lines = [line for line in islice(text, 4) if line.strip()]
     lines = lines[1:] if lines[0].startswith("**") else lines
     return lines[0].startswith("| Method | ") and lines[1].startswith("| :--- | :--- | ")
-
-
-def to_latex(data: ReportData, entries: Estimates | None = None) -> str:
-    r"""A ``table`` for ``\input``: needs the package ``booktabs`` and nothing else."""
-    entries = summarise(data) if entries is None else entries
-    head, body = _grid(data, entries, escape_latex, LATEX_MARKS)
-    lines = [" & ".join(cells) + r" \\" for cells in body]
-    table = latex_table(escape_latex(_note(data)), f"lll{'r' * len(data.beds)}", head, lines)
-    return "\n".join([LATEX_OPENING, *table, ""])
-
-
-def _note(data: ReportData) -> str:
-    return NOTE + (JUDGE_NOTE if data.judges else "")
-
-
-def latex_table(
-    caption: str, columns: str, head: list[str], lines: list[str], above: Sequence[str] = ()
-) -> list[str]:
-    r"""The lines of a ``table`` environment, ``above`` the head; everything given is LaTeX already."""
-    return [
-        r"\begin{table}",
-        r"\centering",
-        r"\small",
-        rf"\caption{{{caption}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        *above,
-        " & ".join(head) + r" \\",
-        r"\midrule",
-        *lines,
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-    ]
-
-
-def _grid(
-    data: ReportData, entries: Estimates, escape: Any, marks: dict[str, str]
-) -> tuple[list[str], list[list[str]]]:
-    """Head and body of the series × testbeds table with every user string escaped."""
-    head = ["Method", "Backbone", "Setting", *[escape(bed.name) for bed in data.beds]]
-    body = []
-    for s, series in enumerate(data.series):
-        cells = [escape(series.title), escape(series.backbone), escape(series.setting)]
-        for bed in range(len(data.beds)):
-            entry = entries.get((bed, s))
-            text = escape(estimate_text(entry) if entry else "–")
-            cells.append(marks[entry.mark].format(text) if entry and entry.mark else text)
-        body.append(cells)
-    return head, body
-
-
-def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
-    text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
-    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': '{"}',
-    "'": r"{'}",
-    "-": r"{-}",  # no ligatures: -- in an option is two hyphens, not a dash
-    "±": r"$\pm$",
-    "–": "--",
-    "·": r"$\cdot$",
-    "×": r"$\times$",
-}
-
-
-def escape_latex(text: str) -> str:
-    """Text that LaTeX shows as it is, in any engine for ASCII; other scripts need XeLaTeX or LuaLaTeX."""
-    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

@@ -18,7 +18,7 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import count, span
 from longshot.reports import testbed_plots as plots
-from longshot.reports.frame import Section, write_page
+from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
 from longshot.testbeds import describe
 from longshot.testbeds.difficult import is_network_column
@@ -67,7 +67,6 @@ def render_testbed(
     parts = testbed_sections(testbed, facts)
     if pictures:
         parts.append(_tasks(testbed, images, pictures))
-    way, shot = (span([facts[name]["min"], facts[name]["max"]]) for name in ("way", "shot"))
     return write_page(
         title or f"Testbed {name}",
         parts,
@@ -77,16 +76,7 @@ def render_testbed(
             count(facts["distinct_images"], "image"),
         ],
         style="testbed.css",
-        beds=[
-            {
-                "name": name,
-                "tasks": facts["tasks"],
-                "way": way,
-                "shot": shot,
-                "hash": testbed.content_hash,
-                "identity": facts["identity"],
-            }
-        ],
+        beds=[bed_facts(name, testbed)],
     )
 
 

@@ -8,17 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.arrays import Floats, Ints
-from longshot.reports.svg import (
-    CHANCE,
-    INK,
-    MUTED,
-    PAPER,
-    SERIES,
-    new_axes,
-    new_figure,
-    shorten,
-    to_svg,
-)
+from longshot.reports.svg import CHANCE, INK, MUTED, PAPER, SERIES, new_axes, new_figure, shorten, to_svg
 from longshot.testbeds.describe import Balance, Change, bin_edges
 
 _BINS = 24
@@ -35,14 +25,12 @@ def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "ta
         _bars(axes, edges, counts, SERIES[0])
         axes.axvline(mean, **{**CHANCE, "zorder": 3, "color": INK})
         _above(axes, edges, mean, f"mean {mean:.4g}")
-        axes.set_xlim(edges[0], edges[-1])
-        axes.set_ylim(0, 1.04 * counts.max())
+        axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.04 * counts.max()))
+        axes.set(xlabel=shorten(xlabel, 48), ylabel=unit)
         _integer_ticks(axes.yaxis)
         if np.issubdtype(values.dtype, np.integer):
             _integer_ticks(axes.xaxis)
         axes.grid(axis="y")
-        axes.set_xlabel(shorten(xlabel, 48))
-        axes.set_ylabel(unit)
         return to_svg(
             figure,
             prefix,
@@ -61,12 +49,10 @@ def balance(classes: Balance, *, prefix: str) -> str:
         axes.stairs(counts, places, color=SERIES[0], linewidth=1.4)
         axes.axhspan(low, high, color=MUTED, alpha=0.16, linewidth=0)
         axes.axhline(classes.expected, **{**CHANCE, "zorder": 3, "color": INK})
-        axes.set_xlim(0, len(counts))
-        axes.set_ylim(0, 1.06 * max(float(counts.max()), high))
+        axes.set(xlim=(0, len(counts)), ylim=(0, 1.06 * max(float(counts.max()), high)))
         _integer_ticks(axes.yaxis)
         _integer_ticks(axes.xaxis)
-        axes.set_xlabel("classes, most frequent first")
-        axes.set_ylabel("tasks")
+        axes.set(xlabel="classes, most frequent first", ylabel="tasks")
         counts_text = f"{counts[0]} to {counts[-1]} tasks per class, {classes.expected:.1f} in the mean"
         return to_svg(figure, prefix, f"Class balance of {classes.dataset}: {counts_text}")
 
@@ -85,8 +71,8 @@ def change(measure: Change, *, prefix: str, chance: float | None = None) -> str:
     with new_figure(2 * row + 46) as figure:
         axes = new_axes(figure, (12, 12, 2, 40))
         margin = 0.02 * (edges[-1] - edges[0])
-        axes.set_xlim(edges[0] - margin, edges[-1] + margin)
-        axes.set_ylim(-2 * row, 0)
+        axes.set(xlim=(edges[0] - margin, edges[-1] + margin), ylim=(-2 * row, 0), yticks=[])
+        axes.set_xlabel(shorten(measure.name, 48))
         for position, ((when, values, colour), counts) in enumerate(zip(rows, counted, strict=True)):
             base = -position * row - row + 8
             axes.stairs(base + scale * counts, edges, baseline=base, fill=True, color=colour, alpha=0.5)
@@ -95,21 +81,10 @@ def change(measure: Change, *, prefix: str, chance: float | None = None) -> str:
                 axes.vlines([chance], base, base + tall, **CHANCE)
             mean = float(values.mean())
             axes.plot([mean], [base], marker="o", markersize=6.5, color=colour, markeredgecolor=PAPER)
-            across = axes.get_yaxis_transform()
-            axes.text(0, base + tall + 3, f"{when} selection", transform=across, color=INK, va="bottom")
-            axes.text(
-                1,
-                base + tall + 3,
-                f"mean {mean:.3f}",
-                transform=across,
-                color=INK,
-                va="bottom",
-                ha="right",
-                weight="bold",
-            )
-        axes.set_yticks([])
+            above: Any = {"transform": axes.get_yaxis_transform(), "color": INK, "va": "bottom"}
+            axes.text(0, base + tall + 3, f"{when} selection", **above)
+            axes.text(1, base + tall + 3, f"mean {mean:.3f}", **above, ha="right", weight="bold")
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel(shorten(measure.name, 48))
         means = f"mean {measure.before.mean():.3f} before, {measure.after.mean():.3f} after"
         return to_svg(figure, prefix, f"{measure.name} before and after selection: {means}")
 

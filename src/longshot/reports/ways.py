@@ -10,7 +10,7 @@ from longshot.core.errors import UserError
 from longshot.reports.data import ReportData
 from longshot.reports.published import Published
 from longshot.reports.sections.base import uniform
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.reports.summary import Estimates, column_marks, interval, summarise
 from longshot.reports.tables import mean_and_half
 
@@ -72,21 +72,19 @@ def _measured(
     shapes: dict[int, WayShot],
     not_shown: Sequence[str],
 ) -> Sheet:
-    heads: list[tuple[str, str]] = [("", label) for label in LABELS]
+    titles = heads(*LABELS)
     columns: list[WayColumn] = []
     for b in beds:
         way, shot = shapes[b]
         twin = sum(shapes[other] == shapes[b] for other in beds) > 1
         for metric in metrics(way):
-            heads.append((f"{way}-way", head(shot, metric) + (f" ({data.beds[b].name})" if twin else "")))
+            titles.append((f"{way}-way", head(shot, metric) + (f" ({data.beds[b].name})" if twin else "")))
             columns.append(_accuracy(entries, b) if metric == "accuracy" else _top5(data, b))
     rows: dict[str, list[list[SheetCell]]] = {"inductive": [], "transductive": []}
     for s, series in enumerate(data.series):
         if any(s in column for column in columns):
             cells = [column.get(s, SheetCell("–")) for column in columns]
-            rows[series.setting].append(
-                [SheetCell(series.title), SheetCell(series.backbone), SheetCell(series.setting), *cells]
-            )
+            rows[series.setting].append(row(series.title, series.backbone, series.setting, *cells))
     names = ", ".join(_datasets(data, beds[0]))
     counts = sorted({entries[b, s].n for b in beds for s, _ in data.column(b)})
     note = (
@@ -97,7 +95,7 @@ def _measured(
     )
     if not_shown:
         note += f" Not uniform, or of several shapes, and not shown: {', '.join(not_shown)}."
-    return Sheet(f"{names}, few and many ways", heads, [block for block in rows.values() if block], note, 3)
+    return Sheet(f"{names}, few and many ways", titles, [block for block in rows.values() if block], note, 3)
 
 
 def _accuracy(entries: Estimates, bed: int) -> WayColumn:
@@ -138,19 +136,14 @@ def _published(paper: Published, data: ReportData) -> Sheet:
         labels = dict.fromkeys(n.label for n in printed if n.setting == setting)
         blocks.append(
             [
-                [
-                    SheetCell(f"{label} (published)"),
-                    SheetCell(table[0].backbone),
-                    SheetCell(setting),
-                    *(cells[label, *key] for key in keys),
-                ]
+                row(f"{label} (published)", table[0].backbone, setting, *(cells[label, *key] for key in keys))
                 for label in labels
             ]
         )
-    heads = [("", label) for label in LABELS] + [(f"{way}-way", head(shot, m)) for way, shot, m in keys]
+    names = heads(*LABELS) + [(f"{way}-way", head(shot, m)) for way, shot, m in keys]
     note = (
         f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks a column; not measured here. "
         + variant
     )
     blocks = [block for block in blocks if block]
-    return Sheet(f"Published: {paper.source['short']}, {table[0].testbed}", heads, blocks, note, 3)
+    return Sheet(f"Published: {paper.source['short']}, {table[0].testbed}", names, blocks, note, 3)

@@ -161,7 +161,10 @@ def _shown(on: str) -> str:
 def _without_dashboard() -> Iterator[None]:
     """Start no process for Ray's dashboard: even without one, and without usage reports, it asks where it runs.
 
-    ``include_dashboard=False`` leaves a process that calls the metadata services of three clouds, one by name.
+    ``include_dashboard=False`` leaves a process that calls the metadata services of three clouds, one by name, before
+    it looks whether usage reports are wanted. Ray 2.60 has no public way around it: a head node always starts that
+    process, no argument of ``ray.init`` or ``ray start`` and no variable says otherwise, and a proxy that leads nowhere
+    would also hold for downloads of the workers. So the start is left out here, for this one call.
     """
     from ray._private.node import Node
 

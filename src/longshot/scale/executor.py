@@ -104,14 +104,13 @@ class Executor(ABC):
         self,
         crew: Crew[Payload, Result],
         payloads: Iterable[Payload],
-        bar: Progress | None = None,
         *,
         count: int,
         workers: int | None = None,
         chunk: int = 64,
     ) -> list[Result]:
         """The results of a few units in their order."""
-        numbered = enumerate(payloads)
-        with closing(self.map(crew, numbered, bar, count=count, workers=workers, chunk=chunk)) as results:
+        units = enumerate(payloads)
+        with closing(self.map(crew, units, count=count, workers=workers, chunk=chunk)) as results:
             by_number = dict(results)
         return [by_number[number] for number in sorted(by_number)]

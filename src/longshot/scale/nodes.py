@@ -18,8 +18,10 @@ PINS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE
 _FLAGS = ("amx_tile", "avx512f", "avx2", "asimd")  # from the widest down
 
 
-def node_facts(*, compute: bool = True) -> dict[str, Any]:
-    """Versions, source, processor and cache of this machine; ``compute`` also asks PyTorch, whose import takes time."""
+def node_facts() -> dict[str, Any]:
+    """Versions, source, processor and cache of this machine, and what PyTorch computes with."""
+    import torch
+
     facts: dict[str, Any] = {
         "host": socket.gethostname(),
         "python": ".".join(platform.python_version_tuple()[:2]),
@@ -27,17 +29,13 @@ def node_facts(*, compute: bool = True) -> dict[str, Any]:
         "source": source_digest(),
         "processor": processor(),
         "cache": _cache(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
     }
     for package in PACKAGES:
         try:
             facts[package] = version(package).partition("+")[0]
         except PackageNotFoundError:
             facts[package] = "absent"
-    if compute:
-        import torch
-
-        facts["capability"] = torch.backends.cpu.get_cpu_capability()
-        facts["accelerators"] = torch.cuda.device_count()
     return facts
 
 

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 
 from longshot.core.arrays import Ints
+from longshot.core.tasks import TaskRows
 from longshot.selection.objectives import SelectionObjective
-from longshot.selection.projection import l1_ball, simplex
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks, by_class, own_places
+from longshot.selection.tasks import by_class, own_places
 
 DescentStart = Literal["uniform", "random"]
 Projection = Literal["l1", "simplex", "none"]
 
 
 def start_weights(
-    table: FeatureTable, tasks: SelectionTasks, start: DescentStart, entropy: Sequence[int]
+    table: FeatureTable, tasks: TaskRows, start: DescentStart, entropy: Sequence[int]
 ) -> list[torch.Tensor]:
     """One weight vector per slot over all rows of its class, 0 at the task's queries.
 
@@ -30,16 +30,16 @@ def start_weights(
     depends on (entropy, task id, position in the task) alone.
     """
     result = []
-    for slot, task in enumerate(tasks.task_of_slot):
-        label = int(tasks.classes[slot])
+    for slot, task in enumerate(tasks.plan.classes.owners):
+        label = int(tasks.plan.classes.values[slot])
         own = own_places(table, tasks, slot)
         if start == "random":
-            column = slot - int(tasks.offsets[task])
-            stream = np.random.default_rng([*entropy, int(tasks.ids[task]), column])
+            column = slot - int(tasks.plan.classes.offsets[task])
+            stream = np.random.default_rng([*entropy, int(tasks.tasks[task]), column])
             values = stream.random(table.size(label), dtype=np.float32)
         else:
             pool = table.size(label) - len(own)
-            values = np.full(table.size(label), tasks.shots[slot] / pool, dtype=np.float32)
+            values = np.full(table.size(label), tasks.plan.shots.values[slot] / pool, dtype=np.float32)
         values[own] = 0
         result.append(torch.from_numpy(values).to(table.device))
     return result
@@ -47,7 +47,7 @@ def start_weights(
 
 def descend(
     table: FeatureTable,
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     objective: SelectionObjective,
     *,
     start: DescentStart = "random",
@@ -82,7 +82,7 @@ def descend(
             before[slot], weights[slot] = raw, new
         made[active] += 1
         alive = np.array([float(w.sum()) > 1e-6 for w in projected])
-        active = active[np.logical_and.reduceat(alive, part.offsets[:-1])]
+        active = active[np.logical_and.reduceat(alive, part.plan.classes.offsets[:-1])]
         if not len(active):
             break
     return _extract(table, tasks, weights, before), made
@@ -90,7 +90,7 @@ def descend(
 
 def _step(
     table: FeatureTable,
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     objective: SelectionObjective,
     weights: list[torch.Tensor],
     step_size: float,
@@ -109,7 +109,7 @@ def _step(
             total = now.sum(-1, keepdim=True)
             scores = (scores - (now * scores).sum(-1, keepdim=True) / total) / total
         raw = torch.where(pool, now + step_size * scores, 0)
-        radius = torch.from_numpy(tasks.shots[slots]).to(raw)
+        radius = torch.from_numpy(tasks.plan.shots.values[slots]).to(raw)
         new = raw
         if projection == "l1":
             new = l1_ball(raw, radius)
@@ -120,9 +120,9 @@ def _step(
     return moved, projected
 
 
-def pool_mask(table: FeatureTable, tasks: SelectionTasks, slots: Ints) -> torch.Tensor:
+def pool_mask(table: FeatureTable, tasks: TaskRows, slots: Ints) -> torch.Tensor:
     """Rows of the slots' common class that are not queries of the slot's task [s, n]."""
-    label = int(tasks.classes[slots[0]])
+    label = int(tasks.plan.classes.values[slots[0]])
     mask = np.ones((len(slots), table.size(label)), dtype=bool)
     for line, slot in enumerate(slots):
         mask[line, own_places(table, tasks, int(slot))] = False
@@ -130,11 +130,11 @@ def pool_mask(table: FeatureTable, tasks: SelectionTasks, slots: Ints) -> torch.
 
 
 def _extract(
-    table: FeatureTable, tasks: SelectionTasks, weights: list[torch.Tensor], before: list[torch.Tensor]
+    table: FeatureTable, tasks: TaskRows, weights: list[torch.Tensor], before: list[torch.Tensor]
 ) -> Ints:
     """The k_j largest weights of each slot: by weight, then by weight before the projection, then by row."""
-    result = np.empty(int(tasks.shots.sum()), dtype=np.int64)
-    bounds = tasks.support_offsets
+    result = np.empty(int(tasks.plan.shots.values.sum()), dtype=np.int64)
+    bounds = tasks.plan.support_offsets
     for label, slots in by_class(tasks):
         pool = pool_mask(table, tasks, slots)
         first = torch.stack([before[s] for s in slots]).masked_fill(~pool, -torch.inf)
@@ -142,5 +142,39 @@ def _extract(
         second = torch.stack([weights[s] for s in slots]).masked_fill(~pool, -torch.inf).gather(1, order)
         ranked = order.gather(1, second.sort(dim=1, descending=True, stable=True).indices).cpu().numpy()
         for line, slot in enumerate(slots):
-            result[bounds[slot] : bounds[slot + 1]] = table.rows(label, ranked[line, : tasks.shots[slot]])
+            result[bounds[slot] : bounds[slot + 1]] = table.rows(
+                label, ranked[line, : tasks.plan.shots.values[slot]]
+            )
     return result
+
+
+def l1_ball(values: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
+    """argmin ‖w − v‖₂ subject to ‖w‖₁ ≤ r: soft-thresholding of ``values`` [..., n], ``radius`` [...].
+
+    Inside the ball it is the identity. Outside, w = sign(v)·max(|v| − λ, 0) with Σ|w| = r (Duchi et al., 2008).
+    """
+    size = values.abs()
+    threshold = _threshold(size, radius)
+    outside = size.sum(-1) > radius
+    shrunk = values.sign() * (size - threshold[..., None]).clamp_min(0)
+    return torch.where(outside[..., None], shrunk, values)
+
+
+def simplex(values: torch.Tensor, radius: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    """argmin ‖w − v‖₂ subject to w ≥ 0, Σw = r; entries outside ``mask`` stay 0.
+
+    w = max(v − λ, 0). Unlike the ℓ₁ ball it always leaves a positive weight, so a weighted mean stays defined.
+    """
+    if mask is not None:
+        values = values.masked_fill(~mask, -torch.inf)
+    return (values - _threshold(values, radius)[..., None]).clamp_min(0)
+
+
+def _threshold(values: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
+    """λ with Σ max(v − λ, 0) = r, exact: the largest m for which the m-th largest value still exceeds its λ."""
+    ordered = values.sort(dim=-1, descending=True).values
+    ranks = torch.arange(1, values.shape[-1] + 1, device=values.device, dtype=values.dtype)
+    candidates = (ordered.cumsum(-1) - radius[..., None]) / ranks
+    active = ordered > candidates  # true for the first m; −inf (masked) is never active
+    last = active.sum(-1, keepdim=True).clamp_min(1) - 1
+    return candidates.gather(-1, last).squeeze(-1)

@@ -8,16 +8,17 @@ import numpy as np
 import torch
 
 from longshot.core.arrays import Ints
+from longshot.core.tasks import TaskRows
 from longshot.selection.objectives import Exchange, SelectionObjective
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks, own_places, rounded_shapes
+from longshot.selection.tasks import own_places, rounded_shapes
 
 _SWAP_BYTES = 64 << 20  # of candidate losses per query held at a time
 
 
 def greedy_rounds(
     table: FeatureTable,
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     objective: SelectionObjective,
     support: Ints,
     rounds: int,
@@ -40,7 +41,7 @@ def greedy_rounds(
                 features = table.whole(label)
                 for members in groups:
                     _visit(Exchange(table, tasks, support, members, column, features), objective, largest)
-        task_of_row = np.repeat(tasks.task_of_slot, tasks.shots)
+        task_of_row = np.repeat(tasks.plan.classes.owners, tasks.plan.shots.values)
         active = np.unique(task_of_row[support != before])
         used[active] += 1
         if not len(active):
@@ -51,8 +52,8 @@ def greedy_rounds(
 def _visit(exchange: Exchange, objective: SelectionObjective, largest: bool) -> None:
     """Exchange, one after another, the images of the slot; the support is changed in place."""
     table, tasks, support, members = exchange.table, exchange.tasks, exchange.support, exchange.members
-    slots = tasks.offsets[members] + exchange.column
-    bounds, label = tasks.support_offsets, int(tasks.classes[slots[0]])
+    slots = tasks.plan.classes.offsets[members] + exchange.column
+    bounds, label = tasks.plan.support_offsets, int(tasks.plan.classes.values[slots[0]])
     places = table.places(label, np.stack([support[bounds[s] : bounds[s + 1]] for s in slots]))
     swapper = objective.swapper(exchange)
     taken = torch.zeros(len(members), len(exchange.features), dtype=torch.bool, device=table.device)
@@ -75,14 +76,14 @@ def _visit(exchange: Exchange, objective: SelectionObjective, largest: bool) -> 
 
 
 def _groups(
-    table: FeatureTable, tasks: SelectionTasks, active: Ints, column: int
+    table: FeatureTable, tasks: TaskRows, active: Ints, column: int
 ) -> Iterator[tuple[int, list[Ints]]]:
     """Tasks that share the class at ``column``, cut into groups of one k and one padded shape that fit in memory."""
-    slots = tasks.offsets[active] + column
+    slots = tasks.plan.classes.offsets[active] + column
     shapes = rounded_shapes(tasks)[active]
-    for label in np.unique(tasks.classes[slots]):
-        sharing = np.flatnonzero(tasks.classes[slots] == label)
-        kinds = np.concatenate([shapes[sharing], tasks.shots[slots[sharing], None]], axis=1)
+    for label in np.unique(tasks.plan.classes.values[slots]):
+        sharing = np.flatnonzero(tasks.plan.classes.values[slots] == label)
+        kinds = np.concatenate([shapes[sharing], tasks.plan.shots.values[slots[sharing], None]], axis=1)
         groups = []
         for kind in np.unique(kinds, axis=0):
             members = active[sharing[(kinds == kind).all(1)]]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
+from longshot.core.tasks import TaskRows
 from longshot.selection.objectives import (
     Exchange,
     PoolWeights,
@@ -24,7 +25,6 @@ from longshot.selection.objectives import (
     Swapper,
 )
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks
 
 Judging = Literal["mean", "worst", "least"]
 JUDGINGS: tuple[Judging, ...] = ("mean", "worst", "least")
@@ -80,8 +80,6 @@ class JointObjective:
     widths: tuple[int, ...]  # of the judges' features
     judging: Judging = "mean"
 
-    name: ClassVar[str] = "joint"
-
     @property
     def averaging(self) -> bool:
         return all(objective.averaging for objective in self.objectives)
@@ -95,16 +93,13 @@ class JointObjective:
     def columns(self) -> int:
         return max(objective.columns for objective in self.objectives)
 
-    def settings(self) -> dict[str, Any]:
-        return {"judging": self.judging, "judges": [objective.settings() for objective in self.objectives]}
-
     def at_pool(
-        self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
+        self, table: FeatureTable, tasks: TaskRows, weights: PoolWeights | None = None
     ) -> SupportMeasures:
         parts = zip(self.objectives, _parts(table), strict=True)
         return self._joined(tasks, [each.at_pool(part, tasks, weights) for each, part in parts])
 
-    def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
+    def at_support(self, table: FeatureTable, tasks: TaskRows, support: Ints) -> SupportMeasures:
         parts = zip(self.objectives, _parts(table), strict=True)
         return self._joined(tasks, [each.at_support(part, tasks, support) for each, part in parts])
 
@@ -114,19 +109,17 @@ class JointObjective:
             return losses.mean(0)
         return losses.amax(0) if self.judging == "worst" else losses.amin(0)
 
-    def _joined(self, tasks: SelectionTasks, measures: Sequence[SupportMeasures]) -> SupportMeasures:
+    def _joined(self, tasks: TaskRows, measures: Sequence[SupportMeasures]) -> SupportMeasures:
         losses = torch.stack([each.loss for each in measures])
-        slots, columns = tasks.slots, self.columns
+        slots, columns = tasks.plan.slots, self.columns
         directions = [
             torch.nn.functional.pad(each.directions, (0, 0, 0, columns - each.directions.shape[1]))
             for each in measures
         ]
-        shares = self._shares(losses)[torch.from_numpy(tasks.task_of_slot).to(losses.device)]
+        shares = self._shares(losses)[torch.from_numpy(tasks.plan.classes.owners).to(losses.device)]
         directions.append(shares[:, None, :].expand(slots, columns, len(measures)))
-        accuracies = torch.stack([each.accuracy for each in measures])
-        return SupportMeasures(
-            self.combine(losses), accuracies.mean(0), torch.cat(directions, dim=2), accuracies
-        )
+        accuracies = torch.cat([each.accuracies for each in measures])
+        return SupportMeasures(self.combine(losses), accuracies, torch.cat(directions, dim=2))
 
     def _shares(self, losses: torch.Tensor) -> torch.Tensor:
         """What each judge counts in each task [T, J]."""
@@ -138,13 +131,13 @@ class JointObjective:
         return torch.nn.functional.one_hot(first, number).to(losses.dtype)
 
     def scores(
-        self, block: torch.Tensor, directions: torch.Tensor, tasks: SelectionTasks, slots: Ints
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: TaskRows, slots: Ints
     ) -> torch.Tensor:
         """The judges' scores [s, n], each times its share; as gradients where they are not all of one kind."""
         total = torch.zeros(len(slots), len(block), device=block.device)
         lines = torch.from_numpy(slots).to(directions.device)
         shares = directions[lines, 0, -len(self.objectives) :]
-        shots = torch.from_numpy(tasks.shots[slots]).to(shares)
+        shots = torch.from_numpy(tasks.plan.shots.values[slots]).to(shares)
         for objective, own, share in zip(self.objectives, _columns(self.widths), shares.T, strict=True):
             if objective.averaging and not self.alike:
                 share = share / shots  # ∂loss/∂w_i = (score_i − …)/Σw, and Σw = k

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from longshot.core.arrays import Ints
+from longshot.core.tasks import TaskRows
 from longshot.selection import losses
 from longshot.selection.objectives import Exchange, PoolWeights, SupportMeasures, Swapper
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks, own_rows
+from longshot.selection.tasks import own_rows
 
 _SCATTER_BYTES = 512 << 20  # of class scatter matrices kept; others are computed again when needed
 _SOLVE_BYTES = 64 << 20  # of candidate systems solved at a time in a greedy round
@@ -36,20 +37,16 @@ class RidgeObjective:
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
-    name: ClassVar[str] = "ridge"
     averaging: ClassVar[bool] = False
     columns: ClassVar[int] = 2
 
-    def settings(self) -> dict[str, Any]:
-        return {"penalty": self.penalty, "temperature": self.temperature, "loss": self.loss}
-
     def at_pool(
-        self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
+        self, table: FeatureTable, tasks: TaskRows, weights: PoolWeights | None = None
     ) -> SupportMeasures:
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
-        directions = torch.empty(tasks.slots, 2, table.dim, device=table.device)
+        directions = torch.empty(tasks.plan.slots, 2, table.dim, device=table.device)
         for task in range(len(tasks)):
-            first, last = tasks.slots_of(task)
+            first, last = tasks.plan.slots_of(task)
             system = self.penalty * torch.eye(table.dim, device=table.device)
             right = torch.empty(table.dim, last - first, device=table.device)
             for slot in range(first, last):
@@ -67,14 +64,14 @@ class RidgeObjective:
             directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
             loss[task] = losses.value(out, label, self.loss)[0]
             accuracy[task] = losses.correct(out, label)[0]
-        return SupportMeasures(loss, accuracy, directions)
+        return SupportMeasures(loss, accuracy[None], directions)
 
-    def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
+    def at_support(self, table: FeatureTable, tasks: TaskRows, support: Ints) -> SupportMeasures:
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
-        directions = torch.empty(tasks.slots, 2, table.dim, device=table.device)
-        bounds = tasks.support_offsets
+        directions = torch.empty(tasks.plan.slots, 2, table.dim, device=table.device)
+        bounds = tasks.plan.support_offsets
         for task in range(len(tasks)):
-            first, last = tasks.slots_of(task)
+            first, last = tasks.plan.slots_of(task)
             images = table.gather(support[bounds[first] : bounds[last]])
             target = _targets(tasks, task).to(images)
             # The support is small: the dual form, k×k, is the same B. H by Woodbury's identity.
@@ -89,16 +86,16 @@ class RidgeObjective:
             directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
             loss[task] = losses.value(out, label, self.loss)[0]
             accuracy[task] = losses.correct(out, label)[0]
-        return SupportMeasures(loss, accuracy, directions)
+        return SupportMeasures(loss, accuracy[None], directions)
 
     def scores(
-        self, block: torch.Tensor, directions: torch.Tensor, tasks: SelectionTasks, slots: Ints
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: TaskRows, slots: Ints
     ) -> torch.Tensor:
-        task_of_slot = tasks.task_of_slot
+        task_of_slot = tasks.plan.classes.owners
         result = torch.empty(len(slots), len(block), device=block.device)
         for line, slot in enumerate(slots):
             task = int(task_of_slot[slot])
-            first, last = tasks.slots_of(task)
+            first, last = tasks.plan.slots_of(task)
             vectors = directions[first:last].transpose(0, 1).reshape(-1, block.shape[1])
             pull, fit = (vectors @ block.mT).reshape(2, last - first, -1)  # [way, n] each
             result[line] = pull[slot - first] - (pull * fit).sum(0)
@@ -108,10 +105,10 @@ class RidgeObjective:
         return RidgeSwapper(self, exchange)
 
     def _slot_moments(
-        self, table: FeatureTable, tasks: SelectionTasks, slot: int, weights: torch.Tensor | None
+        self, table: FeatureTable, tasks: TaskRows, slot: int, weights: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(XᵀWX [d, d], XᵀW1 [d]) of one slot's pool."""
-        label = int(tasks.classes[slot])
+        label = int(tasks.plan.classes.values[slot])
         if weights is not None:
             matrix = torch.zeros(table.dim, table.dim, device=table.device)
             vector = torch.zeros(table.dim, device=table.device)
@@ -121,7 +118,7 @@ class RidgeObjective:
                 vector += part.sum(0)
             return matrix, vector
         own = table.gather(own_rows(table, tasks, slot))
-        share = float(tasks.shots[slot]) / (table.size(label) - len(own))
+        share = float(tasks.plan.shots.values[slot]) / (table.size(label) - len(own))
         matrix = self._class_scatter(table, label) - own.mT @ own
         return share * matrix, share * (table.class_sum(label).float() - own.sum(0))
 
@@ -146,9 +143,9 @@ class RidgeSwapper:
         self.objective, self.features = objective, exchange.features
         table, tasks, support = exchange.table, exchange.tasks, exchange.support
         self.known, self.target, self.query, self.label, self.start = [], [], [], [], []
-        bounds = tasks.support_offsets
+        bounds = tasks.plan.support_offsets
         for task in exchange.members:
-            first, last = tasks.slots_of(task)
+            first, last = tasks.plan.slots_of(task)
             self.known.append(table.gather(support[bounds[first] : bounds[last]]))
             self.target.append(_targets(tasks, int(task)).to(self.known[-1]))
             query, label = _queries(table, tasks, int(task))
@@ -185,14 +182,13 @@ class RidgeSwapper:
         return torch.cat(parts)
 
 
-def _queries(table: FeatureTable, tasks: SelectionTasks, task: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _queries(table: FeatureTable, tasks: TaskRows, task: int) -> tuple[torch.Tensor, torch.Tensor]:
     """One task's query features [1, Q, d] and labels [1, Q]."""
-    first, last = tasks.slots_of(task)
-    label = np.repeat(np.arange(last - first), tasks.query.lengths[first:last])
-    return table.gather(tasks.query_rows(task))[None], torch.from_numpy(label).to(table.device)[None]
+    label = torch.from_numpy(tasks.query_label.row(task).astype(np.int64))
+    return table.gather(tasks.query.row(task))[None], label.to(table.device)[None]
 
 
-def _targets(tasks: SelectionTasks, task: int) -> torch.Tensor:
+def _targets(tasks: TaskRows, task: int) -> torch.Tensor:
     """One-hot labels of one task's support [K, way]."""
-    shots = torch.from_numpy(tasks.shots[tasks.offsets[task] : tasks.offsets[task + 1]])
+    shots = torch.from_numpy(tasks.plan.shots.row(task))
     return torch.nn.functional.one_hot(torch.repeat_interleave(torch.arange(len(shots)), shots), len(shots))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,29 +12,26 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.tasks import TaskRows
 from longshot.scale import Crew, Tick, executor
 from longshot.selection.descent import DescentStart, Projection, descend
-from longshot.selection.fastdiffsel import select_rows
+from longshot.selection.fastdiffsel import refine_rounds, select_rows
 from longshot.selection.greedy import greedy_rounds
 from longshot.selection.joint import JointObjective
 from longshot.selection.objectives import SelectionObjective
-from longshot.selection.refine import refine_rounds
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks
+from longshot.selection.tasks import check_tasks
 
 _CHUNK_BYTES = 128 << 20  # of directions held at a time
 _WEIGHT_BYTES = 64 << 20  # of pool weights held at a time, where weights are needed at all
-
-Report = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
     """Selected supports, and what was measured on each task."""
 
-    support: Ints  # rows, flat over slots (bounds: ``SelectionTasks.support_offsets``)
+    support: Ints  # rows, flat over slots (bounds: ``TaskPlan.support_offsets``)
     loss: NDArray[np.float32]  # [T] the objective's query loss
-    accuracy: NDArray[np.float32]  # [T], mean over judges
     accuracies: NDArray[np.float32]  # [J, T] of every judge
     steps: Ints  # [T] gradient steps made
     refined: Ints  # [T] Frank–Wolfe rounds kept
@@ -44,7 +40,7 @@ class Selection:
 
 def select(
     table: FeatureTable,
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     objective: SelectionObjective,
     *,
     largest: bool = True,
@@ -55,15 +51,13 @@ def select(
     refine: int = 0,
     greedy: int = 0,
     entropy: Sequence[int] = (0,),
-    report: Report | None = None,
 ) -> Selection:
     """FastDiffSel: the supports on which the query loss is large (small with ``largest=False``).
 
     The default (uniform start, one step) needs no weights: step size and projection cannot change its order.
     ``refine`` Frank–Wolfe rounds follow, then ``greedy`` rounds of exact search, each keeping only what is harder.
     """
-    _check_options(start, steps, step_size, projection, refine, greedy)
-    tasks.check(table)
+    check_tasks(tasks, table)
     plain = start == "uniform" and steps == 1
     if not plain and isinstance(objective, JointObjective) and not objective.alike:
         raise UserError(
@@ -72,45 +66,32 @@ def select(
         )
 
     how = _How(largest, refine, greedy, plain, start, steps, step_size, projection, tuple(entropy))
-    return _run(table, tasks, objective, how, None, report, weights=not plain)
+    return _run(table, tasks, objective, how, None)
 
 
 def search(
     table: FeatureTable,
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     objective: SelectionObjective,
     support: Ints,
     *,
     rounds: int = 3,
     largest: bool = True,
-    report: Report | None = None,
 ) -> Selection:
     """Greedy search from a given support (Agarwal et al.: a random one), exact."""
-    if rounds < 1:
-        raise UserError(f"Greedy search was asked for {rounds} rounds, but needs at least 1.")
-    tasks.check(table)
+    check_tasks(tasks, table)
     if not table.selectable(support).all():
         raise ValueError("a support row to start from may not be selected")
-    return _run(
-        table, tasks, objective, _How(largest, 0, rounds), support.astype(np.int64), report, weights=False
-    )
-
-
-def measure(
-    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, support: Ints
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The objective's query loss and accuracy [T] of given supports."""
-    loss, accuracies = measure_each(table, tasks, objective, support)
-    return loss, accuracies.mean(0)
+    return _run(table, tasks, objective, _How(largest, 0, rounds), support.astype(np.int64))
 
 
 def measure_each(
-    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, support: Ints
+    table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, support: Ints
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The objective's query loss [T] and the accuracy of every judge [J, T] of given supports."""
     loss = np.empty(len(tasks), dtype=np.float32)
     accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
-    for members, chosen in _spread(table, tasks, objective, None, support, weights=False):
+    for members, chosen in _spread(table, tasks, objective, None, support):
         loss[members], accuracies[:, members] = chosen.loss, chosen.accuracies
     return loss, accuracies
 
@@ -135,11 +116,7 @@ class _How:
     entropy: tuple[int, ...] = (0,)
 
 
-class _Part(NamedTuple):
-    """Some tasks, and their support where it is given."""
-
-    tasks: SelectionTasks
-    support: Ints | None
+_Part = tuple[TaskRows, Ints | None]  # some tasks, and their support where it is given
 
 
 class _Selector:
@@ -150,26 +127,24 @@ class _Selector:
 
     @torch.no_grad()
     def __call__(self, part: _Part, tick: Tick) -> Selection:
-        table, objective, how, tasks = self.table, self.objective, self.how, part.tasks
+        table, objective, how, (tasks, chosen) = self.table, self.objective, self.how, part
         steps, refined, searched = np.zeros((3, len(tasks)), np.int64)
-        if how is None:
-            assert part.support is not None
-            chosen = part.support
-        else:
-            chosen, steps = self._first(how, part)
+        if how is not None:
+            chosen, steps = self._first(how, *part)
             toward = {"largest": how.largest}
             chosen, refined = refine_rounds(table, tasks, objective, chosen, how.refine, **toward)
             chosen, searched = greedy_rounds(table, tasks, objective, chosen, how.greedy, **toward)
+        assert chosen is not None
         measured = objective.at_support(table, tasks, chosen)
-        loss, accuracy = measured.loss.cpu().numpy(), measured.accuracy.cpu().numpy()
+        loss, accuracies = measured.loss.cpu().numpy(), measured.accuracies.cpu().numpy()
         tick(len(tasks))
-        return Selection(chosen, loss, accuracy, measured.accuracies.cpu().numpy(), steps, refined, searched)
+        return Selection(chosen, loss, accuracies, steps, refined, searched)
 
-    def _first(self, how: _How, part: _Part) -> tuple[Ints, Ints]:
+    def _first(self, how: _How, tasks: TaskRows, support: Ints | None) -> tuple[Ints, Ints]:
         """The support to go on from, and the gradient steps it took."""
-        table, objective, tasks = self.table, self.objective, part.tasks
-        if part.support is not None:
-            return part.support, np.zeros(len(tasks), np.int64)
+        table, objective = self.table, self.objective
+        if support is not None:
+            return support, np.zeros(len(tasks), np.int64)
         if how.plain:
             directions = objective.at_pool(table, tasks).directions
             rows = select_rows(table, tasks, objective, directions, largest=how.largest)
@@ -189,47 +164,40 @@ class _Selector:
 
 def _run(
     table: FeatureTable,
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     objective: SelectionObjective,
     how: _How,
     given_support: Ints | None,
-    report: Report | None,
-    *,
-    weights: bool,
 ) -> Selection:
-    support = np.empty(int(tasks.shots.sum()), dtype=np.int64)
-    loss, accuracy = np.empty((2, len(tasks)), dtype=np.float32)
+    support = np.empty(len(tasks.support.values), dtype=np.int64)
+    loss = np.empty(len(tasks), dtype=np.float32)
     accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
     steps, refined, searched = np.zeros((3, len(tasks)), dtype=np.int64)
-    for members, chosen in _spread(table, tasks, objective, how, given_support, weights=weights):
-        support[tasks.support_positions(members)] = chosen.support
-        loss[members], accuracy[members] = chosen.loss, chosen.accuracy
-        accuracies[:, members] = chosen.accuracies
+    for members, chosen in _spread(table, tasks, objective, how, given_support):
+        support[tasks.support.indices(members)] = chosen.support
+        loss[members], accuracies[:, members] = chosen.loss, chosen.accuracies
         steps[members], refined[members], searched[members] = chosen.steps, chosen.refined, chosen.searched
-        if report is not None:
-            report(len(members))
-    return Selection(support, loss, accuracy, accuracies, steps, refined, searched)
+    return Selection(support, loss, accuracies, steps, refined, searched)
 
 
 def _spread(
     table: FeatureTable,
-    tasks: SelectionTasks,
+    tasks: TaskRows,
     objective: SelectionObjective,
     how: _How | None,
     support: Ints | None,
-    *,
-    weights: bool,
 ) -> Iterator[tuple[Ints, Selection]]:
     """Positions of some tasks and what was chosen for them, as parts are finished by whoever computes."""
     pool = executor()
     # Where several compute, each gets some parts, so that none waits long for the last.
     most = max(1, -(-len(tasks) // (4 * pool.slots))) if pool.slots > 1 else len(tasks)
+    weights = how is not None and not how.plain
     cuts = list(_chunks(table, tasks, objective, weights=weights, most=most))
 
     def parts() -> Iterator[tuple[int, _Part]]:
         for number, members in enumerate(cuts):
-            rows = None if support is None else support[tasks.support_positions(members)]
-            yield number, _Part(tasks.take(members), rows)
+            rows = None if support is None else support[tasks.support.indices(members)]
+            yield number, (tasks.take(members), rows)
 
     crew = Crew(_Selector, (table, objective, how), torch.get_num_threads())
     with closing(pool.map(crew, parts(), count=len(cuts), chunk=1)) as finished:
@@ -238,14 +206,14 @@ def _spread(
 
 
 def _chunks(
-    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, *, weights: bool, most: int
+    table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, *, weights: bool, most: int
 ) -> Iterator[Ints]:
     """Runs of at most ``most`` tasks whose directions (and pool weights, where needed) fit in a number of bytes."""
     slots = objective.columns * table.dim * 4 * tasks.ways
     cost = slots / _CHUNK_BYTES
     if weights:
-        sizes = table.sizes[tasks.classes]
-        held = 2 * 4 * np.add.reduceat(sizes, tasks.offsets[:-1]) if len(tasks) else np.zeros(0)
+        sizes = table.sizes[tasks.plan.classes.values]
+        held = 2 * 4 * np.add.reduceat(sizes, tasks.plan.classes.offsets[:-1]) if len(tasks) else np.zeros(0)
         cost = np.maximum(cost, held / _WEIGHT_BYTES)
     start, total = 0, 0.0
     for task, here in enumerate(cost):
@@ -255,18 +223,3 @@ def _chunks(
         total += here
     if start < len(tasks):
         yield np.arange(start, len(tasks))
-
-
-def _check_options(
-    start: str, steps: int, step_size: float, projection: str, refine: int, greedy: int
-) -> None:
-    if start not in ("uniform", "random"):
-        raise UserError(f"Unknown start '{start}'; there are uniform and random.")
-    if projection not in ("l1", "simplex", "none"):
-        raise UserError(f"Unknown projection '{projection}'; there are l1, simplex and none.")
-    if steps < 1:
-        raise UserError(f"The number of steps is {steps}, but must be at least 1.")
-    if not step_size > 0:
-        raise UserError(f"The step size is {step_size}, but must be above 0; use 'easy' for descent.")
-    if refine < 0 or greedy < 0:
-        raise UserError(f"Rounds cannot be negative: refine is {refine}, greedy is {greedy}.")

@@ -10,13 +10,14 @@ The diagonal of its Fisher information for head weight (j, l) is E_x[p_j(x)(1 �
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from longshot.core.arrays import Ints
+from longshot.core.tasks import TaskRows
 from longshot.selection import losses
 from longshot.selection.objectives import (
     Distance,
@@ -33,7 +34,7 @@ from longshot.selection.objectives import (
     weighted_means,
 )
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks, batches, by_class, own_places
+from longshot.selection.tasks import batches, by_class, own_places
 
 
 @dataclass(frozen=True)
@@ -44,31 +45,27 @@ class Task2VecObjective:
     distance: Distance = "euclidean"
     temperature: float = 0.1
 
-    name: ClassVar[str] = "task2vec"
     averaging: ClassVar[bool] = True
     columns: ClassVar[int] = 2
 
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
-
     def at_pool(
-        self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
+        self, table: FeatureTable, tasks: TaskRows, weights: PoolWeights | None = None
     ) -> SupportMeasures:
         probe = self._probe(table, tasks)
         embedding = torch.zeros_like(probe)
-        ways, task_of_slot = tasks.ways, tasks.task_of_slot
+        ways, task_of_slot = tasks.ways, tasks.plan.classes.owners
         for label, slots in by_class(tasks):
             for start, block in table.blocks(label):
                 for slot in slots:
                     task = int(task_of_slot[slot])
-                    slots_of_task = slice(*tasks.slots_of(task))
+                    slots_of_task = slice(*tasks.plan.slots_of(task))
                     share = self._shares(table, tasks, int(slot), weights, start, len(block))
                     information = self._information(block, probe[slots_of_task]) * share[:, None]
                     embedding[slots_of_task] += information.mT @ block.square() / int(ways[task])
         centres = probe if weights is None else weighted_means(table, tasks, weights)
         return self._measures(table, tasks, probe, embedding, centres)
 
-    def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
+    def at_support(self, table: FeatureTable, tasks: TaskRows, support: Ints) -> SupportMeasures:
         probe = self._probe(table, tasks)
         embedding = self._support_embedding(table, tasks, support, probe)
         return self._measures(table, tasks, probe, embedding, support_centres(table, tasks, support))
@@ -76,14 +73,14 @@ class Task2VecObjective:
     def _measures(
         self,
         table: FeatureTable,
-        tasks: SelectionTasks,
+        tasks: TaskRows,
         probe: torch.Tensor,
         embedding: torch.Tensor,
         centres: torch.Tensor,
     ) -> SupportMeasures:
         """At one embedding per task; accuracy is that of the prototypes ``centres``, all [S, d]."""
         residual = self._residual(table, tasks, probe, embedding)
-        task_of_slot = torch.from_numpy(tasks.task_of_slot).to(table.device)
+        task_of_slot = torch.from_numpy(tasks.plan.classes.owners).to(table.device)
         ways = torch.from_numpy(tasks.ways).to(residual)
         size = ways[task_of_slot][:, None] * table.dim
         loss = torch.zeros(len(tasks), device=table.device)
@@ -94,16 +91,16 @@ class Task2VecObjective:
             accuracy[batch.tasks] = losses.correct(
                 out.masked_fill(~batch.mask[:, None], -torch.inf), batch.label
             )
-        return SupportMeasures(loss, accuracy, torch.stack([probe, residual], 1))
+        return SupportMeasures(loss, accuracy[None], torch.stack([probe, residual], 1))
 
     def scores(
-        self, block: torch.Tensor, directions: torch.Tensor, tasks: SelectionTasks, slots: Ints
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: TaskRows, slots: Ints
     ) -> torch.Tensor:
-        task_of_slot, squares = tasks.task_of_slot, block.square()
+        task_of_slot, squares = tasks.plan.classes.owners, block.square()
         result = torch.empty(len(slots), len(block), device=block.device)
         for line, slot in enumerate(slots):
             task = int(task_of_slot[slot])
-            slots_of_task = slice(*tasks.slots_of(task))
+            slots_of_task = slice(*tasks.plan.slots_of(task))
             information = self._information(block, directions[slots_of_task, 0])
             result[line] = (information * (squares @ directions[slots_of_task, 1].mT)).mean(-1)
         return result
@@ -111,7 +108,7 @@ class Task2VecObjective:
     def swapper(self, exchange: Exchange) -> Swapper:
         return Task2VecSwapper(self, exchange)
 
-    def _probe(self, table: FeatureTable, tasks: SelectionTasks) -> torch.Tensor:
+    def _probe(self, table: FeatureTable, tasks: TaskRows) -> torch.Tensor:
         """Pool means [S, d]."""
         sums, sizes = class_sums(table, tasks), pool_counts(table, tasks)
         result = torch.empty_like(sums)
@@ -128,7 +125,7 @@ class Task2VecObjective:
     def _shares(
         self,
         table: FeatureTable,
-        tasks: SelectionTasks,
+        tasks: TaskRows,
         slot: int,
         weights: PoolWeights | None,
         start: int,
@@ -138,34 +135,34 @@ class Task2VecObjective:
         if weights is not None:
             return weights[slot][start : start + count] / weights[slot].sum()
         own = own_places(table, tasks, slot)
-        pool = table.size(int(tasks.classes[slot])) - len(own)
+        pool = table.size(int(tasks.plan.classes.values[slot])) - len(own)
         result = torch.full((count,), 1.0 / pool, device=table.device)
         own = own - start
         result[torch.from_numpy(own[(own >= 0) & (own < count)]).to(table.device)] = 0
         return result
 
     def _residual(
-        self, table: FeatureTable, tasks: SelectionTasks, probe: torch.Tensor, embedding: torch.Tensor
+        self, table: FeatureTable, tasks: TaskRows, probe: torch.Tensor, embedding: torch.Tensor
     ) -> torch.Tensor:
         """∂L/∂t(P, w) = 2(t(P, w) − t(Q))/(way·d) [S, d]."""
         result = torch.empty_like(embedding)
         for task in range(len(tasks)):
-            first, last = tasks.slots_of(task)
-            query = table.gather(tasks.query_rows(task))
+            first, last = tasks.plan.slots_of(task)
+            query = table.gather(tasks.query.row(task))
             target = self._information(query, probe[first:last]).mT @ query.square() / len(query)
             result[first:last] = 2 * (embedding[first:last] - target) / ((last - first) * table.dim)
         return result
 
     def _support_embedding(
-        self, table: FeatureTable, tasks: SelectionTasks, support: Ints, probe: torch.Tensor
+        self, table: FeatureTable, tasks: TaskRows, support: Ints, probe: torch.Tensor
     ) -> torch.Tensor:
         """t(S) [S, d]: the slots of a task hold the lines of its embedding."""
         result = torch.empty_like(probe)
-        bounds = tasks.support_offsets
+        bounds = tasks.plan.support_offsets
         for task in range(len(tasks)):
-            first, last = tasks.slots_of(task)
+            first, last = tasks.plan.slots_of(task)
             images = table.gather(support[bounds[first] : bounds[last]])
-            shots = tasks.shots[first:last]
+            shots = tasks.plan.shots.values[first:last]
             share = torch.from_numpy(np.repeat(1 / (shots * len(shots)), shots)).to(images)
             result[first:last] = (
                 self._information(images, probe[first:last]) * share[:, None]
@@ -184,17 +181,20 @@ class Task2VecSwapper:
         table, column, features = exchange.table, exchange.column, exchange.features
         part, own = exchange.own_tasks()
         directions = objective.at_support(table, part, own).directions
-        label, bounds = int(part.classes[part.offsets[0] + column]), part.support_offsets
+        label, bounds = (
+            int(part.plan.classes.values[part.plan.classes.offsets[0] + column]),
+            part.plan.support_offsets,
+        )
         self.squares = features.square()
         self.information, self.error, self.rows = [], [], []
         for task in range(len(part)):
-            first, last = part.slots_of(task)
+            first, last = part.plan.slots_of(task)
             slot = first + column
             self.information.append(objective._information(features, directions[first:last, 0]))
             self.error.append(directions[first:last, 1] * (last - first) * table.dim / 2)
             rows = table.places(label, own[bounds[slot] : bounds[slot + 1]])
             self.rows.append(torch.from_numpy(rows).to(table.device))
-        self.shots = int(part.shots[part.offsets[0] + column])
+        self.shots = int(part.plan.shots.values[part.plan.classes.offsets[0] + column])
 
     def losses(self, number: int) -> torch.Tensor:
         """Loss [b, n] with image ``number`` of the slot replaced by each row of the class."""

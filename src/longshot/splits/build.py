@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -30,8 +29,7 @@ from longshot.splits.compare import flatten
 from longshot.splits.divergences import check_measure, gap
 from longshot.splits.embeddings import class_embeddings
 from longshot.splits.objective import SplitObjective
-from longshot.splits.optimise import Minimum, minimise, random_start, whitening
-from longshot.splits.principal import on_axis, principal_axis
+from longshot.splits.optimise import Minimum, minimise, on_axis, principal_axis, random_start, whitening
 from longshot.splits.split import Split, from_labels
 
 MODES = ("principal", "paper")
@@ -215,11 +213,3 @@ def seen_through(features: Features) -> dict[str, Any]:
         "preprocessing": features.preprocessing,
         "versions": {name: version(name) for name in ("longshot", "numpy", "scipy")},
     }
-
-
-def sweep(
-    dataset: Dataset, features: Features, divergences: Sequence[float], recipe: SplitRecipe | None = None
-) -> list[Split]:
-    """One split for each divergence; class embeddings, axis and coordinates are computed once."""
-    splitter = Splitter(dataset, features)
-    return [splitter.split(divergence, recipe) for divergence in divergences]

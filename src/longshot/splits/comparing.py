@@ -21,10 +21,9 @@ from longshot.features.runtimes import with_engine
 from longshot.splits.assign import SHOT, WAY
 from longshot.splits.compare import SplitComparison, compare_split, pooled, shared_test, unassigned
 from longshot.splits.embeddings import class_embeddings
-from longshot.splits.hardness import Hardness
+from longshot.splits.hardness import Hardness, hardness_of, reference_splits
 from longshot.splits.opening import open_split
 from longshot.splits.proxy import Proxy, Unmeasurable
-from longshot.splits.references import hardness_of, reference_splits
 from longshot.splits.split import Split
 from longshot.splits.trees import TreeGap, far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
 from longshot.taxonomy.dag import Taxonomy

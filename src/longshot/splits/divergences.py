@@ -59,10 +59,15 @@ def between(
     measure: str, embeddings: Floats, train_centroid: Floats, test_centroid: Floats, temperature: float = 1.0
 ) -> float:
     """The divergence ``measure`` of the class distributions of two centroids [d] over embeddings [C, d]."""
-    if check_measure(measure) == "euclidean":
-        return float(np.linalg.norm(train_centroid - test_centroid))
-    log_p = log_class_probabilities(embeddings, train_centroid, temperature)
-    log_q = log_class_probabilities(embeddings, test_centroid, temperature)
+    centroids = np.stack([train_centroid, test_centroid])
+    logs = (log_class_probabilities(embeddings, centroid, temperature) for centroid in centroids)
+    return divergence(check_measure(measure), embeddings, centroids, *logs)
+
+
+def divergence(measure: str, embeddings: Floats, centroids: Floats, log_p: Floats, log_q: Floats) -> float:
+    """``between`` where the log-distributions [C] of the two centroids [2, d] are known."""
+    if measure == "euclidean":
+        return float(np.linalg.norm(centroids[0] - centroids[1]))
     if measure == "wasserstein":
         return wasserstein(weighted_gaussian(embeddings, log_p), weighted_gaussian(embeddings, log_q))
     return kl(log_p, log_q) if measure == "kl" else symmetric_kl(log_p, log_q)
@@ -93,12 +98,12 @@ def fit_gaussian(points: Floats, damping: float = DAMPING) -> Gaussian:
     return Gaussian(points.mean(0), covariance + damping * np.eye(points.shape[1]))
 
 
-def weighted_gaussian(points: Floats, log_weights: Floats, damping: float = DAMPING) -> Gaussian:
+def weighted_gaussian(points: Floats, log_weights: Floats) -> Gaussian:
     """Mean and covariance of points [C, d] under weights [C] that sum to 1, damped."""
     weights = np.exp(log_weights)
     mean = weights @ points
     centred = points - mean
-    return Gaussian(mean, (centred * weights[:, None]).T @ centred + damping * np.eye(points.shape[1]))
+    return Gaussian(mean, (centred * weights[:, None]).T @ centred + DAMPING * np.eye(points.shape[1]))
 
 
 def gaussian_kl(a: Gaussian, b: Gaussian) -> float:
@@ -108,11 +113,6 @@ def gaussian_kl(a: Gaussian, b: Gaussian) -> float:
     shift = solve_triangular(lower_b, b.mean - a.mean, lower=True)
     logs = 2 * float(np.log(np.diag(lower_b)).sum() - np.log(np.diag(lower_a)).sum())
     return 0.5 * (float((spread**2).sum() + (shift**2).sum()) - len(a.mean) + logs)
-
-
-def gaussian_symmetric_kl(a: Gaussian, b: Gaussian) -> float:
-    """KL(a‖b) + KL(b‖a)."""
-    return gaussian_kl(a, b) + gaussian_kl(b, a)
 
 
 def wasserstein(a: Gaussian, b: Gaussian) -> float:
@@ -133,4 +133,4 @@ def gaussian_divergence(measure: str, a: Gaussian, b: Gaussian) -> float:
         return float(np.linalg.norm(a.mean - b.mean))
     if measure == "wasserstein":
         return wasserstein(a, b)
-    return gaussian_kl(a, b) if measure == "kl" else gaussian_symmetric_kl(a, b)
+    return gaussian_kl(a, b) + (gaussian_kl(b, a) if measure == "kl-symmetric" else 0.0)

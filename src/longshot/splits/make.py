@@ -12,7 +12,7 @@ from longshot.core.progress import progress
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.hierarchy import TaxonomyLike, with_taxonomy
-from longshot.features.content import check_made_from
+from longshot.features.held import check_made_from
 from longshot.features.runtimes import with_engine
 from longshot.splits.assign import RATIOS, SHOT, WAY
 from longshot.splits.published import published_split
@@ -228,7 +228,7 @@ def make_split(
     else:
         splits = [published_split(str(published), opened, order)]
     if hardness and seen is not None:
-        from longshot.splits.references import with_hardness
+        from longshot.splits.hardness import with_hardness
 
         splits = with_hardness(splits, opened, seen, way, shot, shares, order)
     if out is not None:

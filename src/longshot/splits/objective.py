@@ -70,7 +70,7 @@ class SplitObjective:
     def evaluate(self, centroids: Floats) -> Terms:
         """The terms of J at centroids [2, d]."""
         log_p, log_q = self._log_probabilities(centroids)
-        divergence = self._divergence(centroids, log_p, log_q)
+        divergence = dv.divergence(self.measure, self.embeddings, centroids, log_p, log_q)
         excess = -float(np.logaddexp(log_p, log_q).sum()) - len(log_p) * math.log(len(log_p) / 2)
         return Terms(
             excess, divergence, excess + self.penalty * (divergence - self.target) ** 2, log_p, log_q
@@ -116,16 +116,6 @@ class SplitObjective:
         top = logits.max(1, keepdims=True)
         logits = logits - (top + np.log(np.exp(logits - top).sum(1, keepdims=True)))
         return logits[0], logits[1]
-
-    def _divergence(self, centroids: Floats, log_p: Floats, log_q: Floats) -> float:
-        if self.measure == "kl-symmetric":
-            return dv.symmetric_kl(log_p, log_q)
-        if self.measure == "kl":
-            return dv.kl(log_p, log_q)
-        if self.measure == "euclidean":
-            return float(np.linalg.norm(centroids[0] - centroids[1]))
-        points = self.embeddings
-        return dv.wasserstein(dv.weighted_gaussian(points, log_p), dv.weighted_gaussian(points, log_q))
 
 
 def _wasserstein_gradient(points: Floats, p: Floats, q: Floats, distance: float) -> Floats:

@@ -1,7 +1,7 @@
 """A cheap stand-in for few-shot accuracy on some classes after learning from others: closed form, on features.
 
 *Frozen* is ProtoNet on the features as they are: what it says of test classes is how alike they are. *Learnt* is
-ProtoNet after the linear discriminant map of the train classes (``discriminant.py``): it shows transfer.
+ProtoNet after the linear discriminant map of the train classes (``discriminant_map``): it shows transfer.
 
 All tasks count at once. Draw a support of each of n classes, and let r of them be nearer to a query than its own. Of
 the tasks of w of these classes that ask the query, the share that is answered rightly is
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import cholesky, eigh, qr, solve_triangular
 from scipy.special import comb
 
 from longshot.core.arrays import Floats, Ints
@@ -26,7 +26,6 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.features.features import Features
 from longshot.splits.assign import SHOT, WAY
-from longshot.splits.discriminant import discriminant_map
 
 DIMENSIONS = 256  # principal components of the features that are looked at
 CLASSES = 1_000  # of a dataset, drawn where it has more: their scatters are a quarter of a gigabyte
@@ -35,6 +34,8 @@ ROWS = 20_000  # of a dataset, unless a class would fall below shot + QUERIES im
 QUERIES = 10
 TESTED = 60  # test classes whose tasks are measured at a time
 DRAWS = 8  # supports of each class, per seed
+SHRINKAGE = 0.5  # the within-class covariance, half-way to a sphere of the same trace
+_SMALL = 1e-9  # of the longest: directions of class means shorter than this are rounding
 
 
 class Unmeasurable(UserError):
@@ -223,3 +224,47 @@ def leading_components(rows: Floats, dimensions: int) -> Floats:
         return np.ascontiguousarray(centred @ axes)
     values, vectors = eigh(centred @ centred.T, subset_by_index=[images - keep, images - 1])
     return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0)))
+
+
+def discriminant_map(means: Floats, within: Floats, shrinkage: float = SHRINKAGE) -> Floats:
+    """The linear discriminant map of classes: x ↦ x V, in which distances are those of Fisher's analysis.
+
+    With the shrunk within-class covariance W = (1 − s) Σ + s · tr(Σ)/d · I, the map whitens W and keeps the directions
+    in which the class means m_c differ:
+
+        V Vᵀ = W⁻¹ M (Mᵀ W⁻¹ M)⁺ Mᵀ W⁻¹,   M = [m_c − m̄]
+
+    These are all C − 1 discriminants (d at most), each of within-class variance 1; only their rotation is left open,
+    which changes no distance. Computed from W = L Lᵀ and an orthonormal basis Q of L⁻¹ M as V = L⁻ᵀ Q.
+
+    Parameters
+    ----------
+    means : array [C, d]
+        Mean of each class, C ≥ 2.
+    within : array [d, d]
+        Σ: covariance of the images around the means of their classes.
+    shrinkage : float
+        s, from 0 (Σ must then be positive definite) to 1 (a sphere: only directions are chosen).
+
+    Returns
+    -------
+    array [d, k]
+        k ≤ min(C − 1, d).
+
+    Examples
+    --------
+    >>> two = np.array([[0.0, 0.0], [4.0, 0.0]])
+    >>> np.abs(discriminant_map(two, np.diag([4.0, 1.0]), shrinkage=0)).round(3)
+    array([[0.5],
+           [0. ]])
+    """
+    size = len(within)
+    shrunk = (1 - shrinkage) * within
+    shrunk[np.diag_indices(size)] += shrinkage * np.trace(within) / size
+    lower = cholesky(shrunk, lower=True)
+    apart = solve_triangular(lower, (means - means.mean(0)).T, lower=True)
+    basis, triangle, _ = qr(apart, mode="economic", pivoting=True)
+    lengths = np.abs(np.diag(triangle))  # falling, by the pivoting
+    rank = min(int((lengths > _SMALL * lengths[0]).sum()), len(means) - 1)
+    discriminants: Floats = solve_triangular(lower, basis[:, :rank], lower=True, trans="T")
+    return discriminants

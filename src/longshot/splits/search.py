@@ -26,7 +26,7 @@ from longshot.datasets.dataset import SPLITS
 from longshot.splits.assign import Parts, assign
 from longshot.splits.divergences import between
 from longshot.splits.hardness import measure_hardness
-from longshot.splits.principal import oriented
+from longshot.splits.optimise import oriented
 from longshot.splits.proxy import Proxy
 from longshot.splits.trees import ward
 

@@ -193,7 +193,7 @@ class Split:
 
     def _note_changes(self, dataset: Dataset) -> None:
         """Say which images have other bytes than when the split was made."""
-        from longshot.features.content import content_of
+        from longshot.features.held import content_of
 
         now = content_of(dataset)
         if now.digest == self.content:
@@ -255,7 +255,7 @@ class Split:
 
 def with_content(split: Split, dataset: Dataset) -> Split:
     """The split with what it vouches for: digests of the dataset's images, or that only names are."""
-    from longshot.features.content import content_of
+    from longshot.features.held import content_of
 
     content = content_of(dataset)
     digest, digests = ("", "") if content.short is None else (content.digest, pack_digests(content.short))

@@ -13,9 +13,8 @@ from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.splits.assign import RATIOS, assign, part_sizes
 from longshot.splits.build import Splitter, seen_through
 from longshot.splits.divergences import gap
-from longshot.splits.hardness import Hardness, check_measurable, measure_hardness
+from longshot.splits.hardness import Hardness, check_measurable, hardness_of, measure_hardness, open_reference
 from longshot.splits.proxy import Proxy
-from longshot.splits.references import hardness_of, open_reference
 from longshot.splits.search import Goal, Search, Searcher
 from longshot.splits.split import Split, from_labels
 

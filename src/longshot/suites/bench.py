@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from longshot.core.errors import UserError
 from longshot.core.files import write_json, write_text
 from longshot.core.outputs import claim_folder
-from longshot.core.wording import span
 from longshot.features.runtimes import with_engine
+from longshot.reports.frame import bed_facts
 from longshot.scale import with_executor
 from longshot.suites import leaderboard
 from longshot.suites.card import BenchCard
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.plan import Backbones, EvaluationPlan
     from longshot.evaluation.results import Results
-    from longshot.testbeds.testbed import Testbed
 
 
 @with_engine
@@ -118,28 +117,13 @@ def bench(
         kinds=dict(opened.kinds),
         entries=tuple(entries),
         board=full_board,
-        beds=tuple(_facts(name, testbed) for name, testbed in opened.testbeds.items()),
+        beds=tuple(bed_facts(name, testbed) for name, testbed in opened.testbeds.items()),
     )
     if out is not None:
         write_json(Path(out) / "card.json", card.record())
         write_text(Path(out) / "card.md", card.markdown())
         write_text(Path(out) / "card.html", card.page())
     return card
-
-
-def _facts(name: str, testbed: Testbed) -> dict[str, Any]:
-    """What the page's head says about a testbed."""
-    from longshot.testbeds.columns import ragged
-    from longshot.testbeds.content import say_identity
-
-    return {
-        "name": name,
-        "tasks": len(testbed),
-        "way": span(testbed.table["way"].to_pylist()),
-        "shot": span(ragged(testbed.table, "shots").values.tolist()),
-        "hash": testbed.content_hash,
-        "identity": say_identity(testbed.meta["content"]),
-    }
 
 
 def _measure(

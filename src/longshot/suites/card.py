@@ -10,7 +10,7 @@ import numpy as np
 
 from longshot.core.wording import count
 from longshot.reports.frame import Section, write_page
-from longshot.reports.sheets import Sheet, SheetCell, markdown
+from longshot.reports.sheets import Sheet, SheetCell, heads, markdown, row
 from longshot.reports.tables import percent
 from longshot.statistics.crossed import differs
 from longshot.suites.leaderboard import Entry, Leaderboard, TestbedScore
@@ -72,9 +72,9 @@ class BenchCard:
     def sheet(self) -> Sheet:
         """The card as a table."""
         rows = self.rows()
-        heads = [("", head) for head in rows[0]]
-        body = [[SheetCell(text) for text in row.values()] for row in rows]
-        return Sheet(f"Card: {self.title}", heads, [body], _NOTE + self._judge_note(self.entries), labels=3)
+        body = [row(*cells.values()) for cells in rows]
+        note = _NOTE + self._judge_note(self.entries)
+        return Sheet(f"Card: {self.title}", heads(*rows[0]), [body], note, labels=3)
 
     def board_sheet(self) -> Sheet:
         """All entries of the board, best average first, inductive above transductive."""
@@ -85,21 +85,13 @@ class BenchCard:
             cells = [
                 SheetCell(score_text(entry.scores[name]), marks[name].get(entry.key, "")) for name in names
             ]
-            average = entry.average
-            words = [
-                entry.model,
-                entry.method,
-                entry.setting,
-                "–" if average is None else percent(average, 2),
-            ]
-            costs = [_milliseconds(entry.milliseconds_per_image), entry.when, f"longshot {entry.longshot}"]
-            line = [*map(SheetCell, words), *cells, *map(SheetCell, costs)]
+            average = "–" if entry.average is None else percent(entry.average, 2)
+            costs = (_milliseconds(entry.milliseconds_per_image), entry.when, f"longshot {entry.longshot}")
+            line = row(entry.model, entry.method, entry.setting, average, *cells, *costs)
             blocks.setdefault(entry.setting, []).append(line)
-        heads = ["model", "method", "setting", "average", *names, "ms/image", "measured", "with"]
+        titles = heads("model", "method", "setting", "average", *names, "ms/image", "measured", "with")
         note = _NOTE + _BOARD_NOTE + self._judge_note(self.board.entries)
-        return Sheet(
-            f"Leaderboard: {self.title}", [("", head) for head in heads], list(blocks.values()), note, 3
-        )
+        return Sheet(f"Leaderboard: {self.title}", titles, list(blocks.values()), note, 3)
 
     def markdown(self) -> str:
         """Card and board as Markdown."""
@@ -129,19 +121,13 @@ class BenchCard:
             },
             "entries": [
                 {
-                    "model": entry.model,
-                    "identity": entry.identity,
-                    "method": entry.method,
-                    "setting": entry.setting,
-                    "average": entry.average,
+                    **{
+                        key: getattr(entry, key)
+                        for key in ("model", "identity", "method", "setting", "average")
+                    },
                     "scores": {
-                        name: {
-                            "mean": score.mean,
-                            "half": score.half,
-                            "class_half": score.class_half,
-                            "tasks": len(score.accuracies),
-                            "judge": score.judge,
-                        }
+                        name: {"mean": score.mean, "half": score.half, "class_half": score.class_half}
+                        | {"tasks": len(score.accuracies), "judge": score.judge}
                         for name, score in entry.scores.items()
                     },
                     "milliseconds_per_image": entry.milliseconds_per_image,

@@ -83,10 +83,6 @@ class Pool:
             support_mask=_both_masks(self.support_mask, support),
         )
 
-    def labelled(self, label: str) -> Pool:
-        """The pool under another label."""
-        return replace(self, label=label)
-
     def take_classes(self, classes: NDArray[np.int64]) -> Pool:
         """The pool with only these classes."""
         return replace(self, classes=classes)

@@ -7,7 +7,7 @@ none; the queries are the whole test set. It needs two attributes: ``split`` (tr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
 from longshot.datasets.formats.vtab import SplitSlice, cut
-from longshot.testbeds import columns
 from longshot.testbeds.content import read_content
+from longshot.testbeds.drawing import to_table
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -102,21 +103,11 @@ class BigEpisode:
         """The testbed; equal blocks repeat the support, class for class in the order of the dataset."""
         block = self.block or len(query)
         blocks = [np.sort(query[start : start + block]) for start in range(0, len(query), block)]
-        sampler: dict[str, Any] = {
-            "big_episode": {
-                "part": part,
-                "train": self.train,
-                "validation": self.validation,
-                "support": self.support,
-                "query": self.query,
-                "block": self.block,
-            }
-        }
         table = _table(dataset, np.sort(support), blocks)
         return Testbed.create(
             table,
             datasets={dataset.name: dataset.fingerprint},
-            sampler=sampler,
+            sampler={"big_episode": {"part": part, **asdict(self)}},
             seed=None,
             content={dataset.name: read_content(table, dataset)},
         )
@@ -217,15 +208,13 @@ def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
     return _with_columns(dataset, parts), "; ".join(words)
 
 
-def shuffled_splits(
-    dataset: Dataset, seed: int, shares: tuple[float, float] = (0.6, 0.2), most: int | None = None
-) -> Dataset:
+def shuffled_splits(dataset: Dataset, seed: int) -> Dataset:
     """The dataset with ``split`` and ``position`` drawn from a seed: 60 % train, 20 % validation, the rest test.
 
-    For datasets that have no such columns; ``most`` keeps the order but leaves images behind it without a split.
+    For datasets that have no such columns.
     """
-    order = np.random.default_rng(seed).permutation(len(dataset))[:most]
-    first, second = (round(share * len(order)) for share in (shares[0], sum(shares)))
+    order = np.random.default_rng(seed).permutation(len(dataset))
+    first, second = (round(share * len(order)) for share in (0.6, 0.6 + 0.2))
     return _with_columns(dataset, dict(zip(SPLITS, np.split(order, [first, second]), strict=True)))
 
 
@@ -261,17 +250,6 @@ def _table(dataset: Dataset, support: Rows, blocks: list[Rows]) -> pa.Table:
     def repeated(values: NDArray[Any]) -> Ragged:
         return Ragged.from_lengths(np.tile(values, count), [len(values)] * count)
 
-    queries = Ragged.from_lists(blocks)
-    return pa.table(
-        {
-            "task": pa.array(np.arange(count)),
-            "dataset": pa.array([dataset.name] * count),
-            "classes": columns.strings(repeated(np.arange(way)), pa.array(dataset.class_ids, pa.string())),
-            "support": columns.strings(repeated(support), dataset.keys),
-            "query": columns.strings(queries, dataset.keys),
-            "support_label": columns.numbers(repeated(labels[support]), pa.int16()),
-            "query_label": columns.numbers(queries.with_values(labels[queries.values]), pa.int16()),
-            "way": pa.array(np.full(count, way, np.int16)),
-            "shots": columns.numbers(repeated(shots), pa.int16()),
-        }
-    )
+    queries = Ragged.from_lists([np.bincount(labels[block], minlength=way) for block in blocks])
+    plan = TaskPlan(repeated(np.arange(way)), repeated(shots), queries)
+    return to_table(dataset, TaskRows.from_plan(plan, repeated(support), Ragged.from_lists(blocks)))

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
+from longshot.core.wording import count
 from longshot.datasets.hierarchy import no_taxonomy
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.streams import Streams
@@ -53,8 +54,8 @@ class UniformClasses:
         """
         if len(pool.classes) < shape.min_way:
             raise UserError(
-                f"Dataset '{pool.dataset.name}' has {_classes(len(pool.classes))} to draw from, but a task needs "
-                f"{shape.min_way}",
+                f"Dataset '{pool.dataset.name}' has {count(len(pool.classes), 'class', 'classes')} to draw from, "
+                f"but a task needs {shape.min_way}",
                 "lower {way} or add classes",
             )
         return Ragged.from_lists([pool.classes])
@@ -139,14 +140,15 @@ class SiblingClasses:
         return draw_within(streams, shape, groups, streams.stage("group").below(len(groups)))
 
 
-def draw_within(streams: Streams, shape: Shape, groups: Ragged, chosen: NDArray[np.int64]) -> Ragged:
-    """Draw the ways from the shape, then that many classes uniformly from group ``chosen[t]`` for task t."""
+def draw_within(
+    streams: Streams, shape: Shape, groups: Ragged, chosen: Ints, most: int | None = None
+) -> Ragged:
+    """Draw the ways from the shape, then that many classes uniformly from group ``chosen[t]`` for task t.
+
+    With ``most`` a task takes so many classes of its group, or all of them, whatever the shape says.
+    """
     available = groups.lengths[chosen]
-    ways = shape.ways(streams, available)
+    ways = shape.ways(streams, available) if most is None else np.minimum(available, most)
     picked = streams.stage("classes").choose(available, ways)
     start = np.repeat(groups.offsets[:-1][chosen], ways)
     return picked.with_values(groups.values[start + picked.values])
-
-
-def _classes(count: int) -> str:
-    return "1 class" if count == 1 else f"{count:,} classes"

@@ -11,7 +11,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -154,23 +154,6 @@ def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent
     return content
 
 
-class ContentComparison(NamedTuple):
-    """How the images of a testbed compare with what was recorded of them."""
-
-    changed: list[str]  # keys whose short digest is another, sorted
-    same: bool  # whether all is as it was, by the digest over all where that is exact
-
-    def __bool__(self) -> bool:
-        return not self.same
-
-
-def compare(content: ImageContent, keys: pa.Array, digests: NDArray[np.uint8]) -> ContentComparison:
-    """Compare what was recorded with the images ``keys`` (sorted) as they are now, by their full digests."""
-    changed = compare_content(keys, content.digests, keys, content.cut(short_digests(digests))).changed
-    same = not changed and (not content.exact or content_digest(keys, digests) == content.digest)
-    return ContentComparison(changed, same)
-
-
 def check_content(name: str, content: ImageContent, keys: pa.Array, dataset: Dataset) -> None:
     """UserError unless the images ``keys`` of a dataset are those that a testbed was drawn from."""
     if content.identity == "names" or not len(keys):
@@ -181,17 +164,13 @@ def check_content(name: str, content: ImageContent, keys: pa.Array, dataset: Dat
             "testbed was drawn from was not checked"
         )
     else:
-        comparison = compare(content, keys, image_digests(dataset, dataset.find_rows(keys)))
-        if not comparison.same:
-            raise content_mismatch(name, comparison.changed, len(keys))
-
-
-def content_mismatch(name: str, changed: list[str], images: int) -> UserError:
-    """The sentence for images that have other bytes than those a testbed was drawn from."""
-    return UserError(
-        say_changed(name, changed, images),
-        f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
-    )
+        digests = image_digests(dataset, dataset.find_rows(keys))
+        changed = compare_content(keys, content.digests, keys, content.cut(short_digests(digests))).changed
+        if changed or (content.exact and content_digest(keys, digests) != content.digest):
+            raise UserError(
+                say_changed(name, changed, len(keys)),
+                f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
+            )
 
 
 def say_changed(name: str, changed: list[str], images: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.wording import span
 from longshot.testbeds import columns
 from longshot.testbeds.content import say_identity
 from longshot.testbeds.origin import sampler_parts
@@ -341,3 +343,36 @@ def _range(values: NDArray[Any]) -> dict[str, float | int | None]:
     if not len(values):
         return {"min": None, "mean": None, "max": None}
     return {"min": values.min().item(), "mean": round(float(values.mean()), 4), "max": values.max().item()}
+
+
+def as_text(testbed: Testbed) -> str:
+    """At most five lines."""
+    facts = _facts(testbed)
+    return (
+        f"Testbed {facts['hash']} ({facts['testbed']}): {facts['tasks']} tasks\n"
+        f"  {facts['ways']}-way, {facts['shots']}-shot\n"
+        f"  of {facts['datasets']}\n"
+        f"  identity: {facts['identity']}"
+    )
+
+
+def as_html(testbed: Testbed) -> str:
+    """A table."""
+    rows = (
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _facts(testbed).items()
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _facts(testbed: Testbed) -> dict[str, str]:
+    """What a person wants to know at a glance."""
+    ways, shots = testbed.table.column("way").to_pylist(), testbed.column("shots").values.tolist()
+    return {
+        "testbed": testbed.name or "not on disk",
+        "tasks": f"{len(testbed):,}",
+        "ways": span(ways) if len(ways) else "none",
+        "shots": span(shots) if len(shots) else "none",
+        "datasets": ", ".join(testbed.datasets),
+        "identity": say_identity(testbed.meta["content"]),
+        "hash": testbed.content_hash[:12],
+    }

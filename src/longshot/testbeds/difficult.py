@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from longshot.selection.objectives import SelectionObjective
     from longshot.selection.run import Selection
     from longshot.selection.table import FeatureTable
-    from longshot.selection.tasks import SelectionTasks
 
 _HIDDEN = {"setting": False}
 JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
@@ -46,25 +45,6 @@ JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # w
 def is_network_column(name: str) -> bool:
     """Whether a measured column is one network's: such columns are told together, as drops."""
     return name.startswith((JUDGE_COLUMN.format(""), HELD_OUT_COLUMN.format("")))
-
-
-class _Start(NamedTuple):
-    """What a selection begins with."""
-
-    table: FeatureTable
-    tasks: SelectionTasks
-    objective: SelectionObjective
-    support: Ints  # of the base's tasks, flat over slots
-    entropy: tuple[int, ...]
-
-
-class _Chosen(NamedTuple):
-    """What a selection ended with, in arrays alone."""
-
-    support: Ints
-    loss: NDArray[np.float32]  # [T]
-    accuracies: NDArray[np.float32]  # [J, T]
-    rounds: dict[str, NDArray[np.int32]]  # columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +66,7 @@ class JudgedInstances:
     base: Instances = field(default_factory=UniformInstances, metadata=_HIDDEN)
     held_out: Sequence[Judge] = field(default=(), metadata=_HIDDEN)
     score: TaskScorer | None = field(default=None, metadata=_HIDDEN)
-    memory: dict[Any, _Chosen] | None = field(default=None, metadata=_HIDDEN, repr=False)
+    memory: dict[Any, Selection] | None = field(default=None, metadata=_HIDDEN, repr=False)
     judged_by: list[dict[str, str]] = field(init=False, default_factory=list)
     queries_of: dict[str, Any] | None = field(init=False, default=None)
 
@@ -152,27 +132,28 @@ class JudgedInstances:
         from longshot.features.suspects import joint_suspects
         from longshot.selection.joint import join
         from longshot.selection.run import measure_each
-        from longshot.selection.tasks import SelectionTasks
 
         dataset = pool.dataset
         for judge in (*self.panel, *self.held_out):
             check_features(judge, dataset.fingerprint, dataset.name, len(dataset.class_ids))
         start = self.base.draw(streams, pool, plan)
-        tasks = SelectionTasks.from_rows(plan, start)
-        table, objective = join(self._tables(pool), self._objectives(), self.judging)
         before = start.support.values.astype(np.int64)
+        start = replace(start, support=start.support.with_values(before), planned=plan)
+        table, objective = join(self._tables(pool), self._objectives(), self.judging)
         losses, accuracies = {}, {}
-        losses["before"], accuracies["before"] = measure_each(table, tasks, objective, before)
+        losses["before"], accuracies["before"] = measure_each(table, start, objective, before)
         entropy = (streams.seed, *streams.salt, streams.attempt)
-        chosen = self._choose(_Start(table, tasks, objective, before, entropy), pool.label)
+        chosen = self._choose(table, start, objective, entropy, pool.label)
         rows = dialled(plan, before, chosen.support, self.difficulty, streams)
         losses["after"], accuracies["after"] = chosen.loss, chosen.accuracies
         if self.difficulty < 1:
-            losses["after"], accuracies["after"] = measure_each(table, tasks, objective, rows)
+            losses["after"], accuracies["after"] = measure_each(table, start, objective, rows)
         measured: dict[str, NDArray[Any]] = {
             **{f"loss_{when}": values for when, values in losses.items()},
             **{f"accuracy_{when}": values.mean(0) for when, values in accuracies.items()},
-            **chosen.rounds,
+            "steps": chosen.steps.astype(np.int32),
+            "refine_rounds": chosen.refined.astype(np.int32),
+            "greedy_rounds": chosen.searched.astype(np.int32),
         }
         for number in range(1, len(self.panel) + 1) if len(self.panel) > 1 else ():
             for when, values in accuracies.items():
@@ -244,24 +225,24 @@ class JudgedInstances:
             )
         return objectives
 
-    def _choose(self, start: _Start, label: str) -> _Chosen:
+    def _choose(
+        self,
+        table: FeatureTable,
+        tasks: TaskRows,
+        objective: SelectionObjective,
+        entropy: tuple[int, ...],
+        label: str,
+    ) -> Selection:
         """The hardest supports; where there is a memory, looked up when the same tasks come again."""
-        key = (label, start.entropy, start.tasks.ids.tobytes(), start.support.tobytes())
-        if self.memory is not None and key in self.memory:
-            return self.memory[key]
-        selection = self._select(start)
-        rounds = {
-            "steps": selection.steps,
-            "refine_rounds": selection.refined,
-            "greedy_rounds": selection.searched,
-        }
-        columns = {name: values.astype(np.int32) for name, values in rounds.items()}
-        chosen = _Chosen(selection.support, selection.loss, selection.accuracies, columns)
-        if self.memory is not None:
-            self.memory[key] = chosen
-        return chosen
+        memory = {} if self.memory is None else self.memory
+        key = (label, entropy, tasks.tasks.tobytes(), tasks.support.values.tobytes())
+        if key not in memory:
+            memory[key] = self._select(table, tasks, objective, entropy)
+        return memory[key]
 
-    def _select(self, start: _Start) -> Selection:
+    def _select(
+        self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
+    ) -> Selection:
         raise NotImplementedError
 
 
@@ -332,13 +313,15 @@ class DifficultInstances(JudgedInstances):
         if not self.largest and self.difficulty != 1:
             raise UserError(f"{kind} has no difficulty between", "take DifficultInstances")
 
-    def _select(self, start: _Start) -> Selection:
+    def _select(
+        self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
+    ) -> Selection:
         from longshot.selection.run import select
 
         return select(
-            start.table,
-            start.tasks,
-            start.objective,
+            table,
+            tasks,
+            objective,
             largest=self.largest,
             start=self.start,
             steps=self.steps,
@@ -346,7 +329,7 @@ class DifficultInstances(JudgedInstances):
             projection=self.projection,
             refine=self.refine,
             greedy=self.greedy,
-            entropy=start.entropy,
+            entropy=entropy,
         )
 
 
@@ -411,7 +394,9 @@ class GreedyInstances(JudgedInstances):
         super().__post_init__()
         check_count("GreedyInstances", "rounds", self.rounds, least=1)
 
-    def _select(self, start: _Start) -> Selection:
+    def _select(
+        self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
+    ) -> Selection:
         from longshot.selection.run import search
 
-        return search(start.table, start.tasks, start.objective, start.support, rounds=self.rounds)
+        return search(table, tasks, objective, tasks.support.values, rounds=self.rounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,23 +107,19 @@ class EpisodeDataset(TorchDataset[EpisodeTensors]):
                 f"Task {without[0]} has a class without support, and so have {len(without) - 1} others of "
                 f"{len(self.testbed)}; easyfsl numbers classes by their support images and cannot say that."
             )
-        return DataLoader(EasyfslTasks(self), batch_size=None, num_workers=workers)
+        classes = {(task.dataset, class_id) for task in self.testbed for class_id in task.classes}
+        numbers = {name: number for number, name in enumerate(sorted(classes))}
+        read = partial(_easyfsl_task, self, numbers)
+        indices: Any = range(len(self))
+        return DataLoader(indices, batch_size=None, num_workers=workers, collate_fn=read)
 
 
-class EasyfslTasks(TorchDataset[EasyfslTask]):
-    """Episodes as easyfsl's own sampler collates them: with the numbers of the classes at the end."""
-
-    def __init__(self, episodes: EpisodeDataset) -> None:
-        self.episodes = episodes
-        classes = {(task.dataset, class_id) for task in episodes.testbed for class_id in task.classes}
-        self.numbers = {name: number for number, name in enumerate(sorted(classes))}
-
-    def __len__(self) -> int:
-        return len(self.episodes)
-
-    def __getitem__(self, index: int) -> EasyfslTask:
-        task = self.episodes.testbed[index]
-        return *self.episodes[index], [self.numbers[task.dataset, class_id] for class_id in task.classes]
+def _easyfsl_task(
+    episodes: EpisodeDataset, numbers: Mapping[tuple[str, str], int], index: int
+) -> EasyfslTask:
+    """A task as easyfsl's own sampler collates it: with the numbers of the classes at the end."""
+    task = episodes.testbed[index]
+    return *episodes[index], [numbers[task.dataset, class_id] for class_id in task.classes]
 
 
 class FeatureLoader:

@@ -12,8 +12,8 @@ from longshot.core.urls import shown
 from longshot.testbeds import describe
 from longshot.testbeds.difficult import is_network_column
 from longshot.testbeds.drops import say_drops
+from longshot.testbeds.measures import measure_again
 from longshot.testbeds.origin import check_names, open_datasets, say_sampler
-from longshot.testbeds.remeasured import measure_again
 from longshot.testbeds.suspected import say_suspects
 from longshot.testbeds.testbed import Testbed
 from longshot.testbeds.verification import ImageCheck, Outcome, check_images, worst

@@ -134,46 +134,51 @@ def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: st
 
 def check_named_once(judges: BackboneLike | Sequence[BackboneLike] | None, held_out: Any = None) -> None:
     """As ``check_different`` by names alone, before anything is embedded."""
-    named = [
-        [(backbone, method) for backbone, method in named_networks(networks) if isinstance(backbone, str)]
-        for networks in (judges, held_out)
-    ]
-    for part, networks in zip(("judge", "held out"), named, strict=True):
-        for number, network in enumerate(networks):
-            if network in networks[:number]:
-                raise _counted_twice(network[0], network[0], part)
-    for backbone, _ in named[1]:
-        if backbone in dict(named[0]):
-            raise _judges_and_held_out(backbone, backbone)
+    _check_once(
+        *(
+            [
+                (backbone, method, backbone)
+                for backbone, method in named_networks(networks)
+                if isinstance(backbone, str)
+            ]
+            for networks in (judges, held_out)
+        )
+    )
 
 
 def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> None:
     """UserError for a network that is given twice, or that judges and is held out; networks are known by weights."""
+    _check_once(
+        *(
+            [
+                (each.features.weights_hash, each.method, each.features.backbone)
+                for each in networks
+                if each.features.weights_hash
+            ]
+            for networks in (judges, held_out)
+        )
+    )
+
+
+def _check_once(judges: list[tuple[str, str, str]], held_out: list[tuple[str, str, str]]) -> None:
+    """UserError for networks (identity, method, name) that count twice."""
     for part, networks in (("judge", judges), ("held out", held_out)):
-        seen: dict[tuple[str, str], Judge] = {}
-        for network in networks:
-            first = seen.setdefault((network.features.weights_hash, network.method), network)
-            if first is not network and network.features.weights_hash:
-                raise _counted_twice(first.features.backbone, network.features.backbone, part)
-    judging = {judge.features.weights_hash: judge for judge in judges if judge.features.weights_hash}
-    for network in held_out:
-        judge = judging.get(network.features.weights_hash)
-        if judge is not None:
-            raise _judges_and_held_out(judge.features.backbone, network.features.backbone)
-
-
-def _counted_twice(first: str, second: str, part: str) -> UserError:
-    return UserError(
-        f"{_two_names(first, second)} the same network with the same method, and would count twice as {part}",
-        "leave one out",
-    )
-
-
-def _judges_and_held_out(judge: str, held_out: str) -> UserError:
-    return UserError(
-        f"{_two_names(judge, held_out)} one network, which cannot judge and be held out",
-        "leave it out of {judge} or of {held_out}",
-    )
+        seen: dict[tuple[str, str], str] = {}
+        for identity, method, name in networks:
+            if (identity, method) in seen:
+                raise UserError(
+                    f"{_two_names(seen[identity, method], name)} the same network with the same method, and would "
+                    f"count twice as {part}",
+                    "leave one out",
+                )
+            seen[identity, method] = name
+    judging = {identity: name for identity, _, name in judges}
+    for identity, _, name in held_out:
+        if identity in judging:
+            raise UserError(
+                f"{_two_names(judging[identity], name)} one network, which cannot judge and be held out",
+                "leave it out of {judge} or of {held_out}",
+            )
 
 
 def _two_names(first: str, second: str) -> str:

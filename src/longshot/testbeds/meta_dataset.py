@@ -211,12 +211,8 @@ class HierarchicalClasses:
         """Class numbers of each task."""
         groups = self.groups(shape, pool)
         chosen = streams.stage("group").below(len(groups))
-        if not isinstance(shape, MetaDatasetShape):
-            return draw_within(streams, shape, groups, chosen)
-        available = groups.lengths[chosen]
-        picked = streams.stage("classes").choose(available, np.minimum(available, shape.max_way))
-        start = np.repeat(groups.offsets[:-1][chosen], picked.lengths)
-        return picked.with_values(groups.values[start + picked.values])
+        most = shape.max_way if isinstance(shape, MetaDatasetShape) else None
+        return draw_within(streams, shape, groups, chosen, most)
 
 
 @dataclass(frozen=True)

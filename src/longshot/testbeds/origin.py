@@ -1,13 +1,20 @@
-"""Where a testbed comes from: how its tasks were drawn, in words, and the datasets behind it."""
+"""Where a testbed comes from: the datasets behind it, the testbeds that it joins, and in words how it was drawn."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
+from longshot.testbeds import columns
+from longshot.testbeds.content import union
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -68,6 +75,90 @@ def check_names(testbed: Testbed, names: Iterable[str]) -> None:
         raise UserError(
             f"The testbed has no dataset '{min(unknown)}'; it has: {', '.join(testbed.datasets)}."
         )
+
+
+def bind(testbed: Testbed, name: str, keys: pa.Array, fingerprint: str) -> TaskRows:
+    """See :meth:`Testbed.bind`."""
+    check_names(testbed, [name])
+    positions = np.flatnonzero(columns.of_dataset(testbed.table, name))
+    rows: dict[str, Ragged] = {}
+    missing: set[str] = set()
+    for part in ("support", "query"):
+        picked = columns.ragged(testbed.table, part).take(positions)
+        names = columns.dictionary(testbed.table, part)
+        values = columns.places_among(testbed.table, part, keys)[picked.values]
+        absent = picked.values[values < 0]
+        missing.update(names.take(pa.array(np.unique(absent))).to_pylist())
+        rows[part] = picked.with_values(values)
+    if fingerprint != testbed.datasets[name]:
+        raise _mismatch(testbed, name, fingerprint, missing)
+    if missing:
+        raise UserError(
+            f"{len(missing):,} images of the testbed are not among the {len(keys):,} given keys of '{name}', for "
+            f"example '{min(missing)}'; bind it to the whole dataset."
+        )
+    return TaskRows(
+        tasks=positions,
+        ways=testbed.table.column("way").to_numpy().astype(np.int64)[positions],
+        support=rows["support"],
+        support_label=columns.ragged(testbed.table, "support_label").take(positions),
+        query=rows["query"],
+        query_label=columns.ragged(testbed.table, "query_label").take(positions),
+    )
+
+
+def _mismatch(testbed: Testbed, name: str, fingerprint: str, missing: set[str]) -> UserError:
+    difference = (
+        "all images of the testbed are still there, but other images or classes were added or removed"
+    )
+    if missing:
+        difference = (
+            f"{len(missing):,} of the testbed's images are no longer there, for example '{min(missing)}'"
+        )
+    return UserError(
+        f"The dataset '{name}' has changed since the testbed was drawn (fingerprint {fingerprint[:12]}…, the "
+        f"testbed has {testbed.datasets[name][:12]}…): {difference}",
+        f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
+    )
+
+
+def concat(testbeds: Sequence[Testbed]) -> Testbed:
+    """See :meth:`Testbed.concat`."""
+    from longshot.testbeds.testbed import Testbed
+
+    if not testbeds:
+        raise UserError("There is no testbed to join; give at least one.")
+    if len(testbeds) == 1:
+        return testbeds[0]
+    datasets: dict[str, str] = {}
+    for bed in testbeds:
+        for name, fingerprint in bed.datasets.items():
+            if datasets.setdefault(name, fingerprint) != fingerprint:
+                raise UserError(
+                    f"Two different datasets are both called '{name}' (fingerprints "
+                    f"{datasets[name][:12]}… and "
+                    f"{fingerprint[:12]}…); give one of them another name."
+                )
+    table = pa.concat_tables([bed.table for bed in testbeds], promote_options="permissive")
+    table = table.set_column(0, "task", pa.array(np.arange(len(table))))
+    content = {
+        name: union(name, [(bed.keys(name), bed.content[name]) for bed in testbeds if name in bed.content])
+        for name in datasets
+    }
+    origins = [{k: bed.meta[k] for k in ("sampler", "seed", "features")} for bed in testbeds]
+    alike = all(origin == origins[0] for origin in origins)
+    features = {bed.meta["features"] for bed in testbeds}
+    return Testbed.create(
+        table,
+        datasets=datasets,
+        sampler=origins[0]["sampler"] if alike else {"concat": origins},
+        seed=origins[0]["seed"] if len({origin["seed"] for origin in origins}) == 1 else None,
+        features=features.pop() if len(features) == 1 else None,
+        content=content,
+        labels={
+            name: {c: x for bed in testbeds for c, x in bed.labels.get(name, {}).items()} for name in datasets
+        },
+    )
 
 
 def sampler_parts(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
+from longshot.core.wording import count
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.described import described
 from longshot.testbeds.base import Instances, Pool, Shape
@@ -92,16 +93,14 @@ def make_pools(
     if curated is None:
         everything = _checked([everything], shape, split, drop_small)
         return everything, [everything], len(dataset.split_classes(split)) - len(everything.classes)
-    settings = curated.settings(everything)
     pools = []
-    for setting in settings:
-        twins = [setting.pool, setting.twin]
+    for pool, twin in curated.settings(everything):
         if not curated.within:
-            pools.append(_checked(twins, shape, split, drop_small))
+            pools.append(_checked([pool, twin], shape, split, drop_small))
             continue
         # Each owner has classes of their own, and owners with too few are passed over.
-        enough = _enough(setting.pool, shape) & _enough(setting.twin, shape)
-        pools.append(setting.pool.take_classes(setting.pool.classes[enough]))
+        enough = _enough(pool, shape) & _enough(twin, shape)
+        pools.append(pool.take_classes(pool.classes[enough]))
     fitting = [pool for pool in pools if len(pool.classes) >= shape.min_way]
     if not fitting:
         best = max(pools, key=lambda pool: len(pool.classes))
@@ -113,18 +112,9 @@ def make_pools(
             "lower {way}, {shot} or {query}",
         )
     if len(fitting) == 1 and not curated.within:
-        fitting = [fitting[0].labelled("")]
+        fitting = [replace(fitting[0], label="")]
     used = np.unique(np.concatenate([pool.classes for pool in fitting]))
     return everything.take_classes(used), fitting, len(everything.classes) - len(used)
-
-
-def make_pool(
-    dataset: Dataset, shape: Shape, *, split: str | None = None, drop_small: bool = False
-) -> tuple[Pool, int]:
-    """The classes that tasks of this shape can use, and how many were left out for having too few images."""
-    everything = Pool(dataset, dataset.split_classes(split))
-    pool = _checked([everything], shape, split, drop_small)
-    return pool, len(everything.classes) - len(pool.classes)
 
 
 def _curated(instances: Instances) -> Curated | None:
@@ -159,8 +149,8 @@ def _checked(pools: list[Pool], shape: Shape, split: str | None, drop_small: boo
     if len(large) < shape.min_way:
         note = f" ({len(classes) - len(large)} smaller ones left out)" if len(large) < len(classes) else ""
         raise UserError(
-            f"There are {len(large)} classes in {where} with at least {_images(shape.min_images)}{note}, but a task "
-            f"needs {shape.min_way}",
+            f"There are {len(large)} classes in {where} with at least {count(shape.min_images, 'image')}{note}, "
+            f"but a task needs {shape.min_way}",
             "lower {way} or add classes",
         )
     return pools[0].take_classes(large)
@@ -174,8 +164,8 @@ def _too_few(pool: Pool, shape: Shape, where: str, enough: NDArray[np.bool_]) ->
     if not pool.restricted:
         smallest = int(classes[np.argmin(pool.sizes[classes])])
         return UserError(
-            f"Class '{pool.dataset.class_ids[smallest]}' of {where} has {_images(int(pool.sizes[smallest]))}, but a "
-            f"task needs {shape.min_images} of each class (shots + queries), and {summary}",
+            f"Class '{pool.dataset.class_ids[smallest]}' of {where} has {count(int(pool.sizes[smallest]), 'image')}, "
+            f"but a task needs {shape.min_images} of each class (shots + queries), and {summary}",
             f"{drop}lower {{shot}} or {{query}}",
         )
     query, shot = shape.min_counts
@@ -185,8 +175,9 @@ def _too_few(pool: Pool, shape: Shape, where: str, enough: NDArray[np.bool_]) ->
     worst = int(classes[np.argmax(missing)])
     available = max(int(pool.left(np.array([worst]), query)[0]), 0)
     return UserError(
-        f"Class '{pool.dataset.class_ids[worst]}' of {where} has {_images(int(pool.query_sizes[worst]))} for the query "
-        f"under the rules and {available} left for the support, but a task needs {query} and {shot}, and {summary}",
+        f"Class '{pool.dataset.class_ids[worst]}' of {where} has {count(int(pool.query_sizes[worst]), 'image')} for "
+        f"the query under the rules and {available} left for the support, but a task needs {query} and {shot}, and "
+        f"{summary}",
         f"{drop}lower {{shot}} or {{query}}, or loosen the rule",
     )
 
@@ -214,7 +205,3 @@ def _cut(pool: Pool, shape: Shape, streams: Streams) -> Pool:
         support[shared[:share]] = False
         query[shared[share:]] = False
     return pool.restrict(query, support)
-
-
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count:,} images"

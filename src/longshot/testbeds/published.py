@@ -30,7 +30,7 @@ from longshot.testbeds.base import Pool
 from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.drawing import to_table
 from longshot.testbeds.measures import coarsity_measure
-from longshot.testbeds.published_names import ByName, ByOrder, ClassOrder, Lookup, ordered_classes
+from longshot.testbeds.published_names import ByName, ByOrder, ClassOrder, ordered_classes
 from longshot.testbeds.testbed import Testbed
 
 COLUMNS = ("task", "labels", "image_id", "support")
@@ -118,14 +118,15 @@ def read_published(
     completed = _complete(tasks, data, file, query, seed)
     for task in tasks:
         _check_task(task, data, file, without_queries=not (completed or any(each.query for each in tasks)))
-    plan, rows = _plan(tasks)
+    rows = _chosen(tasks)
+    plan = rows.plan
     classes = order if order is not None else None if split is None else data.split_classes(split)
     pool = Pool(data, np.unique(plan.classes.values if classes is None else classes))
     measure = coarsity_measure(pool, UniformClasses(), reduction)
     variance = np.array([np.nan if task.variance is None else task.variance for task in tasks])
     if measure is not None:
         rows = rows.with_measured(measure(pool, plan, rows))
-        _check_variance(file, tasks, variance, pool, plan, rows, reduction)
+        _check_variance(file, tasks, variance, pool, rows, reduction)
     elif np.isfinite(variance).any():
         hint = ": give {taxonomy:wordnet}" if has_wordnet_ids(data) else ""
         note(f"the column variance of {file} is not checked, since '{data.name}' has no taxonomy{hint}")
@@ -141,7 +142,7 @@ def read_published(
     if completed:
         facts |= {"query": query, "queries": RULE}
     testbed = Testbed.create(
-        to_table(data, plan, rows),
+        to_table(data, rows),
         datasets={data.name: data.fingerprint},
         sampler=facts,
         seed=seed if completed else None,
@@ -153,7 +154,7 @@ def read_published(
 # --- reading ---
 
 
-def _read_tasks(file: Path, dataset: Dataset, lookup: Lookup) -> list[_Task]:
+def _read_tasks(file: Path, dataset: Dataset, lookup: ByName | ByOrder) -> list[_Task]:
     tasks: dict[str, _Task] = {}
     for line, row in _rows(file):
         at = f"{file} line {line}"
@@ -254,7 +255,7 @@ def _check_task(task: _Task, dataset: Dataset, file: Path, *, without_queries: b
     raise UserError(f"{file} line {task.line}: task {task.name} is not a few-shot task: {reason}.")
 
 
-def _plan(tasks: list[_Task]) -> tuple[TaskPlan, TaskRows]:
+def _chosen(tasks: list[_Task]) -> TaskRows:
     """Classes of a task in the dataset's order, images in that of the file."""
     order = [sorted(task.support) for task in tasks]
     classes = Ragged.from_lists(order)
@@ -269,7 +270,7 @@ def _plan(tasks: list[_Task]) -> tuple[TaskPlan, TaskRows]:
 
     (support, shots), (query, queries) = images("support"), images("query")
     plan = TaskPlan(classes, classes.with_values(shots), classes.with_values(queries))
-    return plan, TaskRows.from_plan(plan, support, query)
+    return TaskRows.from_plan(plan, support, query)
 
 
 # --- coarsity ---
@@ -280,7 +281,6 @@ def _check_variance(
     tasks: list[_Task],
     variance: Floats,
     pool: Pool,
-    plan: TaskPlan,
     rows: TaskRows,
     reduction: str | None,
 ) -> None:
@@ -296,7 +296,7 @@ def _check_variance(
     remedy = "give the {class_order} and the {taxonomy} that it was made with, and a dataset with all of its images"
     for other in (None, *REDUCTIONS):
         measure = None if other == reduction else coarsity_measure(pool, UniformClasses(), other)
-        if measure is not None and not len(differing(measure(pool, plan, rows)["coarsity"])):
+        if measure is not None and not len(differing(measure(pool, rows.plan, rows)["coarsity"])):
             remedy = (
                 "leave {reduction} out"
                 if other is None

@@ -6,7 +6,6 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -16,18 +15,6 @@ from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 
 ClassOrder = str | Path | Sequence[str]
-
-
-class Lookup(Protocol):
-    """Classes and images of a dataset by what a list calls them; ``at`` is the file and line for messages."""
-
-    def label(self, text: str, at: str) -> int:
-        """The class number."""
-        ...
-
-    def row(self, text: str, label: int, at: str) -> int:
-        """The row of an image of class ``label``."""
-        ...
 
 
 class ByName:

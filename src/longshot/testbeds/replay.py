@@ -8,16 +8,18 @@ prints a hash of the first 200 episodes of every source and split, to compare wi
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskPlan
 from longshot.datasets.dataset import canonical_split
 from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, Spec, read_spec
 
@@ -35,17 +37,8 @@ class ReplaySource:
 
     name: str
     kind: str
-    sizes: NDArray[np.int64]  # [C] images per class
-    groups: tuple[NDArray[np.int64], ...] = ()  # positions in the split
-
-
-@dataclass(frozen=True, eq=False)
-class ReplayedEpisode:
-    """An episode before its images are chosen."""
-
-    classes: NDArray[np.int64]  # [n] positions in the split
-    shots: NDArray[np.int64]  # [n]
-    query: int  # per class
+    sizes: Ints  # [C] images per class
+    groups: tuple[Ints, ...] = ()  # positions in the split
 
 
 def read_source(path: str | Path, split: str = "test") -> ReplaySource:
@@ -89,28 +82,34 @@ def source_of(spec: Spec, split: str) -> ReplaySource:
     return source
 
 
-def episodes(source: ReplaySource, count: int, seed: int) -> Iterator[ReplayedEpisode]:
-    """The first ``count`` episodes of a sampler made right after the module generator was seeded with ``seed``."""
+def episodes(source: ReplaySource, count: int, seed: int) -> TaskPlan:
+    """The first ``count`` episodes of a sampler made right after the module generator was seeded with ``seed``.
+
+    Classes are positions in the split.
+    """
     if not 0 <= seed < 2**32:
         raise UserError(f"The seed is {seed}, but that of a replay lies between 0 and 4,294,967,295.")
     module = np.random.RandomState(seed)
     rng = np.random.RandomState(seed=module.randint(0, 2**32, dtype="uint32"))
+    rows = []
     for _ in range(count):
         classes = _draw_classes(source, rng)
-        yield _describe(classes, source.sizes[classes], rng)
+        rows.append((classes, *_describe(source.sizes[classes], rng)))
+    return TaskPlan(*(Ragged.from_lists([row[part] for row in rows]) for part in range(3)))
 
 
-def episode_rows(episode: ReplayedEpisode) -> list[list[int]]:
-    """An episode as the reference describes it: [class position in the split, support, query] for each class."""
-    return [[int(c), int(k), episode.query] for c, k in zip(episode.classes, episode.shots, strict=True)]
+def episode_rows(plan: TaskPlan) -> list[list[list[int]]]:
+    """Episodes as the reference describes them: [class position in the split, support, query] for each class."""
+    table = np.stack([part.values for part in (plan.classes, plan.shots, plan.queries)], axis=1)
+    return [table[slice(*plan.slots_of(task))].tolist() for task in range(len(plan))]
 
 
 def hash_episodes(source: ReplaySource, count: int = 200, seed: int = 1234) -> str:
     """SHA-256 of the canonical JSON of the first ``count`` episodes, each as ``episode_rows`` lists it."""
-    return hash_json([episode_rows(episode) for episode in episodes(source, count, seed)])
+    return hash_json(episode_rows(episodes(source, count, seed)))
 
 
-def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> NDArray[np.int64]:
+def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> Ints:
     """The reference calls ``choice``; these are the draws that ``RandomState.choice`` makes, without its checks.
 
     ``choice(n)`` is ``randint(n)``, ``choice(n, k, replace=False)`` is ``permutation(n)[:k]``, and ``choice`` with
@@ -127,9 +126,8 @@ def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> NDArray[n
     return group[rng.permutation(len(group))[:way]]
 
 
-def _describe(
-    classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.RandomState
-) -> ReplayedEpisode:
+def _describe(sizes: Ints, rng: np.random.RandomState) -> tuple[Ints, Ints]:
+    """Shots and queries of classes of these sizes."""
     query = min(MAX_QUERY, int(sizes.min()) // 2)
     available = sizes - query
     beta = rng.uniform()
@@ -138,14 +136,14 @@ def _describe(
     support = min(MAX_SUPPORT, int(np.add.reduce(shares)))
     weight = np.exp(rng.uniform(_LOG_HALF, _LOG_TWO, len(sizes))) * sizes
     shots = (weight / np.add.reduce(weight) * (support - len(sizes))).astype(np.int64) + 1
-    return ReplayedEpisode(classes, np.minimum(shots, available), query)
+    return np.minimum(shots, available), np.full(len(sizes), query)
 
 
 def _split_sizes(spec: Spec) -> str:
     return ", ".join(f"{split} has {len(spec.splits[part])}" for split, part in SPEC_SPLITS.items())
 
 
-def _groups(spec: Spec, part: str) -> tuple[NDArray[np.int64], ...]:
+def _groups(spec: Spec, part: str) -> tuple[Ints, ...]:
     """Positions in the split that an episode is drawn from: alphabets, or what is below a node; none where flat."""
     if spec.kind == "hierarchical":
         return _leaf_sets(spec.subgraphs[part])
@@ -155,7 +153,7 @@ def _groups(spec: Spec, part: str) -> tuple[NDArray[np.int64], ...]:
     return tuple(np.array(group) for group in members.values())
 
 
-def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[NDArray[np.int64], ...]:
+def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[Ints, ...]:
     """Positions of the leaves below each eligible node, nodes by WordNet id."""
     nodes = {node["wn_id"]: node for node in subgraph}
     leaves = sorted(wn_id for wn_id, node in nodes.items() if not node["children_ids"])

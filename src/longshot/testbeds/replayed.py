@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.formats.meta_dataset import class_ids_of
 from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, Spec, read_spec
 from longshot.testbeds.base import Pool, Shape
-from longshot.testbeds.replay import MIN_WAY, ReplayedEpisode, ReplaySource, episode_rows, episodes, source_of
+from longshot.testbeds.replay import MIN_WAY, episode_rows, episodes, source_of
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.words import choice_of
 
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"^\d+[\s._-]+(?=.*[^\W\d])")  # the "001." of "001.Black_f
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedEpisodes:
+class Replay:
     """Shape and classes at once: task t has the classes, shots and queries of the reference's episode t.
 
     Parameters
@@ -62,7 +62,7 @@ class ReplayedEpisodes:
     name: ClassVar[str] = "replay"
 
     @classmethod
-    def read(cls, path: str | Path, split: str, seed: int, tasks: int) -> ReplayedEpisodes:
+    def read(cls, path: str | Path, split: str, seed: int, tasks: int) -> Replay:
         """The first ``tasks`` episodes of a split of the spec at ``path``; all are drawn and checked here.
 
         Parameters
@@ -79,25 +79,22 @@ class ReplayedEpisodes:
         spec = read_spec(Path(path))
         source = source_of(spec, split)  # checks the split
         replay = cls(spec, str(canonical_split(split)), seed, tasks, source.name, hash_file(path))
-        bare = next((t for t, episode in enumerate(replay._episodes) if not episode.query), None)
-        if bare is not None:
+        bare = np.flatnonzero(replay._episodes.queries.values == 0)
+        if len(bare):
             raise UserError(
-                f"Episode {bare} of {spec.name} has a class of {int(source.sizes.min())} image, which leaves none for "
-                "the queries, but a class needs 2; take another spec."
+                f"Episode {replay._episodes.classes.owners[bare[0]]} of {spec.name} has a class of "
+                f"{int(source.sizes.min())} image, which leaves none for the queries, but a class needs 2; take "
+                "another spec."
             )
         return replay
 
     @cached_property
-    def _source(self) -> ReplaySource:
-        return source_of(self.spec, self.split)
-
-    @cached_property
-    def _episodes(self) -> tuple[ReplayedEpisode, ...]:
-        return tuple(episodes(self._source, self.tasks, self.seed))
+    def _episodes(self) -> TaskPlan:
+        return episodes(source_of(self.spec, self.split), self.tasks, self.seed)
 
     def episodes_sha256(self) -> str:
         """SHA-256 of the episodes' descriptions, as ``hash_episodes`` makes it."""
-        return hash_json([episode_rows(episode) for episode in self._episodes])
+        return hash_json(episode_rows(self._episodes))
 
     @property
     def min_way(self) -> int:
@@ -121,12 +118,13 @@ class ReplayedEpisodes:
 
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the episodes, [T]."""
-        return np.array([len(episode.classes) for episode in self._chosen(streams)])
+        return self._episodes.classes.lengths[streams.tasks]
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
         """Class numbers of each episode: positions in the split, found in the dataset by their names."""
         numbers = find_classes(self.spec, self.split, pool.dataset)
-        return Ragged.from_lists([numbers[episode.classes] for episode in self._chosen(streams)])
+        chosen = self._episodes.classes.take(streams.tasks)
+        return chosen.with_values(numbers[chosen.values])
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
         """The episodes' shots and queries; UserError where a class of the dataset has too few images for one."""
@@ -135,9 +133,8 @@ class ReplayedEpisodes:
                 "A replayed episode says how many of all images of a class it takes, so no rule may limit them",
                 "leave out {query_where}, {support_where}, {disjoint_pools} and {rule}",
             )
-        chosen = self._chosen(streams)
-        shots = np.concatenate([episode.shots for episode in chosen])
-        queries = np.repeat([episode.query for episode in chosen], classes.lengths)
+        chosen = self._episodes.take(streams.tasks)
+        shots, queries = chosen.shots.values, chosen.queries.values
         needed, present = shots + queries, pool.sizes[classes.values]
         short = np.flatnonzero(needed > present)
         if len(short):
@@ -168,9 +165,6 @@ class ReplayedEpisodes:
         members = tuple(dataset.class_ids[number] for number in sorted(numbers))
         origin = f"{self.source} {self.spec_sha256[:12]}"
         return replace(dataset, splits={self.split: members}, splits_from=origin)
-
-    def _chosen(self, streams: Streams) -> Sequence[ReplayedEpisode]:
-        return [self._episodes[task] for task in streams.tasks]
 
 
 def find_spec_file(folder: str | Path, source: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, Unpack
@@ -25,8 +25,9 @@ from longshot.scale import with_executor
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
 from longshot.testbeds.content import names_only, read_content
 from longshot.testbeds.difficult import JudgedInstances
-from longshot.testbeds.drawing import DrawRecipe, draw, to_table, without_repeats
+from longshot.testbeds.drawing import DrawRecipe, draw, to_table
 from longshot.testbeds.filtered import CANDIDATES, filter_tasks
+from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.judges import Judge, TaskScorer
 from longshot.testbeds.measures import Measure, coarsity_measure
 from longshot.testbeds.pools import ImageLimits, make_pools
@@ -206,7 +207,7 @@ def sample(
     choices = {"shape": shape, "classes": classes, "instances": instances}
     check_settings(settings, **choices, beside=signature(sample).parameters)
     if replay is not None:
-        from longshot.testbeds.replayed import ReplayedEpisodes, check_replay
+        from longshot.testbeds.replayed import Replay, check_replay
 
         check_replay(
             {
@@ -240,16 +241,20 @@ def sample(
         counts = make_shape(shape, settings)
         class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
     else:
-        counts = class_sampler = ReplayedEpisodes.read(replay, split or "", seed, number)
+        counts = class_sampler = Replay.read(replay, split or "", seed, number)
         opened = [counts.bind(data) for data in opened]
     image_limits = make_limits(instances, settings, limits)
+    split_name = split and (canonical_split(split) or split)
+    facts: dict[str, Any] = {"tasks": tasks, "shape": settings_of(counts), "split": split_name}
+    facts |= {"allow_repeats": allow_repeats, **image_limits.settings()}
+    if replay is None:
+        facts["classes"] = settings_of(class_sampler)
     if out is not None:  # another testbed is told now, not when this one is drawn
-        facts: dict[str, Any] = {"tasks": tasks, "shape": settings_of(counts), "split": _split_name(split)}
-        facts |= {"allow_repeats": allow_repeats, **image_limits.settings()}
-        if replay is None:
-            facts["classes"] = settings_of(class_sampler)
         sources = {data.name: data.fingerprint for data in opened}
         claim_testbed(out, {"datasets": sources, "seed": seed, "sampler": facts}, force=force)
+    if replay is not None:  # classes and shape are one
+        assert isinstance(counts, Replay)
+        facts |= {"classes": {"name": counts.name}, "episodes_sha256": counts.episodes_sha256()}
     target = check_target(settings)
     # Before the bar of the tasks: embedding has one of its own. Only the classes that tasks may have are embedded.
     networks = [
@@ -258,15 +263,11 @@ def sample(
     ]
     request = _Request(
         number,
-        counts,
-        class_sampler,
+        DrawRecipe(counts, class_sampler, UniformInstances(), (), measures, workers, block, allow_repeats),
+        facts,
         image_limits,
         split,
         drop_small,
-        allow_repeats,
-        measures,
-        workers,
-        block,
         seed,
         word == "filtered",
         settings.get("reduction"),
@@ -295,15 +296,11 @@ class _Request:
     """What is drawn from each dataset."""
 
     tasks: int
-    shape: Shape
-    classes: Classes
+    recipe: DrawRecipe  # without images and pools
+    facts: dict[str, Any]  # what a testbed tells of all that
     limits: ImageLimits
     split: str | None
     drop_small: bool
-    allow_repeats: bool
-    measures: Sequence[Measure]
-    workers: int
-    block: int
     seed: int
     candidates: bool  # yet to be filtered: most of them are not kept, so their images are not read
     reduction: str | None  # by which coarsity is measured
@@ -315,7 +312,7 @@ def _draw(
     request: _Request, dataset: Dataset, instances: Instances, bar: Progress, judges: Sequence[Judge]
 ) -> Testbed:
     """The tasks of one dataset."""
-    shape, classes, split = request.shape, request.classes, request.split
+    shape, classes, split = request.recipe.shape, request.recipe.classes, request.split
     suspects = find_excluded(judges) if request.exclude_suspects else None
     streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
     everything, pools, dropped = make_pools(
@@ -329,28 +326,13 @@ def _draw(
         allowed=None if suspects is None else ~suspects.mask,
     )
     coarsity = coarsity_measure(everything, classes, request.reduction)
-    measures = (*request.measures, coarsity) if coarsity else request.measures
-    recipe = DrawRecipe(shape, classes, instances, pools, measures, request.workers, request.block)
+    measures = (*request.recipe.measures, *filter(None, [coarsity]))
+    recipe = replace(request.recipe, instances=instances, pools=pools, measures=measures)
     if request.target is not None:
-        recipe = aim(recipe, streams, request.target, request.allow_repeats)
+        recipe = aim(recipe, streams, request.target)
         instances = recipe.instances
-    draft = draw(recipe, streams, bar)
-    if not request.allow_repeats:
-        draft = without_repeats(recipe, streams, draft)
-    facts: dict[str, Any] = {
-        "tasks": request.tasks,
-        "shape": settings_of(shape),
-        "classes": settings_of(classes),
-        "instances": settings_of(instances),
-        "split": _split_name(split),
-        "allow_repeats": request.allow_repeats,
-        "dropped_classes": dropped,
-        **request.limits.settings(),
-    }
-    if (
-        episodes_sha256 := getattr(shape, "episodes_sha256", None)
-    ) is not None:  # replayed: classes and shape are one
-        facts |= {"classes": {"name": shape.name}, "episodes_sha256": episodes_sha256()}
+    drawn_tasks = draw(recipe, streams, bar)
+    facts = {**request.facts, "instances": settings_of(instances), "dropped_classes": dropped}
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     facts |= taxonomy_facts(dataset, request.reduction)
@@ -359,10 +341,10 @@ def _draw(
     if request.target is not None:
         facts["target_accuracy"] = request.target
     if isinstance(instances, JudgedInstances):
-        facts["drops"] = instances.drops(draft.rows.measured)
-    table = to_table(dataset, draft.plan, draft.rows)
+        facts["drops"] = instances.drops(drawn_tasks.measured)
+    table = to_table(dataset, drawn_tasks)
     used = np.zeros(len(dataset), np.bool_)
-    used[draft.rows.support.values], used[draft.rows.query.values] = True, True
+    used[drawn_tasks.support.values], used[drawn_tasks.query.values] = True, True
     rows = np.flatnonzero(used)
     content = (
         names_only(len(rows), len(dataset)) if request.candidates else read_content(table, dataset, rows=rows)
@@ -420,10 +402,6 @@ def _open(
 def _rows_of(dataset: Dataset, split: str | None) -> Ints:
     """The images of the classes of a split."""
     return rows_of_classes(dataset.offsets, dataset.split_classes(split))
-
-
-def _split_name(split: str | None) -> str | None:
-    return split and (canonical_split(split) or split)
 
 
 def _saved(testbed: Testbed, out: str | Path | None, force: bool) -> Testbed:

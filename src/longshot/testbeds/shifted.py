@@ -8,7 +8,7 @@ images. A shifted and a matched testbed of one seed have the same cases, classes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -54,14 +54,6 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class ShiftedPools:
-    """Where a task may be drawn from: the pool, and that of the other kind of task, which must be possible too."""
-
-    pool: Pool
-    twin: Pool
-
-
-@dataclass(frozen=True, eq=False)
 class Curated:
     """What ShiftedInstances and MatchedInstances share: rules by name, or rules of one's own.
 
@@ -97,8 +89,11 @@ class Curated:
         """Support and query rows, uniform among the images that the pool's rules allow."""
         return UniformInstances().draw(streams, pool, plan)
 
-    def settings(self, pool: Pool) -> list[ShiftedPools]:
-        """The pools that a task is drawn from, one of them for each task."""
+    def settings(self, pool: Pool) -> list[tuple[Pool, Pool]]:
+        """The pools that a task is drawn from, one of them for each task; beside each that of its twin.
+
+        The twin is the task of the other kind, which must be possible too.
+        """
         dataset = pool.dataset
         if self.rule is None:
             own_case = Case(self.query_where, self.support_where, self.query_where)
@@ -117,9 +112,8 @@ class Curated:
             for value, members in _values(same, dataset).items():
                 text = label if value is None else f"{label}; {same} {value}"
                 limited = pool.restrict(members, members)
-                pools.append(
-                    ShiftedPools(limited.restrict(query, own).labelled(text), limited.restrict(query, other))
-                )
+                own_pool = replace(limited.restrict(query, own), label=text)
+                pools.append((own_pool, limited.restrict(query, other)))
         return pools
 
     @property

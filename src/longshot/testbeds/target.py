@@ -10,7 +10,7 @@ import numpy as np
 
 from longshot.core.errors import UserError
 from longshot.testbeds.difficult import HELD_OUT_COLUMN, JudgedInstances
-from longshot.testbeds.drawing import DrawRecipe, draw, without_repeats
+from longshot.testbeds.drawing import DrawRecipe, draw
 from longshot.testbeds.streams import Streams
 
 _HALVINGS = 10  # the difficulty is then known to a thousandth
@@ -36,7 +36,7 @@ def check_target(settings: Mapping[str, Any]) -> float | None:
     return float(target)
 
 
-def aim(recipe: DrawRecipe, streams: Streams, target: float, allow_repeats: bool) -> DrawRecipe:
+def aim(recipe: DrawRecipe, streams: Streams, target: float) -> DrawRecipe:
     """The recipe at the difficulty whose held-out accuracy, mean over networks and tasks, is nearest to ``target``.
 
     Bisection over the dial: supports are nested, so accuracy falls as difficulty rises. The hardest supports are
@@ -50,8 +50,6 @@ def aim(recipe: DrawRecipe, streams: Streams, target: float, allow_repeats: bool
         Of all tasks.
     target : float
         A share of right answers.
-    allow_repeats : bool
-        As in ``sample``.
     """
     chooser = recipe.instances
     assert isinstance(chooser, JudgedInstances)
@@ -60,12 +58,10 @@ def aim(recipe: DrawRecipe, streams: Streams, target: float, allow_repeats: bool
     def at(difficulty: float) -> tuple[DrawRecipe, float, float]:
         """The recipe at a difficulty, and held-out accuracy on uniform and on its supports."""
         here = replace(recipe, instances=replace(chooser, difficulty=difficulty, memory=memory))
-        draft = draw(here, streams)
-        if not allow_repeats:
-            draft = without_repeats(here, streams, draft)
+        measured = draw(here, streams).measured
         names = [HELD_OUT_COLUMN.format(number) for number in range(1, len(chooser.held_out) + 1)]
         before, after = (
-            float(np.mean([draft.rows.measured[f"{name}_{when}"].mean() for name in names]))
+            float(np.mean([measured[f"{name}_{when}"].mean() for name in names]))
             for when in ("before", "after")
         )
         return here, before, after

@@ -21,6 +21,7 @@ from longshot.testbeds.content import (
     ImageContent,
     check_content,
     names_only,
+    pack,
     read_content,
     subset,
     used_keys,
@@ -151,7 +152,7 @@ class Testbed:
         }
         if any((labels or {}).values()):
             meta["labels"] = columns.used_labels(table, labels or {})
-        meta["content_hash"] = columns.content_hash(table, hashed_facts(meta, contents))
+        meta["content_hash"] = columns.content_hash(table, hashed_facts(meta, pack(contents)))
         return cls(table, json.loads(canonical_json(meta)), content=contents)
 
     @classmethod
@@ -184,7 +185,7 @@ class Testbed:
         -------
         Testbed
         """
-        from longshot.testbeds.joining import concat
+        from longshot.testbeds.origin import concat
 
         return concat(testbeds)
 
@@ -311,13 +312,13 @@ class Testbed:
 
     def __repr__(self) -> str:
         """At most five lines."""
-        from longshot.testbeds.display import as_text
+        from longshot.testbeds.describe import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        from longshot.testbeds.display import as_html
+        from longshot.testbeds.describe import as_html
 
         return as_html(self)
 
@@ -386,7 +387,7 @@ class Testbed:
         TaskRows
             Rows of support and query per task, with their labels.
         """
-        from longshot.testbeds.binding import bind
+        from longshot.testbeds.origin import bind
 
         return bind(self, name, keys, fingerprint)
 

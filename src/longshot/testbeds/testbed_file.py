@@ -45,11 +45,6 @@ class _Meta(Loose):
     )  # dataset → class → what a taxonomy calls it
 
 
-def hashed_facts(meta: Mapping[str, Any], contents: Mapping[str, ImageContent]) -> str:
-    """What the content hash covers beside the columns: all but itself, labels and the version that wrote it."""
-    return _facts(meta, pack(contents))
-
-
 def claim_testbed(
     path: str | os.PathLike[str], facts: Mapping[str, Any] | None = None, *, force: bool = False
 ) -> None:
@@ -120,7 +115,7 @@ def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageCont
     meta, packed = _read_meta(file, metadata)
     try:
         table = columns.canonical(table.replace_schema_metadata(None))
-        content_hash = columns.content_hash(table, _facts(meta, packed))
+        content_hash = columns.content_hash(table, hashed_facts(meta, packed))
         if content_hash != meta["content_hash"]:
             raise UserError(
                 f"its content hash is {content_hash[:12]}…, but its metadata says "
@@ -152,7 +147,8 @@ def read_outline(file: Path) -> tuple[pa.Table, str]:
     return table.combine_chunks(), str(meta["content_hash"])
 
 
-def _facts(meta: Mapping[str, Any], packed: str) -> str:
+def hashed_facts(meta: Mapping[str, Any], packed: str) -> str:
+    """What the content hash covers beside the columns: all but itself, labels and the version that wrote it."""
     facts = {k: v for k, v in meta.items() if k not in ("content_hash", "creator", "labels")}
     return canonical_json({**facts, "digests": packed})
 

@@ -28,7 +28,7 @@ from longshot.testbeds.content import ImageContent, ShortDigests
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.datasets.digest_memory import Digests
+    from longshot.datasets.identity import Digests
 
 Outcome = Literal["same", "changed", "missing", "new", "re-encoded", "names"]
 # Of several the first counts. 1 and 2 are other commands' "worse" and a mistake in the input.

@@ -335,8 +335,8 @@ def open_judges(
 
 
 def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
-    from longshot.features.content import check_made_from
     from longshot.features.features import Features
+    from longshot.features.held import check_made_from
 
     features = Features.load(file)
     if features.fingerprint != dataset.fingerprint:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.checks import check_declared, choice_field, count_field, number_field, with_settings
 from longshot.core.errors import UserError
 from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.base import Pool
@@ -46,6 +46,7 @@ class Mixed:
         return mixed.with_measured({"difficult": chosen})
 
 
+@with_settings
 class Adversarial(ProtoNetTraining):
     """ProtoNet's loss; a ``difficult`` share of the episodes has the support that FastDiffSel finds.
 
@@ -60,34 +61,20 @@ class Adversarial(ProtoNetTraining):
     paper: ClassVar[str] = "Basu et al. 2023"
     recipes: ClassVar[Mapping[str, TrainingDefaults]] = {}
 
-    def __init__(
-        self,
-        *,
-        way: int = 5,
-        shot: int = 5,
-        query: int = 10,
-        distance: str = "euclidean",
-        scale: float | None = None,
-        difficult: float = 0.5,
-        every: int = 200,
-        difficulty: float = 1.0,
-        judge: str | list[str] | None = None,
-        judging: Literal["mean", "worst", "least"] = "mean",
-    ) -> None:
-        super().__init__(way=way, shot=shot, query=query, distance=distance, scale=scale)
-        check_number(self.name, "difficult", difficult)
-        check_count(self.name, "every", every, least=1)
-        check_number(self.name, "difficulty", difficulty)
-        if difficulty > 1:
-            raise UserError(f"{self.name}'s difficulty is {difficulty}, but must lie between 0 and 1.")
-        check_choice(self.name, "judging", judging, ("mean", "worst", "least"))
-        names = [judge] if isinstance(judge, str) else judge or []
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    difficult: float = number_field(0.5)
+    every: int = count_field(200, least=1)
+    difficulty: float = number_field(1.0)
+    judge: str | list[str] | None = None
+    judging: Literal["mean", "worst", "least"] = choice_field("mean", "mean", "worst", "least")
+
+    def __post_init__(self) -> None:
+        check_declared(self)
+        if self.difficulty > 1:
+            raise UserError(f"{self.name}'s difficulty is {self.difficulty}, but must lie between 0 and 1.")
+        if not isinstance(self.judges, list) or not all(isinstance(name, str) for name in self.judges):
             raise UserError(
-                f"{self.name}'s judge is {judge!r}, but must be a backbone or a list of backbones."
+                f"{self.name}'s judge is {self.judge!r}, but must be a backbone or a list of backbones."
             )
-        self.difficult, self.every = difficult, every
-        self.difficulty, self.judge, self.judging = difficulty, judge, judging
 
     @property
     def refresh(self) -> int:

@@ -10,18 +10,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from longshot.core.batches import Episode
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import count_field, number_field, with_settings
 from longshot.core.errors import UserError
+from longshot.methods.batching import batches
 from longshot.methods.protonet import ProtoNet
 from longshot.networks.base import Network
 from longshot.networks.ensemble import Ensemble
 from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
+from longshot.training.images import QUARTERS, turned
 from longshot.training.validation import Validation
 
-_TURNS = 4
 _ROUNDS = 20  # of greedy selection; weights are multiples of 1/rounds kept
 
 
+@with_settings
 class AutoEnsemble(Algorithm):
     """L = mean over the members of −log softmax(W f(x)) of the class + ``rotation`` · that of the quarter turn.
 
@@ -39,10 +41,8 @@ class AutoEnsemble(Algorithm):
         optimiser="adam(lr=0.001)", batch=64, steps=10_000, augment="crop(8)|flip", clip=5.0
     )
 
-    def __init__(self, *, members: int = 3, rotation: float = 1.0) -> None:
-        check_count(self.name, "members", members, least=1)
-        check_number(self.name, "rotation", rotation)
-        self.members, self.rotation = members, rotation
+    members: int = count_field(3, least=1)
+    rotation: float = number_field(1.0)
 
     def network(self, call: str) -> str:
         """An ensemble of ``members`` such networks."""
@@ -54,7 +54,7 @@ class AutoEnsemble(Algorithm):
         for number, member in enumerate(members(network)):
             bound = member.dim**-0.5
             heads[f"head_{number}"] = torch.empty(classes, member.dim).uniform_(-bound, bound)
-            heads[f"head_turn_{number}"] = torch.empty(_TURNS, member.dim).uniform_(-bound, bound)
+            heads[f"head_turn_{number}"] = torch.empty(QUARTERS, member.dim).uniform_(-bound, bound)
         return heads
 
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
@@ -68,7 +68,7 @@ class AutoEnsemble(Algorithm):
         losses, votes = [], []
         for number, member in enumerate(members(network)):
             # The global generator is seeded by the step: a resumed run turns the same images.
-            turns = torch.randint(_TURNS, (len(data.labels),)).to(data.images.device)
+            turns = torch.randint(QUARTERS, (len(data.labels),)).to(data.images.device)
             vectors = member(turned(data.images, turns)).float()
             logits = functional.linear(vectors, network.extras[f"head_{number}"])
             aside = functional.linear(vectors, network.extras[f"head_turn_{number}"])
@@ -89,15 +89,6 @@ def members(network: Network) -> list[Network]:
     return network.each() if isinstance(network, Ensemble) else [network]
 
 
-def turned(images: Tensor, turns: Tensor) -> Tensor:
-    """[B, 3, H, H], image b turned by ``turns[b]`` quarters, counter-clockwise."""
-    views = images.clone()
-    for quarter in range(1, _TURNS):
-        chosen = (turns == quarter).nonzero().squeeze(1)
-        views[chosen] = torch.rot90(images[chosen], quarter, (2, 3))
-    return views
-
-
 def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
     """[M] weights with the best accuracy of nearest class means on the validation tasks.
 
@@ -107,10 +98,11 @@ def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
     """
     network.weights.fill_(1.0)  # members side by side, unweighted
     nearest = ProtoNet()
+    tasks, gatherer = validation.by_features(network, network.dims)
     with torch.no_grad():
         pieces = [
             (torch.stack([nearest.scores(view) for view in batch.split()]), targets, batch.query_mask)
-            for _, batch, targets in validation.feature_batches(network, nearest, network.dims)
+            for _, batch, targets in batches(tasks, nearest, gatherer)
         ]
     return select(pieces, len(network.dims)).to(network.weights)
 

@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from longshot.core.batches import Episode
 from longshot.core.calls import Called
-from longshot.core.checks import check_count
 from longshot.networks.base import Network
 
 if TYPE_CHECKING:
@@ -129,13 +128,6 @@ class EpisodicAlgorithm(Algorithm):
 
     episodic: ClassVar[bool] = True
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
-
-    def set_shape(self, way: int, shot: int, query: int) -> None:
-        """Check and keep what episodes look like unless the user says otherwise."""
-        check_count(self.name, "way", way, least=2)
-        check_count(self.name, "shot", shot, least=1)
-        check_count(self.name, "query", query, least=1)
-        self.way, self.shot, self.query = way, shot, query
 
     def logits(self, network: Network, episode: Episode) -> Tensor:
         """[Q, way] of the episode's queries; a subclass that overrides ``loss`` needs none."""

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from longshot.core.batches import Episode
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import check_declared, count_field, number_field, with_settings
 from longshot.core.errors import UserError
 from longshot.methods.ctx import KEY, VALUE, class_scores, heads
 from longshot.networks.base import Network
@@ -20,6 +20,7 @@ from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, Training
 SIMCLR = "zoom(0.28)|flip|jitter(0.8)|grey(0.2)"
 
 
+@with_settings
 class CTXTraining(EpisodicAlgorithm):
     """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``methods/ctx.py``), mean over the queries.
 
@@ -33,15 +34,18 @@ class CTXTraining(EpisodicAlgorithm):
     paper: ClassVar[str] = "Doersch et al. 2020"
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
 
-    def __init__(
-        self, *, way: int = 5, shot: int = 5, query: int = 10, width: int = 128, simclr: float = 0.5
-    ) -> None:
-        self.set_shape(way, shot, query)
-        check_count(self.name, "width", width, least=1)
-        check_number(self.name, "simclr", simclr)
-        if simclr > 1:
-            raise UserError(f"ctx's simclr is {simclr!r}; it is the share of SimCLR episodes, from 0 to 1.")
-        self.width, self.simclr = width, simclr
+    way: int = count_field(5, least=2)
+    shot: int = count_field(5, least=1)
+    query: int = count_field(10, least=1)
+    width: int = count_field(128, least=1)
+    simclr: float = number_field(0.5)
+
+    def __post_init__(self) -> None:
+        check_declared(self)
+        if self.simclr > 1:
+            raise UserError(
+                f"ctx's simclr is {self.simclr!r}; it is the share of SimCLR episodes, from 0 to 1."
+            )
 
     @property
     def method(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,30 +99,26 @@ class Shuffled(TrainingSource):
         return ImageBatch(images, torch.from_numpy(self.labels[positions]).to(images.device))
 
 
+@dataclass(eq=False)
 class EpisodeSource(TrainingSource):
     """``total`` episodes per step from any sampler of testbeds; chunk c of them is drawn with c as the attempt number.
 
     So episode i depends on the seed and on i alone, and a resumed run sees the same ones.
     """
 
-    def __init__(
-        self,
-        images: TrainingImages,
-        pool: Pool,
-        total: int,
-        seed: int,
-        augment: Augmentation,
-        *,
-        shape: Shape,
-        classes: Classes,
-        instances: Instances,
-        refresh: int = 0,
-        chosen: Callable[[Features], Instances] | None = None,
-    ) -> None:
-        self.images, self.pool, self.total, self.seed, self.augment = images, pool, total, seed, augment
-        self.shape, self.classes, self.instances = shape, classes, instances
-        self.refresh, self.chosen = refresh, chosen
-        self.chunk = refresh * total or CHUNK
+    images: TrainingImages
+    pool: Pool
+    total: int
+    seed: int
+    augment: Augmentation
+    shape: Shape
+    classes: Classes
+    instances: Instances
+    refresh: int = 0
+    chosen: Callable[[Features], Instances] | None = None
+
+    def __post_init__(self) -> None:
+        self.chunk = self.refresh * self.total or CHUNK
         self.current: tuple[int, TaskRows] | None = None  # the chunk that the last step was taken from
 
     def draw(self, number: int) -> TaskRows:

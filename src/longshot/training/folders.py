@@ -1,18 +1,30 @@
-"""The folder of a training: what it holds, whether a training may go on in it, what came out."""
+"""The folder of a training: what it holds, whether a training may go on in it, what came out.
+
+The checkpoint is one safetensors file, replaced whole, with its facts as JSON in the header. Learning rates follow from
+the step and every random number from the seed and the step, so what has to be kept are the weights, the optimiser's
+moments, a few numbers, and episodes that only a former network could have chosen.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longshot.core.errors import UserError
-from longshot.core.files import write_text
-from longshot.networks import checkpoint
-from longshot.training import state
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
-TRAINING, HISTORY = "training.json", "history.jsonl"
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, write_text
+from longshot.networks import checkpoint
+from longshot.networks.base import Network
+
+TRAINING, HISTORY, STATE = "training.json", "history.jsonl", "state.safetensors"
+_NETWORK, _OPTIMISER, _SOURCE = "network.", "optimiser.", "source."  # beginnings of names in a checkpoint
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,7 @@ def check_folder(folder: Path, identity: dict[str, Any]) -> None:
     """UserError where the folder holds another training, with what differs."""
     path = folder / TRAINING
     if not path.is_file():
-        taken = [name for name in (checkpoint.WEIGHTS, state.FILE) if (folder / name).exists()]
+        taken = [name for name in (checkpoint.WEIGHTS, STATE) if (folder / name).exists()]
         if taken:
             raise UserError(
                 f"The folder {folder} holds a {taken[0]} of unknown origin ({TRAINING} is missing)",
@@ -104,10 +116,10 @@ def cut_history(path: Path, records: int) -> None:
 
 def read_facts(folder: Path) -> dict[str, Any] | None:
     """What the checkpoint of the folder remembers beside tensors; None where there is none."""
-    if not (folder / state.FILE).is_file():
+    if not (folder / STATE).is_file():
         return None
     # Not by safe_open, which opens the path twice: a training that goes on may replace the file in between.
-    with (folder / state.FILE).open("rb") as file:
+    with (folder / STATE).open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
     return facts
@@ -133,3 +145,66 @@ def read_trained(folder: Path) -> TrainedNetwork:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+# ---- the checkpoint that a training goes on from
+
+
+def save_state(
+    folder: Path,
+    network: Network,
+    optimiser: torch.optim.Optimizer,
+    source: Mapping[str, Tensor],
+    facts: Mapping[str, Any],
+) -> None:
+    """Replace the checkpoint of ``folder``; a kill at any moment leaves the old one or the new one."""
+    tensors = {_NETWORK + name: value for name, value in network.state_dict().items()}
+    tensors |= {_SOURCE + name: value for name, value in source.items()}
+    numbers: dict[str, Any] = {}
+    for index, held in optimiser.state_dict()["state"].items():
+        for name, value in held.items():
+            if isinstance(value, Tensor):
+                tensors[f"{_OPTIMISER}{index}.{name}"] = value
+            else:
+                numbers[f"{index}.{name}"] = value
+    # A copy each: safetensors refuses tensors that share memory or do not lie row by row.
+    copies = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
+    header = {"facts": json.dumps(dict(facts)), "optimiser": json.dumps(numbers)}
+    with atomic(folder / STATE) as temporary:
+        save_file(copies, temporary, metadata=header)
+
+
+def last_saved(folder: Path) -> int | None:
+    """When the checkpoint of ``folder`` was written, in nanoseconds; None where there is none."""
+    path = folder / STATE
+    return path.stat().st_mtime_ns if path.is_file() else None
+
+
+def load_state(
+    folder: Path, network: Network, optimiser: torch.optim.Optimizer
+) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    """Put the checkpoint back into network and optimiser; its facts and the source's tensors. None: there is none."""
+    path = folder / STATE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        facts, numbers = json.loads(header["facts"]), json.loads(header["optimiser"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise UserError(
+            f"The checkpoint {path} ({path.stat().st_size:,} bytes) is damaged",
+            "delete it to train from the beginning, or choose another folder {out}",
+        ) from error
+    network.load_state_dict(_tensors_of(tensors, _NETWORK))
+    held: dict[int, dict[str, Any]] = {}
+    for name, value in {**_tensors_of(tensors, _OPTIMISER), **numbers}.items():
+        index, _, key = name.partition(".")
+        held.setdefault(int(index), {})[key] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": held})
+    return facts, _tensors_of(tensors, _SOURCE)
+
+
+def _tensors_of(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -20,7 +20,7 @@ from longshot.core.preprocess import Preprocessing
 from longshot.datasets.dataset import Dataset
 from longshot.training.augment import Augmentation
 
-_QUARTERS = 4
+QUARTERS = 4
 T = TypeVar("T")
 
 
@@ -55,7 +55,7 @@ class TrainingImages:
             read = torch.from_numpy(self.pixels[positions])
         bytes_ = read.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         if self.quarters is not None:
-            bytes_ = _turned(bytes_, self.quarters[rows])
+            bytes_ = turned(bytes_, torch.from_numpy(self.quarters[rows]).to(self.device))
         values = bytes_.to(torch.float32)
         scale, shift = (
             torch.tensor(numbers, device=self.device).view(1, 3, 1, 1)
@@ -67,14 +67,13 @@ class TrainingImages:
         return values.mul(scale).add_(shift)
 
 
-def _turned(images: Tensor, quarters: NDArray[np.int64]) -> Tensor:
-    """[B, 3, H, H] with each image turned by its own number of quarter turns."""
-    turned = images.clone()
-    for quarter in range(1, _QUARTERS):
-        members = torch.from_numpy(np.flatnonzero(quarters == quarter)).to(images.device)
-        if len(members):
-            turned[members] = torch.rot90(images[members], quarter, (2, 3))
-    return turned
+def turned(images: Tensor, turns: Tensor) -> Tensor:
+    """[B, 3, H, H], image b turned by ``turns[b]`` quarters, counter-clockwise."""
+    views = images.clone()
+    for quarter in range(1, QUARTERS):
+        chosen = (turns == quarter).nonzero().squeeze(1)
+        views[chosen] = torch.rot90(images[chosen], quarter, (2, 3))
+    return views
 
 
 def with_rotations(
@@ -88,7 +87,7 @@ def with_rotations(
     named = sorted(
         (f"{dataset.class_ids[c]}@{90 * quarter:03d}", int(c), quarter)
         for c in classes
-        for quarter in range(_QUARTERS)
+        for quarter in range(QUARTERS)
     )
     ranges = [np.arange(dataset.offsets[c], dataset.offsets[c + 1]) for _, c, _ in named]
     sources = np.concatenate(ranges)
@@ -96,7 +95,7 @@ def with_rotations(
     old = dataset.keys.take(pa.array(sources)).to_pylist()
     keys = [f"{key}@{90 * quarter:03d}" for key, quarter in zip(old, quarters.tolist(), strict=True)]
     offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in ranges])])
-    turned = Dataset(
+    rotated = Dataset(
         name=dataset.name,
         class_ids=tuple(name for name, _, _ in named),
         offsets=offsets,
@@ -104,7 +103,7 @@ def with_rotations(
         store=dataset.store,
         source=dataset.source,
     )
-    return turned, sources, quarters.astype(np.int64)
+    return rotated, sources, quarters.astype(np.int64)
 
 
 def check_square(transform: Preprocessing) -> None:

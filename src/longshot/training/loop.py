@@ -28,18 +28,20 @@ from longshot.training.distributed import Team, launch
 from longshot.training.episodes import StepData
 from longshot.training.folders import (
     HISTORY,
+    STATE,
     TRAINING,
     TrainedNetwork,
     check_folder,
     cut_history,
+    last_saved,
+    load_state,
     read_facts,
     read_trained,
+    save_state,
 )
 from longshot.training.images import Prefetch, step_seed
 from longshot.training.settings import CLASS_SETTINGS, TrainingSettings, ValidationTasks, planned
 from longshot.training.setup import Job, prepare
-from longshot.training.state import FILE as STATE_FILE
-from longshot.training.state import last_saved, load_state, save_state
 from longshot.training.steps import Diverged, Stepper
 from longshot.training.validation import Validation
 
@@ -193,7 +195,7 @@ def train(
     values = locals()  # before any other name is bound
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
     algorithm, settings = planned(algorithm, {name: values[name] for name in names})
-    claim_folder(out, "training", (TRAINING, checkpoint.WEIGHTS, STATE_FILE))
+    claim_folder(out, "training", (TRAINING, checkpoint.WEIGHTS, STATE))
     dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)
     before = last_saved(folder)

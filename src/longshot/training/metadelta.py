@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longshot.core.batches import Episode
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import count_field, number_field, with_settings
 from longshot.networks.base import Network
 from longshot.networks.stages import last_stages
 from longshot.training.base import Algorithm, ImageBatch, ParameterGroup, Step, TrainingDefaults
@@ -20,6 +20,7 @@ MOMENTUM = 0.1  # of the running statistics of batch norms
 LAYERS = 3  # of the perceptron
 
 
+@with_settings
 class MetaDelta(Algorithm):
     """L = −log softmax(MLP(f(x))) of the class, for the last ``stages`` of f and a perceptron d → d/2 → d/2 → classes.
 
@@ -45,10 +46,8 @@ class MetaDelta(Algorithm):
         validate_every=5,
     )
 
-    def __init__(self, *, stages: int = 2, head_rate: float = 10.0) -> None:
-        check_count(self.name, "stages", stages, least=1)
-        check_number(self.name, "head_rate", head_rate, above=0)
-        self.stages, self.head_rate = stages, head_rate
+    stages: int = count_field(2, least=1)
+    head_rate: float = number_field(10.0, above=0)
 
     def begin(self, network: Network) -> None:
         """Freeze all but the last stages; all batch norms get the momentum of the winners' code."""

@@ -10,11 +10,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from longshot.core.batches import Episode
-from longshot.core.checks import check_choice, check_number
+from longshot.core.checks import choice_field, number_field, with_settings
 from longshot.networks.base import Network
 from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 
 
+@with_settings
 class Multiclass(Algorithm):
     """L = −log softmax(W f(x) + b) over the train classes, or over scale · cos(f(x), W_c) with ``head='cosine'``.
 
@@ -35,11 +36,9 @@ class Multiclass(Algorithm):
         ),
     }
 
-    def __init__(self, *, head: str = "linear", scale: float = 10.0, smoothing: float = 0.0) -> None:
-        check_choice(self.name, "head", head, ("linear", "cosine"))
-        check_number(self.name, "scale", scale, above=0)
-        check_number(self.name, "smoothing", smoothing)
-        self.head, self.scale, self.smoothing = head, scale, smoothing
+    head: str = choice_field("linear", "linear", "cosine")
+    scale: float = number_field(10.0, above=0)
+    smoothing: float = number_field(0.0)
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
         """The head: W [C, d], uniform in ±1/√d as a linear layer starts, and b [C] of zeros."""

@@ -18,7 +18,7 @@ ALGORITHMS: dict[str, str] = {
     "ctx": "longshot.training.ctx:CTXTraining",
     "fomaml": "longshot.training.maml:FOMAML",
     "maml": "longshot.training.maml:MAMLTraining",
-    "matching": "longshot.training.matching:Matching",
+    "matching": "longshot.training.protonet:Matching",
     "metadelta": "longshot.training.metadelta:MetaDelta",
     "multiclass": "longshot.training.multiclass:Multiclass",
     "protomaml": "longshot.training.maml:ProtoMAMLTraining",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,18 +27,42 @@ from longshot.core.outputs import claim_folder
 from longshot.core.progress import progress
 from longshot.core.tuned import Tuned, write_tuned
 from longshot.scale import executor
-from longshot.training.objectives import TrialObjective
-from longshot.training.spaces import Parameter, Space
+from longshot.training.spaces import Space, Trial
 
 if TYPE_CHECKING:
     from optuna import Study
-    from optuna.distributions import BaseDistribution
-    from optuna.samplers import BaseSampler
 
-SAMPLERS = ("tpe", "random")
+SAMPLERS = {"tpe": "TPESampler", "random": "RandomSampler"}
 TRIALS = 20
 _RANDOM_FIRST = 10  # trials that TPE draws at random before it learns
 _PATIENCE = 3  # failures in a row, with nothing found yet, that stop a search
+
+
+class TrialObjective(ABC):
+    """What a trial is worth: mean accuracy over validation tasks."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What decides the values: another identity is another search."""
+
+    @abstractmethod
+    def value(self, trial: Trial, folder: Path) -> float:
+        """The accuracy; UserError where the trial fails."""
+
+    def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
+        """The accuracies of trials that do not depend on each other; the error of those that fail."""
+        outcomes: list[float | UserError] = []
+        for trial in trials:
+            try:
+                outcomes.append(self.value(trial, folder))
+            except UserError as error:
+                outcomes.append(error)
+        return outcomes
+
+    def best(self, trial: Trial, folder: Path) -> Tuned:
+        """The trial for people and commands to use."""
+        return Tuned(method=trial.method)
 
 
 def run_search(
@@ -83,9 +108,11 @@ def run_search(
             number = min(_together(len(done), at_once, free), total - len(done))
             proposals: list[Any] = []
             for further in range(number):
-                study.sampler = _sampler(optuna, sampler, seed + len(done) + further)
-                tried = [trial.params for trial in done] + [each.params for each in proposals]
-                proposals.append(_propose(optuna, study, space, _proposed(points, tried)))
+                study.sampler = getattr(optuna.samplers, SAMPLERS[sampler])(seed=seed + len(done) + further)
+                if points is not None:
+                    tried = [trial.params for trial in (*done, *proposals)]
+                    study.enqueue_trial(next(point for point in points if point not in tried))
+                proposals.append(study.ask(space.distributions()))
             _try(optuna, study, space, objective, folder, proposals)
             done = _finished(study)
             _write(study, space, objective, folder)
@@ -159,20 +186,6 @@ def _together(done: int, at_once: int, free: bool) -> int:
     return max(at_once, unlearned) if free or not done % at_once else at_once
 
 
-def _proposed(points: list[dict[str, Any]] | None, tried: Sequence[Any]) -> dict[str, Any] | None:
-    """The first point that was not tried, where all points are to be tried."""
-    if points is None:
-        return None
-    return next(point for point in points if point not in tried)
-
-
-def _propose(optuna: Any, study: Study, space: Space, point: dict[str, Any] | None) -> Any:
-    """One trial, not yet tried."""
-    if point is not None:
-        study.enqueue_trial(point)
-    return study.ask({name: _distribution(optuna, values) for name, values in space.parameters.items()})
-
-
 def _try(
     optuna: Any, study: Study, space: Space, objective: TrialObjective, folder: Path, proposals: Sequence[Any]
 ) -> None:
@@ -193,22 +206,6 @@ def _try(
             raise UserError(
                 f"The first {len(done)} trials all failed; the last one: {outcome.template}"
             ) from outcome
-
-
-def _sampler(optuna: Any, name: str, seed: int) -> BaseSampler:
-    kind = optuna.samplers.TPESampler if name == "tpe" else optuna.samplers.RandomSampler
-    made: BaseSampler = kind(seed=seed)
-    return made
-
-
-def _distribution(optuna: Any, parameter: Parameter) -> BaseDistribution:
-    kinds = optuna.distributions
-    made: BaseDistribution = (
-        kinds.CategoricalDistribution(parameter.values)
-        if parameter.kind == "choose"
-        else kinds.FloatDistribution(*parameter.values, log=parameter.kind == "log")
-    )
-    return made
 
 
 def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) -> Tuned:

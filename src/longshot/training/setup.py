@@ -19,7 +19,7 @@ from longshot.core.preprocess import Preprocessing, scaled
 from longshot.core.preprocess import parse as parse_preprocessing
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.features.content import content_of
+from longshot.features.held import content_of
 from longshot.features.pixels_cache import pixels, positions
 from longshot.networks.base import Network
 from longshot.testbeds.base import Pool, Shape

@@ -86,6 +86,17 @@ class Space:
         held = {name: Parameter("choose", (value,)) for name, value in values.items()}
         return replace(self, parameters={**self.parameters, **held})
 
+    def distributions(self) -> dict[str, Any]:
+        """The parameters as Optuna draws them."""
+        from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+        return {
+            name: CategoricalDistribution(parameter.values)
+            if parameter.kind == "choose"
+            else FloatDistribution(parameter.values[0], parameter.values[1], log=parameter.kind == "log")
+            for name, parameter in self.parameters.items()
+        }
+
     def points(self, most: int) -> list[dict[str, Any]] | None:
         """Every point where there are at most ``most`` of them; None where there are more."""
         if any(parameter.kind != "choose" for parameter in self.parameters.values()):

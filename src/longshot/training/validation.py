@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from longshot.core.arrays import Floats, Ints
-from longshot.core.batches import ImageTask, TaskBatch
+from longshot.core.arrays import Floats
+from longshot.core.batches import ImageTask
 from longshot.core.tasks import TaskRows, task_seeds
-from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, batches
+from longshot.methods.batching import Gatherer, accuracies
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network
@@ -41,38 +39,25 @@ class Validation:
         solver = get_method(self.method)
         if isinstance(solver, ImageMethod):
             return self._by_images(solver, network)
-        return self._by_features(solver, network)
+        tasks, gatherer = self.by_features(network)
+        return accuracies(tasks, solver, gatherer)
 
     def run(self, network: Network) -> Interval:
         """Mean accuracy over the tasks with its 95 % interval."""
         return mean_interval(self.accuracies(network))
 
-    def feature_batches(
-        self, network: Network, method: Method, blocks: Sequence[int] = ()
-    ) -> Iterator[tuple[Ints, TaskBatch, Tensor]]:
-        """(positions, batch, query labels) of all tasks by the network's vectors; ``blocks``: widths of its parts."""
+    def by_features(self, network: Network, blocks: Sequence[int] = ()) -> tuple[TaskRows, Gatherer]:
+        """All tasks by the network's vectors, as rows of what a Gatherer reads; ``blocks``: widths of its parts."""
         # Tasks share images: every image goes through the network once.
         rows = np.unique(np.concatenate([self.tasks.support.values, self.tasks.query.values]))
         vectors = embed_rows(network, self.images, rows).cpu()
         widths = list(blocks) or [vectors.shape[1]]
         parts = [part.contiguous().numpy() for part in torch.split(vectors, widths, 1)]
-        bound = TaskRows(
-            self.tasks.tasks,
-            self.tasks.ways,
-            self.tasks.support.with_values(np.searchsorted(rows, self.tasks.support.values)),
-            self.tasks.support_label,
-            self.tasks.query.with_values(np.searchsorted(rows, self.tasks.query.values)),
-            self.tasks.query_label,
+        support, query = (
+            side.with_values(np.searchsorted(rows, side.values))
+            for side in (self.tasks.support, self.tasks.query)
         )
-        yield from batches(bound, method, Gatherer(parts, self.images.device))
-
-    def _by_features(self, method: Method, network: Network) -> Floats:
-        accuracies = np.empty(len(self.tasks))
-        with torch.no_grad():
-            for chosen, batch, targets in self.feature_batches(network, method):
-                right = (method.scores(batch).argmax(2) == targets) & batch.query_mask
-                accuracies[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
-        return accuracies
+        return replace(self.tasks, support=support, query=query), Gatherer(parts, self.images.device)
 
     def _by_images(self, method: ImageMethod, network: Network) -> Floats:
         training = network.training

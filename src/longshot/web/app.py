@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +19,6 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from longshot.core.errors import UserError
-from longshot.reports.frame import Section
 from longshot.web import downloads, gallery
 from longshot.web.export import PAGES, export_files, export_folder, zipped
 from longshot.web.guard import App, Guard
@@ -37,7 +38,7 @@ from longshot.web.pages import (
 )
 from longshot.web.picture_pages import large_picture, sprite
 from longshot.web.pictures import PICTURE_TYPE
-from longshot.web.site import NotThere, Page, Site, ago
+from longshot.web.site import NotThere, Page, Site, ago, made
 from longshot.web.table_files import page_tables
 
 _PICTURE_THREADS = 4  # that wait for decoders; lists have threads of their own
@@ -58,9 +59,33 @@ def build_app(
     pool = ThreadPoolExecutor(_PICTURE_THREADS, "pictures")
     pool.submit(site.decoders.warm)
     pool.submit(site.library.items)
-    app = Starlette(exception_handlers={404: _absent(site), 500: _broken(site)})
-    app.routes.extend(routes(site, pool))
-    app.routes.append(Route("/export", _export_endpoint(site, app)))
+
+    def absent(request: Request, error: Exception) -> Response:
+        return _sentence(site, "There is no such page.", 404)
+
+    def broken(request: Request, error: Exception) -> Response:
+        print("".join(traceback.format_exception(error)), file=sys.stderr)
+        return _sentence(
+            site, f"This page could not be made ({type(error).__name__}); the server goes on.", 500
+        )
+
+    def archive(request: Request) -> Response:
+        """A static copy of a view as a zip archive."""
+        text = str(request.query_params.get("pages", PAGES))
+        try:
+            files = export_files(
+                app, str(request.query_params.get("view", "")), int(text) if text.isdecimal() else PAGES
+            )
+        except UserError as error:
+            return _sentence(site, str(error), 404)
+        headers = {
+            "content-disposition": 'attachment; filename="longshot-view.zip"',
+            "cache-control": "no-store",
+        }
+        return Response(zipped(files), media_type="application/zip", headers=headers)
+
+    app = Starlette(exception_handlers={404: absent, 500: broken})
+    app.routes.extend([*routes(site, pool), Route("/export", archive)])
     guarded = Guard(app, hosts, token=token, framed=framed, any_address=any_address)
 
     def stop() -> None:
@@ -130,6 +155,23 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         item = site.item("run", request.path_params["id"])
         return run.report(site, item, request.path_params["name"], request.query_params)
 
+    def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in site.assets:
+            return Response("There is no such file.", 404, media_type="text/plain")
+        kind, data = site.assets[name]
+        return Response(data, media_type=kind, headers={"cache-control": _FOREVER})
+
+    def live(request: Request) -> Response:
+        """What is running, as JSON; 304 while nothing changes."""
+        digits = str(request.query_params.get("item", "")).rsplit("-", 1)[-1]
+        items = [each for each in site.library.items() if each.sign is not None or each.digits == digits]
+        facts = [_live_facts(each) for each in items if not digits or each.digits == digits]
+        tag = f'"{hashlib.sha256(repr([{**each, "age": ""} for each in facts]).encode()).hexdigest()[:20]}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"etag": tag})
+        return JSONResponse({"items": facts, "time": time.time()}, headers={"etag": tag})
+
     return [
         page("/", lambda request: home.home(site, request.query_params)),
         page("/run/{id}", of("run", lambda site, item, _: run.overview(site, item))),
@@ -172,8 +214,8 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/study/{id}/page", of("study", written_page)),
         page("/release/{id}", of("release", lambda site, item, _: work.release(site, item))),
         page("/release/{id}/verify", of("release", lambda site, item, _: work.verification(site, item))),
-        Route("/static/{version}/{name}", _asset_endpoint(site)),
-        Route("/live", _live_endpoint(site)),
+        Route("/static/{version}/{name}", asset),
+        Route("/live", live),
     ]
 
 
@@ -183,15 +225,15 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
         try:
             if number:
                 return _table_file(site, make, request, number)
-            made = make(request)
+            shown = make(request)
         except (NotThere, UserError) as error:
             return _sentence(site, str(error), 404)
         except OSError as error:
             return _sentence(site, f"A file could not be read: {error.strerror or error}.", 404)
-        if isinstance(made, Response):
-            return made
+        if isinstance(shown, Response):
+            return shown
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        text = site.render(made, here).encode("utf-8", "backslashreplace")
+        text = site.render(shown, here).encode("utf-8", "backslashreplace")
         tag = f'"{hashlib.sha256(text).hexdigest()[:24]}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
@@ -212,57 +254,20 @@ def _table_file(
     kind = str(request.query_params.get("as", "csv"))
     pairs = [pair for pair in request.query_params.multi_items() if pair[0] not in ("table", "as")]
     plain = Request({**request.scope, "query_string": urlencode(pairs).encode()})
-    made = make(plain)
-    if isinstance(made, Response) or kind not in ("csv", "parquet"):
+    page = make(plain)
+    if isinstance(page, Response) or kind not in ("csv", "parquet"):
         raise NotThere("A table can be had as CSV or Parquet.")
-    tables = page_tables(site.render(made))
+    tables = page_tables(site.render(page))
     if not number.isdecimal() or not 1 <= int(number[:6]) <= len(tables):
         raise NotThere(f"This page has {len(tables)} tables, and there is no table '{number[:20]}'.")
     data = downloads.table_bytes(tables[int(number) - 1], kind)
-    return downloads.attachment(data, f"{made.title}-table-{number}", kind)
-
-
-def _export_endpoint(site: Site, app: App) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        """A static copy of a view as a zip archive."""
-        text = str(request.query_params.get("pages", PAGES))
-        try:
-            files = export_files(
-                app, str(request.query_params.get("view", "")), int(text) if text.isdecimal() else PAGES
-            )
-        except UserError as error:
-            return _sentence(site, str(error), 404)
-        headers = {
-            "content-disposition": 'attachment; filename="longshot-view.zip"',
-            "cache-control": "no-store",
-        }
-        return Response(zipped(files), media_type="application/zip", headers=headers)
-
-    return endpoint
+    return downloads.attachment(data, f"{page.title}-table-{number}", kind)
 
 
 def _sentence(site: Site, sentence: str, status: int) -> HTMLResponse:
     """A page with one sentence."""
-    context = {"html": "", "problem": sentence}
-    page = Page("Not here", [Section("problem", "", context, "made")], crumbs=[("Explorer", "/")])
+    page = Page("Not here", [made("problem", "", sentence)], crumbs=[("Explorer", "/")])
     return HTMLResponse(site.render(page), status_code=status)
-
-
-def _absent(site: Site) -> Callable[[Request, Exception], Response]:
-    return lambda request, error: _sentence(site, "There is no such page.", 404)
-
-
-def _broken(site: Site) -> Callable[[Request, Exception], Response]:
-    def answer(request: Request, error: Exception) -> Response:
-        import sys
-        import traceback
-
-        print("".join(traceback.format_exception(error)), file=sys.stderr)
-        return _sentence(
-            site, f"This page could not be made ({type(error).__name__}); the server goes on.", 500
-        )
-
-    return answer
 
 
 def _picture_route(
@@ -285,40 +290,10 @@ def _picture_route(
     return Route(path, endpoint)
 
 
-def _asset_endpoint(site: Site) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in site.assets:
-            return Response("There is no such file.", 404, media_type="text/plain")
-        kind, data = site.assets[name]
-        return Response(data, media_type=kind, headers={"cache-control": _FOREVER})
-
-    return endpoint
-
-
-def _live_endpoint(site: Site) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        """What is running, as JSON; 304 while nothing changes."""
-        digits = str(request.query_params.get("item", "")).rsplit("-", 1)[-1]
-        items = [each for each in site.library.items() if each.sign is not None or each.digits == digits]
-        facts = [_live_facts(each) for each in items if not digits or each.digits == digits]
-        tag = f'"{hashlib.sha256(repr([{**each, "age": ""} for each in facts]).encode()).hexdigest()[:20]}"'
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers={"etag": tag})
-        return JSONResponse({"items": facts, "time": time.time()}, headers={"etag": tag})
-
-    return endpoint
-
-
 def _live_facts(item: Item) -> dict[str, Any]:
     sign = item.sign
     facts: dict[str, Any] = {"id": item.id, "state": item.state, "changed": round(item.changed, 1)}
     if sign is not None:
-        facts |= {
-            "done": sign.done,
-            "total": sign.total,
-            "unit": sign.unit,
-            "note": sign.note,
-            "age": ago(sign.age),
-        }
+        facts |= {name: getattr(sign, name) for name in ("done", "total", "unit", "note")}
+        facts["age"] = ago(sign.age)
     return facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from starlette.responses import Response
 
 from longshot.web.library import Item
-from longshot.web.listing import ListState, order, select
+from longshot.web.listing import ListState, ordered_rows
 from longshot.web.site import NotThere, Page, Site
 
 _TYPES = {
@@ -91,10 +92,9 @@ def bed_classes(site: Site, item: Item, query: Any, kind: str) -> Response:
 def _tasks(
     site: Site, item: Item | None, table: pa.Table, state: ListState, kind: str, name: str, default: str
 ) -> Response:
-    rows, problem = select(table, state.where)
+    rows, problem = ordered_rows(table, state.where, state.sort or default)
     if problem:
         raise NotThere(problem)
-    rows = order(table, rows, state.sort or default)
     if kind != "testbed":
         names = [column for column in state.columns if column in table.column_names] or table.column_names
         return attachment(table_bytes(table.select(names).take(pa.array(rows)), kind), f"{name}-tasks", kind)
@@ -154,9 +154,6 @@ def comparison(site: Site, query: Any) -> Page | Response:
         return compare(site, query)
     if kind not in ("csv", "parquet"):
         raise NotThere("A comparison can be had as CSV or Parquet.")
-    table, state = compared_table(site, query)
-    rows, problem = select(table, state.where)
-    if problem:
-        raise NotThere(problem)
-    rows = order(table, rows, state.sort or "-disagreements")
-    return attachment(table_bytes(table.take(pa.array(rows)), kind), "compared-tasks", kind)
+    listed = compared_table(site, query)
+    state = replace(listed.state, columns=())
+    return _tasks(site, None, listed.table, state, kind, "compared", "-disagreements")

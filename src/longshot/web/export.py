@@ -131,37 +131,21 @@ class _Copy:
     async def _get(self, address: str) -> tuple[int, str, bytes]:
         """Status, type and body of an address, asked without a network."""
         path, _, query = address.partition("?")
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "GET",
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode("utf-8", "replace"),
-            "query_string": query.encode("utf-8", "replace"),
-            "root_path": "",
-            "headers": [(b"host", b"export")],
-            "server": ("export", 80),
-            "client": ("export", 0),
-        }
-        parts: list[bytes] = []
+        scope: dict[str, Any] = {"type": "http", "method": "GET", "headers": [(b"host", b"export")]}
+        scope |= {"path": path, "query_string": query.encode("utf-8", "replace")}
         head: dict[str, Any] = {}
+        body = bytearray()
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                head.update(message)
-            elif message["type"] == "http.response.body":
-                parts.append(message.get("body", b""))
+            head.update(message)
+            body.extend(message.get("body", b""))
 
         await self.app(scope, receive, send)
-        kinds = [
-            value.decode("latin-1") for name, value in head.get("headers", []) if name == b"content-type"
-        ]
-        return int(head.get("status", 500)), kinds[0] if kinds else "", b"".join(parts)
+        kind = dict(head["headers"]).get(b"content-type", b"").decode("latin-1")
+        return int(head["status"]), kind, bytes(body)
 
 
 class _Rewriter(HTMLParser):
@@ -200,11 +184,6 @@ class _Rewriter(HTMLParser):
                 continue
             shown.append(name if written is None else f'{name}="{escape(written)}"')
         self._parts.append(f"<{' '.join([tag, *shown])}>")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if not self._skipped and tag not in _VOID:
-            self._parts.append(f"</{tag}>")
 
     def handle_endtag(self, tag: str) -> None:
         if self._skipped:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +14,7 @@ import pyarrow.compute as pc
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.testbeds.rules import rows_mask
+from longshot.web.held import Held
 
 MOST_ROWS, MOST_CELLS = 100, 900  # of a page; more columns, fewer rows
 DEFAULT_COLUMNS = 9
@@ -98,16 +97,15 @@ class Column:
 class ListPage:
     """The rows of one page, ready to be shown."""
 
+    table: pa.Table  # all there is
     state: ListState
     columns: list[Column]
     rows: list[dict[str, Any]]
     total: int  # after the filter
-    of: int  # before it
     first: int
     last: int
     pages: int
     problem: str
-    available: list[str]
 
     @property
     def previous(self) -> str | None:
@@ -145,26 +143,17 @@ def order(table: pa.Table, rows: Ints, sort: str) -> Ints:
     return ordered
 
 
-_ordered: OrderedDict[tuple[int, str, str, str], tuple[pa.Table, Ints, str]] = OrderedDict()
-_lock = threading.Lock()
-_HELD = 24  # orders of lists that are kept: the next page and the neighbours of a task need the same
+_ordered = Held(24)  # orders of lists: the next page and the neighbours of a task need the same
 
 
 def ordered_rows(table: pa.Table, where: str, sort: str, noun: str = "task") -> tuple[Ints, str]:
     """The rows that a filter leaves in the order of ``sort``, and what is wrong with the filter."""
-    key = (id(table), where, sort, noun)
-    with _lock:
-        held = _ordered.get(key)
-        if held is not None and held[0] is table:
-            _ordered.move_to_end(key)
-            return held[1], held[2]
-    rows, problem = select(table, where, noun)
-    rows = order(table, rows, sort)
-    with _lock:
-        _ordered[key] = (table, rows, problem)
-        while len(_ordered) > _HELD:
-            _ordered.popitem(last=False)
-    return rows, problem
+
+    def make() -> tuple[pa.Table, Ints, str]:
+        rows, problem = select(table, where, noun)
+        return table, order(table, rows, sort), problem  # the table too: no other has its id meanwhile
+
+    return _ordered.get((id(table), where, sort, noun), make)[1:]
 
 
 def make_page(
@@ -198,16 +187,15 @@ def make_page(
             turned = "-task" if direction == "ascending" else "task"
         columns.append(Column(name, state.url(sort=turned, page=1), direction, numeric))
     return ListPage(
+        table=table,
         state=replace(state, page=page),
         columns=columns,
         rows=taken.to_pylist(),
         total=len(rows),
-        of=table.num_rows,
         first=start + 1 if len(rows) else 0,
         last=start + len(shown),
         pages=pages,
         problem=problem,
-        available=list(table.column_names),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,6 @@ import pyarrow as pa
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.reports.pictures import class_names
-from longshot.web.index_build import SeriesColumn
-from longshot.web.library import Item
 from longshot.web.listing import address
 from longshot.web.shelf import ShelvedTestbed
 from longshot.web.site import Site
@@ -20,18 +18,7 @@ from longshot.web.tiles import sprite_of, tile_page
 
 if TYPE_CHECKING:
     from longshot.testbeds.task import Task
-
-
-class Answering(Protocol):
-    """A series of a run that answered a task."""
-
-    @property
-    def run(self) -> Item:
-        """Where it did."""
-
-    @property
-    def series(self) -> SeriesColumn:
-        """Who it is."""
+    from longshot.web.pages.compare import Candidate
 
 
 def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
@@ -39,9 +26,8 @@ def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: 
     import json
 
     from longshot.core.files import cache_places
-    from longshot.features.arrays import open_array
+    from longshot.features.arrays import open_array, sidecar
     from longshot.features.growing import grown_arrays
-    from longshot.features.sidecar import sidecar
 
     for kind in ("float16", "float32") if features else ():
         for grown in grown_arrays(features, images, kind):
@@ -62,7 +48,7 @@ def nearest_support(
     shelved: ShelvedTestbed,
     task: Task,
     position: int,
-    every: Sequence[Answering],
+    every: Sequence[Candidate],
     base: str,
     carried: list[tuple[str, str]],
 ) -> tuple[list[dict[str, Any]], str]:

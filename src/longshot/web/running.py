@@ -12,6 +12,8 @@ from typing import Any
 from longshot.core.errors import UserError
 
 _TRIED = 100  # ports, one after the other
+# what uvicorn is told by every server
+QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "lifespan": "off", "server_header": False}
 
 
 class RunningServer:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.core.errors import UserError
-from longshot.web.running import RunningServer, in_url, is_loopback, listen, own_hosts
+from longshot.web.running import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
@@ -179,10 +179,7 @@ def serve(
     built = build_app(roots, own_hosts(host, bound, names), token=token, framed=framed, any_address=not local)
     config = uvicorn.Config(
         built.app,
-        log_level="error",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
+        **QUIET,
         timeout_keep_alive=5,
     )
     server = uvicorn.Server(config)

@@ -188,6 +188,16 @@ class Site:
         return without_unseen(text)
 
 
+def made(name: str, heading: str, problem: str = "", html: str = "") -> Section:
+    """A section that is HTML already, or a sentence that says why it is not there (yet)."""
+    return Section(name, heading, {"html": html, "problem": problem}, "made")
+
+
+def tabs_of(base: str, here: str, names: Mapping[str, str]) -> list[tuple[str, str, bool]]:
+    """Tabs by title: ``names`` gives what stands behind ``base`` in the address, which ``here`` is compared with."""
+    return [(title, f"{base}/{end}" if end else base, here == end) for title, end in names.items()]
+
+
 def without_unseen(text: str) -> str:
     """HTML without control characters and marks that turn the direction of writing.
 

@@ -123,6 +123,11 @@ def _problem(sentence: str) -> dict[str, Any]:
     return {"name": "problem", "heading": "", "html": "", "problem": sentence}
 
 
+def _facts(name: str, rows: list[Any], heading: str = "") -> list[dict[str, Any]]:
+    """A section that is rows, for a page to show."""
+    return [{"name": name, "heading": heading, "html": "", "problem": "", "rows": rows}]
+
+
 # --- what the process does ---
 
 
@@ -222,7 +227,7 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
                 for row in suspected.copies.tolist()
             ]
             note = f"By the features of {features.backbone}: another class is 100 times as probable as the label."
-            return [{"name": "suspects", "heading": note, "html": "", "problem": "", "rows": rows}]
+            return _facts("suspects", rows, note)
     sentence = "The cache holds no features of this dataset, so nothing judges its labels; embed it first."
     return [_problem(sentence)]
 
@@ -232,7 +237,7 @@ def verify_release(path: str) -> list[dict[str, Any]]:
     from longshot.releases.verify import verify
 
     rows = [{"subject": check.subject, "problem": check.problem} for check in verify(path)]
-    return [{"name": "verify", "heading": "", "html": "", "problem": "", "rows": rows}]
+    return _facts("verify", rows)
 
 
 def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
@@ -265,7 +270,7 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
         for each in explanation.tasks
     ]
     how = "the dataset records, and that were measured from the pixels" if measured else "the dataset records"
-    return [{"name": "why", "heading": how, "html": "", "problem": "", "rows": rows}]
+    return _facts("why", rows, how)
 
 
 def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -279,41 +284,25 @@ def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
     episodes = settings["episodes"]
     shape, classes = dict(episodes["shape"]), dict(episodes["classes"])
     choices = {"shape": shape.pop("name"), "classes": classes.pop("name")}
-    simple = {
-        name: value for name, value in {**shape, **classes}.items() if isinstance(value, int | float | str)
-    }
+    simple = {**shape, **classes}.items()
+    settings = {**choices, **{key: value for key, value in simple if isinstance(value, int | float | str)}}
     split = "train" if "train" in dataset.splits else None
-    given_settings: dict[str, Any] = {**choices, **simple}
-    testbed = sample(dataset, tasks=2, seed=0, split=split, **given_settings)
+    testbed = sample(dataset, tasks=2, seed=0, split=split, **settings)
     drawn_episodes = []
     for task in testbed:
-        rows = {
-            key: int(row)
-            for key, row in zip(
-                (*task.support, *task.query),
-                dataset.find_rows(pa.array([*task.support, *task.query])),
-                strict=True,
-            )
-        }
+        parts = {"support": (task.support, task.support_label), "query": (task.query, task.query_label)}
+        rows = {part: dataset.find_rows(pa.array(keys)) for part, (keys, _) in parts.items()}
         drawn_episodes.append(
             [
-                {
-                    "name": class_id.rsplit("/", 1)[-1],
-                    "support": [
-                        rows[key]
-                        for key, own in zip(task.support, task.support_label, strict=True)
-                        if own == label
-                    ][:8],
-                    "query": [
-                        rows[key]
-                        for key, own in zip(task.query, task.query_label, strict=True)
-                        if own == label
-                    ][:8],
+                {"name": class_id.rsplit("/", 1)[-1]}
+                | {
+                    part: rows[part][np.asarray(labels) == label][:8].tolist()
+                    for part, (_, labels) in parts.items()
                 }
                 for label, class_id in enumerate(task.classes[:8])
             ]
         )
-    return [{"name": "episodes", "heading": "", "html": "", "problem": "", "rows": drawn_episodes}]
+    return _facts("episodes", drawn_episodes)
 
 
 def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
@@ -323,23 +312,10 @@ def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
     rendered: list[dict[str, Any]] = []
     for section in sections:
         template = templates.get_template(f"{section.template or section.name}.html.j2")
-        parts = _parts(partial(_render, template, links), section.context)
-        rendered += [
-            {
-                "name": section.name,
-                "heading": section.heading,
-                "html": html,
-                "problem": "",
-                "part": number,
-                "parts": len(parts),
-            }
-            for number, html in enumerate(parts, 1)
-        ]
+        parts = _parts(partial(template.render, links=links), section.context)
+        facts = {"name": section.name, "heading": section.heading, "problem": "", "parts": len(parts)}
+        rendered += [{**facts, "html": html, "part": number} for number, html in enumerate(parts, 1)]
     return rendered
-
-
-def _render(template: Any, links: Any, context: dict[str, Any]) -> str:
-    return str(template.render({**context, "links": links}))
 
 
 def _parts(render: Callable[[dict[str, Any]], str], context: dict[str, Any]) -> list[str]:

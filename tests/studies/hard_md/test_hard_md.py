@@ -17,12 +17,14 @@ from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.features.backbones.sight import split_sight
 from longshot.studies import estimate_study, get_study, layered, run_study
+from longshot.studies.engine.published import published_paper
 from longshot.studies.engine.run import open_data
 from longshot.studies.hard_md import paper as paper
 from longshot.studies.hard_md.claims import hard_claims
 from longshot.studies.hard_md.settings import HardSettings
 from longshot.testbeds.testbed import Testbed
 
+PRINTED = published_paper("longshot.studies.hard_md").tables
 TINY = (
     *(
         "networks={}",
@@ -288,15 +290,15 @@ def test_printed_numbers_are_the_papers(shared: Path) -> None:
     text = (shared / "papers" / "hard-meta-dataset.txt").read_text(encoding="utf-8")
     lines = [re.findall(r"\d+\.\d+|\d+", line) for line in text.splitlines()]
     printed = {tuple(map(float, numbers)) for numbers in lines if numbers}
-    for name in paper.names():
-        for row, cells in paper.table(name).rows.items():
+    for name, table in PRINTED.items():
+        for row, cells in table.rows.items():
             values = tuple(cell.mean for cell in cells if cell is not None)
             matches = [line for line in printed if line[-len(values) :] == values]
             assert matches, (name, row)
 
 
 def test_the_papers_networks_have_names_here() -> None:
-    columns = {name for table in paper.names() for name in paper.table(table).heads}
+    columns = {name for table in PRINTED.values() for name in table.heads}
     networks = {name for name in columns if re.match(r"(dino|resnet|vit|beit|clip)_?", name)}
     assert networks - {"beit_base_1k"} <= set(paper.ALIASES)  # the print has beit_base under two names
     assert paper.backbone("clip_vit_base").startswith("hf:") and paper.backbone("pixels") == "pixels"

@@ -422,7 +422,7 @@ def test_why_holds_the_compositions_and_counts_causes() -> None:
     without = hard_tables.why_table(why([False], {"pose": 0}))
     assert without is not None
     assert without.lines[0] == "a: 0 of 1 difficult tasks have a cause among the attributes."
-    assert hard_tables.why_table(Why({}, {}, [])) is None
+    assert not hard_tables.why_table(Why({}, {}, [])).records
 
 
 def test_only_fourteen_attributes_are_shown() -> None:

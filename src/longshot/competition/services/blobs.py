@@ -85,10 +85,7 @@ class BlobStore:
             with self._lock:
                 data = self._opened(competition)
                 for phase in phases:
-                    for name, path in data.training_files(phase).items():
-                        self._keep(name, path)
-                    for name in phase.test:
-                        self._keep(name, _file(data.pixels(name)))
+                    self._images(data, phase)
             self._ready.update(keys)
         except (UserError, OSError) as error:
             self._failed = error
@@ -102,16 +99,21 @@ class BlobStore:
         """The blobs of a run."""
         with self._lock:
             data = self._opened(competition)
-            training = [self._keep(name, path) for name, path in data.training_files(phase).items()]
-            images = [self._keep(name, _file(data.pixels(name))) for name in phase.test]
+            images = self._images(data, phase)
             tasks = data.test_tasks(phase, seed, submission)
             text = self.folder / f".tasks-{os.getpid()}.json"
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_text(text, dump_tasks(tasks))
             try:
-                return RunFiles(training, images, self._keep("tasks.json", text))
+                return RunFiles(*images, self._keep("tasks.json", text))
             finally:
                 text.unlink()
+
+    def _images(self, data: CompetitionData, phase: Phase) -> tuple[list[Blob], list[Blob]]:
+        """What a phase trains on, and what it tests on."""
+        training = [self._keep(name, path) for name, path in data.training_files(phase).items()]
+        files = {name: Path(str(data.pixels(name).filename)) for name in phase.test}  # type: ignore[attr-defined]
+        return training, [self._keep(name, path) for name, path in files.items()]
 
     def _keep(self, name: str, path: Path) -> Blob:
         """A file as a blob: linked under its hash, which is computed once per state of the file."""
@@ -154,7 +156,3 @@ def load_tasks(text: str) -> list[HiddenTask]:
 
 def _names(phases: list[Phase]) -> list[str]:
     return sorted({name for phase in phases for name in (*phase.train, *phase.test)})
-
-
-def _file(array: Any) -> Path:
-    return Path(str(array.filename))

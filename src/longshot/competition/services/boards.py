@@ -14,7 +14,7 @@ from longshot.competition.ranking import BoardEntry, RankBy
 from longshot.competition.refusals import not_there
 from longshot.competition.services.office import Office
 from longshot.competition.settings import Phase
-from longshot.competition.tables import facts, runs, submissions, teams, workers
+from longshot.competition.tables import facts, filled, runs, submissions, teams, workers
 from longshot.core.errors import UserError
 from longshot.core.wording import count
 
@@ -100,26 +100,18 @@ def board(
     ranks_by: RankBy = by or competition.ranks_by  # type: ignore[assignment]
     hidden = not (sees_all(person) or timetable.scores_shown(chosen))
     entries = [] if hidden else _entries(office, chosen.name, group, ranks_by)
-    lines = [
-        BoardLine(
-            entry.rank,
-            entry.team,
-            entry.score,
-            entry.half,
-            entry.submission if sees_all(person) or entry.team_id == person.team else None,
-            entry.created,
-            entry.entries,
-            dict(entry.sheet).get("title", ""),
-            person.team is not None and entry.team_id == person.team,
-            entry.pending,
-            entry.sheet,
-        )
-        for entry in entries
-    ]
+
+    def line(entry: BoardEntry) -> BoardLine:
+        own = person.team is not None and entry.team_id == person.team
+        number = entry.submission if own or sees_all(person) else None
+        method = dict(entry.sheet).get("title", "")
+        return filled(BoardLine, entry._asdict(), submission=number, method=method, own=own)
+
     ended, version = _end_and_version(office, chosen.name)
     standing = ranking.standing_since(competition, chosen.name, ended)
     if chosen.practice:
         standing = "practice: nothing of it counts"
+    lines = [line(entry) for entry in entries]
     return Board(chosen.name, group, ranks_by, lines, standing, competition.marks, hidden, version)
 
 
@@ -241,11 +233,6 @@ def find_phase(office: Office, name: str | None) -> Phase:
     names = {row["phase"] for row in rows}
     with_scores = [each for each in competition.phases if each.name in names and not each.practice]
     return with_scores[-1] if with_scores else timetable.default_phase(competition)
-
-
-def utc_now() -> dt.datetime:
-    """The server's clock."""
-    return dt.datetime.now(dt.UTC)
 
 
 def _label(name: str) -> str:

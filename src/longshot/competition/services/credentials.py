@@ -14,7 +14,7 @@ from longshot.competition.policy import OF_ROLE, SCOPES, VISITOR, Person, Scope,
 from longshot.competition.refusals import Refusal, not_there
 from longshot.competition.rules import tidy
 from longshot.competition.services.office import Office, record
-from longshot.competition.tables import accounts, in_future, members, now, sessions, tokens
+from longshot.competition.tables import accounts, filled, in_future, members, now, sessions, tokens
 from longshot.core.errors import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository
@@ -120,13 +120,8 @@ def _read(office: Office, table: sa.Table, digest: str) -> dict[str, Any] | None
     """
     memory = office.memory
     stamp = (memory.state(), office.sessions_ended, int(time.monotonic() // _REMEMBERED))
-    row: dict[str, Any] | None = memory.held(digest, stamp)
-    if row is None:
-        query = _with_account(table, table.c.account, outer=table is tokens).where(table.c.hash == digest)
-        row = next(iter(office.store.rows(query)), None)
-        if row is not None:
-            memory.keep(digest, stamp, row)
-    return row
+    query = _with_account(table, table.c.account, outer=table is tokens).where(table.c.hash == digest)
+    return memory.kept(digest, stamp, lambda: next(iter(office.store.rows(query)), None))
 
 
 def write_uses(office: Office) -> None:
@@ -174,25 +169,26 @@ def create_worker_token(office: Office, person: Person, *, name: str, days: int 
 def list_tokens(office: Office, person: Person) -> list[TokenInfo]:
     """A person's own tokens; organisers see those of workers too."""
     permit(person, "token.list")
-    own = tokens.c.account == person.account
-    if person.role == "organiser":
-        own = sa.or_(own, tokens.c.account.is_(None))
-    rows = office.store.rows(sa.select(tokens).where(own, tokens.c.revoked.is_(None)).order_by(tokens.c.id))
-    columns = ("id", "name", "created", "expires", "last_used")
-    return [TokenInfo(**{key: row[key] for key in columns}, scopes=row["scopes"].split()) for row in rows]
+    rows = office.store.rows(sa.select(tokens).where(*_lasting(person)).order_by(tokens.c.id))
+    return [filled(TokenInfo, row, scopes=row["scopes"].split()) for row in rows]
 
 
 def revoke_token(office: Office, person: Person, number: int) -> None:
     """Take a token back at once."""
     permit(person, "token.revoke")
+    with office.store.change() as connection:
+        lasting = tokens.update().where(tokens.c.id == number, *_lasting(person))
+        if connection.execute(lasting.values(revoked=now())).rowcount != 1:
+            raise not_there("token", number)
+        record(connection, person, "token.revoke", f"token {number}")
+
+
+def _lasting(person: Person) -> tuple[sa.ColumnElement[bool], ...]:
+    """A person's own tokens that were not taken back; for organisers those of workers too."""
     own = tokens.c.account == person.account
     if person.role == "organiser":
         own = sa.or_(own, tokens.c.account.is_(None))
-    with office.store.change() as connection:
-        lasting = (tokens.c.id == number, own, tokens.c.revoked.is_(None))
-        if connection.execute(tokens.update().where(*lasting).values(revoked=now())).rowcount != 1:
-            raise not_there("token", number)
-        record(connection, person, "token.revoke", f"token {number}")
+    return own, tokens.c.revoked.is_(None)
 
 
 def _issue(

@@ -12,7 +12,6 @@ import re
 import shutil
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +23,11 @@ from longshot.competition.pages import details_page
 from longshot.competition.policy import Person, permit
 from longshot.competition.queue import Claim, archive_path
 from longshot.competition.refusals import Refusal, not_there
+from longshot.competition.remote import as_zip
 from longshot.competition.services.blobs import Blob, BlobStore, RunFiles
 from longshot.competition.services.logs import live_log
 from longshot.competition.services.office import Office
-from longshot.competition.tables import runs, submissions, workers
+from longshot.competition.tables import filled, runs, submissions, workers
 from longshot.competition.worker import publish_run
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file, write_json, write_text
@@ -64,6 +64,18 @@ class WorkSettings(NamedTuple):
     id: str
     settings: dict[str, Any]
     requirements: str
+
+
+class Held(NamedTuple):
+    """Whether a run is this worker's."""
+
+    held: bool
+
+
+class Stored(NamedTuple):
+    """Bytes of a log that are there."""
+
+    bytes: int
 
 
 def work_settings(office: Office, person: Person) -> WorkSettings:
@@ -136,17 +148,14 @@ def held_claim(office: Office, person: Person, action: str, run: int, attempt: i
     rows = office.store.rows(query) if 0 < run < 2**31 else []
     if not rows:
         raise Refusal(409, "The run is not this worker's (any more).")
-    row = rows[0]
-    return Claim(
-        row["id"], row["submission"], row["seed"], row["phase"], row["league"], row["attempt"], row["kind"]
-    )
+    return filled(Claim, rows[0], run=run)
 
 
-def beat(office: Office, person: Person, run: int, *, attempt: int, worker: str) -> bool:
-    """A sign of life; False when the run is no longer this worker's: it was cancelled, or another took it over."""
+def beat(office: Office, person: Person, run: int, *, attempt: int, worker: str) -> Held:
+    """A sign of life; not held when the run is no longer this worker's: it was cancelled, or another took it over."""
     permit(person, "work.write")
     claimed = Claim(run, 0, 0, "", "", attempt)
-    return queue.alive(office.store, claimed, worker_name(person, worker))
+    return Held(queue.alive(office.store, claimed, worker_name(person, worker)))
 
 
 def archive_blob(office: Office, submission: int) -> Blob:
@@ -172,17 +181,17 @@ def answers_file(office: Office, person: Person, run: int, *, attempt: int, work
 
 def append_log(
     office: Office, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
-) -> int:
+) -> Stored:
     """What a run printed since the last time; gives the bytes that are there. Nothing in hidden phases."""
     claimed = held_claim(office, person, "work.write", run, attempt, worker)
     if office.competition.phase(claimed.phase).logs == "system":
-        return 0
+        return Stored(0)
     path = live_log(archive_path(office.competition, claimed.submission), claimed.seed, attempt)
     size = path.stat().st_size if path.is_file() else 0
     if offset != size or size >= LIVE:
-        return size
+        return Stored(size)
     with path.open("ab") as out:
-        return size + out.write(data[: LIVE - size])
+        return Stored(size + out.write(data[: LIVE - size]))
 
 
 def put_file(
@@ -212,14 +221,14 @@ def finish_job(
     worker: str,
     duration: float,
     reason: str | None,
-) -> bool:
-    """Record the end of a run, once; asked again by the same attempt, True. The score is read from scores.json."""
+) -> Held:
+    """Record the end of a run, once; told again, it is held still. The score is read from scores.json."""
     permit(person, "work.write")
     name = worker_name(person, worker)
     done = (runs.c.id == run, runs.c.attempt == attempt, runs.c.worker == name)
     ended = sa.select(runs.c.id).where(*done, runs.c.state.in_(("scored", "failed")))
     if office.store.rows(ended):
-        return True
+        return Held(True)
     claimed = held_claim(office, person, "work.write", run, attempt, worker)
     folder = _attempt_folder(office, claimed)
     folder.mkdir(exist_ok=True, mode=0o700)
@@ -246,7 +255,7 @@ def finish_job(
         for live in final.parent.glob(f"seed-{claimed.seed}.live-*.txt"):
             live.unlink(missing_ok=True)
 
-    return queue.finish(
+    recorded = queue.finish(
         office.store,
         claimed,
         name,
@@ -256,6 +265,7 @@ def finish_job(
         reason=None if reason is None else readable(reason)[:8000],
         publish=publish,
     )
+    return Held(recorded)
 
 
 def release_job(
@@ -318,13 +328,6 @@ def _archive(office: Office, submission: int) -> Path:
         return path
     packed = folder / "packed.zip"
     if not packed.is_file():
-        with (
-            tempfile.NamedTemporaryFile(dir=folder, prefix=".packed-", delete=False) as out,
-            zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive,
-        ):
-            for member in sorted(tree.rglob("*")):
-                if member.is_file():
-                    entry = zipfile.ZipInfo(member.relative_to(tree).as_posix())
-                    archive.writestr(entry, member.read_bytes(), zipfile.ZIP_DEFLATED)
-        Path(out.name).rename(packed)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".packed-") as temporary:
+            as_zip(tree, Path(temporary)).rename(packed)
     return packed

@@ -10,33 +10,19 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from longshot.competition import tables
 from longshot.competition.policy import Person, permit
+from longshot.competition.services import desk
 from longshot.competition.services.office import Office
 from longshot.competition.settings import FILE
+from longshot.competition.tables import metadata
 
-_TABLES = {  # name → columns that stay here
-    "teams": (),
-    "submissions": (),
-    "runs": (),
-    "events": (),
-    "scores": (),
-    "scorings": (),
-    "accounts": ("password",),
-    "members": (),
-    "announcements": (),
-    "audit": (),
-    "uploads": (),
-}
-_ROWS = 1000  # read at a time
-_RESULTS = (
-    "log.txt",
-    "printed.txt",
-    "answers.jsonl",
-    "scores.json",
-    "task_scores.json",
-    "detailed_results.html",
+_TABLES = (
+    *("teams", "submissions", "runs", "events", "scores", "scorings"),
+    *("accounts", "members", "announcements", "audit", "uploads"),
 )
+_SECRET = ("password",)  # columns that stay here
+_ROWS = 1000  # read at a time
+_RESULTS = (*desk.FILES, "detailed_results.html")
 
 
 def export(office: Office, person: Person, out: Path) -> Path:
@@ -46,24 +32,23 @@ def export(office: Office, person: Person, out: Path) -> Path:
         settings = (office.folder / FILE).read_text(encoding="utf-8")
         lines = [line for line in settings.splitlines(True) if not line.startswith("database:")]
         archive.writestr(FILE, "".join(lines))
-        for name, secret in _TABLES.items():
-            archive.writestr(f"tables/{name}.csv", "".join(_csv(office, getattr(tables, name), secret)))
+        for name in _TABLES:
+            archive.writestr(f"tables/{name}.csv", _csv(office, metadata.tables[name]))
         for path in sorted((office.folder / "submissions").glob("[0-9]*")):
             for file in _files(path):
                 archive.write(file, file.relative_to(office.folder).as_posix())
     return out
 
 
-def _csv(office: Office, table: sa.Table, secret: tuple[str, ...]) -> Iterator[str]:
-    columns = [column for column in table.columns if column.name not in secret]
+def _csv(office: Office, table: sa.Table) -> str:
+    columns = [column for column in table.columns if column.name not in _SECRET]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow([column.name for column in columns])
     with office.store.reading() as connection:
-        result = connection.execution_options(yield_per=_ROWS).execute(sa.select(*columns))
-        buffer = io.StringIO()
-        writer = csv.writer(buffer)
-        writer.writerow([column.name for column in columns])
-        for row in result:
-            writer.writerow([_plain(value) for value in row])
-        yield buffer.getvalue()
+        rows = connection.execution_options(yield_per=_ROWS).execute(sa.select(*columns))
+        writer.writerows([_plain(value) for value in row] for row in rows)
+    return buffer.getvalue()
 
 
 def _plain(value: object) -> object:

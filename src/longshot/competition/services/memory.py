@@ -75,23 +75,19 @@ class Memory:
         return event, line
 
     def kept(self, key: Hashable, stamp: object, make: Callable[[], T]) -> T:
-        """What ``make`` gave under this stamp, which was asked for before; made anew under another."""
-        value: T | None = self.held(key, stamp)
-        if value is None:
-            value = make()
-            self.keep(key, stamp, value)
-        return value
+        """What ``make`` gave under this stamp, which was asked for before; made anew under another.
 
-    def held(self, key: Hashable, stamp: object) -> Any:
-        """What was kept under this stamp; None where nothing was."""
+        None is not remembered; the oldest are forgotten where there are too many.
+        """
         with self._lock:
             held = self._held.get(key)
-        return held[1] if held is not None and held[0] == stamp else None
-
-    def keep(self, key: Hashable, stamp: object, value: object) -> None:
-        """Remember a value; the oldest are forgotten where there are too many."""
-        with self._lock:
-            self._held[key] = (stamp, value)
-            self._held.move_to_end(key)
-            while len(self._held) > _MOST:
-                self._held.popitem(last=False)
+        if held is not None and held[0] == stamp:
+            return held[1]  # type: ignore[no-any-return]
+        value = make()
+        if value is not None:
+            with self._lock:
+                self._held[key] = (stamp, value)
+                self._held.move_to_end(key)
+                while len(self._held) > _MOST:
+                    self._held.popitem(last=False)
+        return value

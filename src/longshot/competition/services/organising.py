@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.competition import queue, ranking, timetable
+from longshot.competition import queue, timetable
 from longshot.competition.draws import read_secret
 from longshot.competition.inside.shown import readable
-from longshot.competition.organiser import FinalEntry
+from longshot.competition.organiser import FinalEntry, final_entries
 from longshot.competition.policy import Person, permit
 from longshot.competition.refusals import Refusal, not_there
 from longshot.competition.services.boards import find_phase
@@ -21,6 +21,7 @@ from longshot.competition.tables import (
     announcements,
     audit,
     facts,
+    filled,
     now,
     runs,
     scores,
@@ -108,10 +109,9 @@ def list_announcements(office: Office, person: Person, *, trash: bool = False) -
     permit(person, "announcement.write" if trash else "announcements.read")
     where = announcements.c.deleted.is_not(None) if trash else announcements.c.deleted.is_(None)
     query = sa.select(announcements).where(where).order_by(announcements.c.id.desc()).limit(200)
-    columns = ("id", "time", "title", "text", "deleted")
 
     def read() -> list[Announcement]:
-        return [Announcement(*(row[name] for name in columns)) for row in office.store.rows(query)]
+        return [filled(Announcement, row) for row in office.store.rows(query)]
 
     return list(office.memory.kept(("announcements", trash), office.memory.state(), read))
 
@@ -242,9 +242,7 @@ def rescorings(office: Office, person: Person, *, phase: str | None = None) -> l
             )
         )
         going = sum(each["state"] in ("queued", "running") for each in states)
-        columns = ("phase", "version", "target", "kind", "reason", "time")
-        values = {name: row[name] for name in columns}
-        listed.append(Rescoring(**values, submissions=len(states), remaining=going))
+        listed.append(filled(Rescoring, row, submissions=len(states), remaining=going))
     return listed
 
 
@@ -252,18 +250,13 @@ def score_versions(office: Office, person: Person, number: int) -> list[ScoreVer
     """Every score that a submission ever had, oldest first."""
     own_row(office, person, "submission.every", number)
     query = sa.select(scores).where(scores.c.submission == number).order_by(scores.c.id)
-    columns = ("seed", "version", "target", "score", "half", "time")
-    return [ScoreVersion(*(row[name] for name in columns)) for row in office.store.rows(query)]
+    return [filled(ScoreVersion, row) for row in office.store.rows(query)]
 
 
 def hold_final(office: Office, person: Person) -> list[FinalEntry]:
     """Enter all who qualified into the final: named jobs, made once however often this is asked."""
     permit(person, "final.enter")
-    rows = ranking.enter_final(office.competition, office.store)
-    entries = [
-        FinalEntry(row["team_name"], row["league"], row["id"], row["score"], row.get("final"), row["why"])
-        for row in rows
-    ]
+    entries = final_entries(office.competition, office.store)
     with office.store.change() as connection:
         made = [entry.final for entry in entries if entry.final is not None]
         record(connection, person, "final.enter", "the final", after={"submissions": made})
@@ -290,18 +283,8 @@ def audit_log(
     permit(person, "audit.read")
     query = sa.select(audit).order_by(audit.c.id.desc()).limit(max(1, min(limit, 500)))
     rows = office.store.rows(query if before is None else query.where(audit.c.id < before))
-    return [
-        AuditLine(
-            row["id"],
-            row["time"],
-            row["who"],
-            row["action"],
-            row["object"],
-            None if row["before"] is None else json.loads(row["before"]),
-            None if row["after"] is None else json.loads(row["after"]),
-        )
-        for row in rows
-    ]
+    values = [{name: json.loads(row[name] or "null") for name in ("before", "after")} for row in rows]
+    return [filled(AuditLine, row, **own) for row, own in zip(rows, values, strict=True)]
 
 
 def _bin(office: Office, person: Person, table: sa.Table, kind: str, number: int, deleted: bool) -> None:

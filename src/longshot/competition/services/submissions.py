@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.competition import queue, quota, timetable
-from longshot.competition.fact_sheet import parse_sheet, stored
+from longshot.competition.fact_sheet import missing, parse_sheet, stored
 from longshot.competition.policy import Person, permit, permit_own, sees_all
-from longshot.competition.ranking import hand_in_sheet
+from longshot.competition.ranking import half_of_worst, hand_in_sheet
 from longshot.competition.refusals import Refusal, not_there
 from longshot.competition.services.office import Office, record
 from longshot.competition.services.teams import require_team
-from longshot.competition.tables import events, runs, submissions, teams
+from longshot.competition.tables import events, filled, runs, submissions, teams
 from longshot.core.errors import UserError
 
 # Queries of one submission, put together once: that takes as long as asking them.
@@ -116,14 +116,13 @@ def read_submission(office: Office, person: Person, number: int) -> SubmissionPa
     row = own_row(office, person, "submission.read", number)
     (view,) = _views(office, person, [row])
     shown = may_see_score(office, person, row)
-    columns = ("seed", "state", "attempt", "score", "half", "duration")
     without = {} if shown else {"score": None, "half": None}
     seen = [{**each, **without} for each in office.store.rows(RUNS_OF, number=number)]
     lines = [
         (line["time"], _without_score(line["what"], shown))
         for line in office.store.rows(EVENTS_OF, number=number, after=0)
     ]
-    listed = [RunView(**{key: each[key] for key in columns}) for each in seen]
+    listed = [filled(RunView, each) for each in seen]
     return SubmissionPage(view, listed, lines, stored(row["fact_sheet"]))
 
 
@@ -166,7 +165,7 @@ def set_sheet(office: Office, person: Person, number: int, fields: dict[str, str
     return read_submission(office, person, number)
 
 
-def allowances(office: Office, person: Person) -> list[quota.Allowance]:
+def allowances(office: Office, person: Person) -> list[quota.AllowanceInfo]:
     """What a team has used and what remains, for every phase that takes submissions and every kind of league."""
     permit(person, "quota.read")
     team = require_team(person)
@@ -203,48 +202,27 @@ def _row() -> sa.Select[Any]:
 @cache
 def _rows() -> sa.Select[Any]:
     """Submissions with their team's name and the interval of the run that counts, the worst."""
-    worst = runs.alias("worst")
-    of_worst = (
-        sa.select(worst.c.half)
-        .where(worst.c.submission == submissions.c.id)
-        .order_by(worst.c.score, worst.c.id)
-        .limit(1)
-        .scalar_subquery()
-    )
-    joined = sa.select(submissions, teams.c.name.label("team_name"), of_worst.label("half"))
+    joined = sa.select(submissions, teams.c.name.label("team_name"), half_of_worst().label("half"))
     return joined.join(teams, teams.c.id == submissions.c.team)
 
 
 def _views(office: Office, person: Person, rows: list[dict[str, Any]]) -> list[SubmissionView]:
     places = positions(office) if any(row["state"] == "queued" for row in rows) else {}
-    fields = office.competition.fact_fields
     views = []
     for row in rows:
         score = row["score"] if row["score"] is not None and math.isfinite(row["score"]) else None
         shown = may_see_score(office, person, row)
-        sheet = stored(row["fact_sheet"])
         views.append(
-            SubmissionView(
-                row["id"],
-                row["team_name"],
-                row["phase"],
-                row["league"],
-                row["state"],
-                score if shown else None,
-                row["half"] if shown and score is not None else None,
-                score is not None and not shown,
-                row["reason"],
-                row["created"],
-                row["charged"],
-                row["sha256"],
-                row["bytes"],
-                bool(row["selected"]),
-                row["deleted"],
-                row["origin"],
-                row["target"],
-                row["version"],
-                places.get(row["id"]),
-                [name for name in fields if not sheet.get(name, "").strip()],
+            filled(
+                SubmissionView,
+                row,
+                team=row["team_name"],
+                score=score if shown else None,
+                half=row["half"] if shown and score is not None else None,
+                hidden=score is not None and not shown,
+                selected=bool(row["selected"]),
+                position=places.get(row["id"]),
+                lacking=missing(stored(row["fact_sheet"]), office.competition.fact_fields),
             )
         )
     return views

@@ -13,7 +13,7 @@ from longshot.competition.queue import alone
 from longshot.competition.refusals import Refusal, not_there
 from longshot.competition.services import people
 from longshot.competition.services.office import Office, record
-from longshot.competition.tables import accounts, invitations, members, now, submissions, teams
+from longshot.competition.tables import accounts, filled, invitations, members, now, submissions, teams
 from longshot.core.errors import UserError
 
 
@@ -54,9 +54,8 @@ def team(office: Office, number: int) -> Team:
         .where(members.c.team == number)
         .order_by(members.c.joined, members.c.account)
     )
-    row = rows[0]
     listed = [Member(**{**each, "leads": bool(each["leads"])}) for each in inside]
-    return Team(row["id"], row["name"], row["pseudonym"], bool(row["ranked"]), listed)
+    return filled(Team, rows[0], ranked=bool(rows[0]["ranked"]), members=listed)
 
 
 def found_team(office: Office, person: Person, *, name: str, pseudonym: str | None = None) -> Team:

@@ -21,13 +21,13 @@ import sqlalchemy as sa
 
 from longshot.competition import leagues, queue, quota, timetable
 from longshot.competition.archive import ArchiveLimits
-from longshot.competition.fact_sheet import dump, missing, parse_sheet
+from longshot.competition.fact_sheet import dump, parse_sheet
 from longshot.competition.inside.shown import one_line
 from longshot.competition.policy import Person, permit, permit_own
 from longshot.competition.refusals import Refusal, not_there
 from longshot.competition.services import teams as team_services
 from longshot.competition.services.office import Office, record
-from longshot.competition.tables import now, submissions, teams, uploads
+from longshot.competition.tables import filled, now, submissions, teams, uploads
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file
 
@@ -280,11 +280,6 @@ def reopen_checks(office: Office) -> None:
         connection.execute(uploads.update().where(uploads.c.state == "checking").values(state="open"))
 
 
-def lacking_fields(office: Office, sheet: dict[str, str]) -> list[str]:
-    """The fields that the competition asks for and a sheet does not fill in."""
-    return missing(sheet, office.competition.fact_fields)
-
-
 def _take(office: Office, person: Person, row: dict[str, Any], path: Path) -> int:
     competition = office.competition
     phase = competition.phase(row["phase"])
@@ -339,14 +334,4 @@ def own_upload(office: Office, person: Person, action: str, identity: str) -> di
 
 
 def _upload(row: dict[str, Any]) -> Upload:
-    return Upload(
-        row["id"],
-        row["state"],
-        row["size"],
-        row["received"],
-        CHUNK,
-        row["phase"],
-        row["league"],
-        row["reason"],
-        row["submission"],
-    )
+    return filled(Upload, row, chunk=CHUNK)

@@ -30,9 +30,9 @@ class Request:
     data: ReportData
     pairs: ComparedPairs
     entries: Estimates
-    images: FindImages | None
-    pictures: int
-    focus: str | None
+    images: FindImages | None = None
+    pictures: int = 0
+    focus: str | None = None
     published: Published | None = None
     trainings: Sequence[TrainingHistory] = ()
 

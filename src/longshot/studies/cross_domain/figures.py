@@ -59,7 +59,8 @@ def _methods(scores: DomainScores, starts: Sequence[str], dataset: str, path: Pa
     diamond: Any = {"linestyle": "none", "marker": "D", "markersize": 5, "markerfacecolor": "white"}
     error: Any = {"fmt": "none", "ecolor": _INK, "elinewidth": 1.1, "capsize": 2.5}
     width = 0.8 / len(starts)
-    with _panels(path, (10.4, 4.4)) as (figure, panels):
+    pale = "left bars: random weights, right bars: pre-trained" if len(starts) > 1 else f"{starts[0]} weights"
+    with _panels(path, (10.4, 4.4), f"{dataset}: the baselines; {pale}", ncols=2) as panels:
         for axes, condition in zip(panels, PAPERS, strict=True):
             for number, start in enumerate(starts):
                 methods = scores.methods(condition, start)
@@ -79,31 +80,17 @@ def _methods(scores: DomainScores, starts: Sequence[str], dataset: str, path: Pa
             axes.grid(axis="y")
             tasks = scores.tasks[condition.kind]
             axes.set_title(f"{_TITLES[condition]}\n{_shape(tasks)}, {len(tasks):,} tasks")
-        panels[0].set_ylabel(_AXIS)
-        handles, labels = panels[0].get_legend_handles_labels()
-        unique = dict(zip(labels, handles, strict=True))
-        figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=2, fontsize=9)
-        pale = (
-            "left bars: random weights, right bars: pre-trained"
-            if len(starts) > 1
-            else f"{starts[0]} weights"
-        )
-        figure.suptitle(f"{dataset}: the baselines; {pale}", x=0.01, ha="left", fontsize=11)
 
 
 def _sweeps(scores: DomainScores, start: str, dataset: str, path: Path) -> None:
     """Cross-domain tasks by ways and by shots (figure 2)."""
     tasks = scores.tasks[CROSS_DOMAIN.kind]
-    with _panels(path, (9.2, 4.2)) as (figure, panels):
+    title = f"{dataset}: cross-domain tasks, {start} weights, mean with its 95 % interval"
+    count = len(scores.methods(CROSS_DOMAIN, start))
+    with _panels(path, (9.2, 4.2), title, ncols=count, fontsize=8.5) as panels:
         for axes, name, values in zip(panels, ("ways", "shots"), (tasks.way, tasks.shot), strict=True):
             _lines(axes, scores, start, grouped(values), values)
-            axes.set_xlabel(f"{name} of a task")
-            axes.set_title(f"By number of {name}")
-        panels[0].set_ylabel(_AXIS)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8.5)
-        title = f"{dataset}: cross-domain tasks, {start} weights, mean with its 95 % interval"
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+            axes.set(xlabel=f"{name} of a task", title=f"By number of {name}")
 
 
 def _lines(
@@ -126,7 +113,8 @@ def _lines(
 
 def _difficulty(scores: DomainScores, starts: Sequence[str], dataset: str, path: Path) -> None:
     """Stacked bars per domain (figure 3): worst baseline, modelling difficulty, intrinsic difficulty."""
-    with _panels(path, (max(7.0, 2.6 + 1.3 * len(scores.domains)), 4.4)) as (figure, panels):
+    size = (max(7.0, 2.6 + 1.3 * len(scores.domains)), 4.4)
+    with _panels(path, size, f"{dataset}: how hard the domains are", ncols=3) as panels:
         for axes, condition in zip(panels, PAPERS, strict=True):
             _, table = all_cells(scores, condition, starts)
             difficulties = dataset_difficulty(table, scores.tasks[condition.kind].domain)
@@ -142,10 +130,6 @@ def _difficulty(scores: DomainScores, starts: Sequence[str], dataset: str, path:
             axes.axhline(0, color=_INK, linewidth=0.8)
             axes.set_ylim(min(0.0, float((best - rise).min()) - 2), 100)
             axes.set_title(f"{condition.name.capitalize()}\n{_shape(scores.tasks[condition.kind])}")
-        panels[0].set_ylabel(_AXIS)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
-        figure.suptitle(f"{dataset}: how hard the domains are", x=0.01, ha="left", fontsize=11)
 
 
 def _shape(tasks: KindTasks) -> str:
@@ -159,7 +143,16 @@ def _shape(tasks: KindTasks) -> str:
 
 
 @contextmanager
-def _panels(path: Path, size: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
-    """A figure with two axes side by side; then written as ``path`` with every suffix."""
+def _panels(
+    path: Path, size: tuple[float, float], title: str, *, ncols: int, fontsize: float = 9
+) -> Iterator[Any]:
+    """Two panels with one axis of accuracy, a title above and the legend of both below."""
     with figure_of(path, size) as figure:
-        yield figure, figure.subplots(1, 2, sharey=True)
+        panels = figure.subplots(1, 2, sharey=True)
+        yield panels
+        panels[0].set_ylabel(_AXIS)
+        handles, labels = panels[0].get_legend_handles_labels()
+        unique = dict(zip(labels, handles, strict=True))
+        style: Any = {"ncols": ncols, "fontsize": fontsize}
+        figure.legend(unique.values(), unique.keys(), loc="outside lower center", **style)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)

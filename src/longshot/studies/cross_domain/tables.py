@@ -7,17 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from longshot.core.arrays import Bools, Floats, Ints
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.reports.summary import column_marks
 from longshot.statistics import Interval, dataset_difficulty, mean_interval, welch
 from longshot.studies.cross_domain import paper
-from longshot.studies.cross_domain.cells import (
-    CONDITIONS,
-    CROSS_DOMAIN,
-    PAPERS,
-    WITHIN_DOMAIN,
-    Condition,
-)
+from longshot.studies.cross_domain.cells import CONDITIONS, CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN, Condition
 from longshot.studies.cross_domain.scores import DomainLab, DomainScores, domain_scores
 from longshot.studies.engine.tables import (
     Fact,
@@ -25,11 +19,9 @@ from longshot.studies.engine.tables import (
     TableFile,
     TableRow,
     bounds,
-    heads,
     percent,
     points,
     present,
-    row,
     score_table,
 )
 

@@ -121,21 +121,13 @@ class JudgedClaim:
         """One record per number, for CSV and JSON."""
         claim = {"claim": self.claim.id, "sentence": self.claim.sentence, "where": self.claim.where}
         claim["verdict"] = self.verdict
-        blank = {
-            "number": "",
-            "value": None,
-            "low": None,
-            "high": None,
-            "p": None,
-            "counts": self.reason,
-            "n": 0,
-        }
-        return [
-            claim
-            | {"number": each.measured.label, "value": each.measured.value, "low": each.measured.low}
-            | {"high": each.measured.high, "p": each.p, "counts": each.counts, "n": each.measured.n}
-            for each in self.numbers
-        ] or [claim | blank]
+        names = ("number", "value", "low", "high", "p", "counts", "n")
+        numbers = [(each.measured, each) for each in self.numbers]
+        rows: list[tuple[Any, ...]] = [
+            (number.label, number.value, number.low, number.high, each.p, each.counts, number.n)
+            for number, each in numbers
+        ] or [("", None, None, None, None, self.reason, 0)]
+        return [claim | dict(zip(names, row, strict=True)) for row in rows]
 
 
 def judge(claims: Sequence[Claim[Lab]], lab: Lab) -> list[JudgedClaim]:
@@ -212,6 +204,13 @@ def _verdict(numbers: Sequence[JudgedNumber]) -> Verdict:
 
 
 # --- numbers of claims ---
+
+
+def some(numbers: Sequence[Measured], reason: str) -> Sequence[Measured]:
+    """The numbers of a claim; NotMeasured with the reason where there is none."""
+    if not numbers:
+        raise NotMeasured(reason)
+    return numbers
 
 
 def paired(label: str, first: Floats, second: Floats, printed: Any = None) -> Measured:

@@ -97,9 +97,8 @@ def finish(
         write_text(page, study_page(study, title, out, findings, datasets))
 
     folder.step("report", shown, [page], write_report)
-    notes = [*findings.absent, *findings.notes]
     listed = [str(path.relative_to(out)) for path in pictures]
-    return StudyOutcome(out, notes, folder.did, tables, listed, findings.claims)
+    return StudyOutcome(out, folder.facts["notes"], folder.did, tables, listed, findings.claims)
 
 
 def _few(names: Sequence[str], most: int = 4) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 # What may change from run to run in one folder: the run is extended, tables and figures follow.
 _FREE = ("methods", "backbone", "window")
+_GROWING = ("steps", "draws", "sources", "extraction_seconds")  # what every step adds to
 
 
 class StudyStory(Loose):
@@ -95,19 +96,14 @@ class StudyFolder:
             "dataset": dict(dataset),
             "settings": bound,
             "notes": [],
-            "steps": {} if self.before is None else self.before.steps,
-            "draws": {} if self.before is None else self.before.draws,
-            "sources": {} if self.before is None else self.before.sources,
-            "extraction_seconds": {} if self.before is None else self.before.extraction_seconds,
+            **{name: getattr(self.before, name, {}) for name in _GROWING},
         }
 
     def _read(self) -> StudyStory | None:
         """study.json of the folder, None for a new or empty one."""
         claim_folder(self.path, "study", ("study.json",))
         file = self.path / "study.json"
-        if file.exists():
-            return read_json(StudyStory, file, "The study")
-        return None
+        return read_json(StudyStory, file, "The study") if file.exists() else None
 
     def _give_up(self, fact: str, remedy: str, steps: Iterable[str], draws: Iterable[str]) -> None:
         """Leave a study that came to nothing; UserError of ``fact`` and ``remedy`` where steps or results are there."""

@@ -17,13 +17,9 @@ if TYPE_CHECKING:
     from longshot.studies.engine.recipe import Recipe
 
 
-def load_recipe(path: Path) -> Recipe[Any, Any]:
-    """The recipe that a Python file defines; UserError where it has none."""
-    return _load(path.resolve())
-
-
 @cache
-def _load(path: Path) -> Recipe[Any, Any]:
+def load_recipe(path: Path) -> Recipe[Any, Any]:
+    """The recipe that a Python file defines; UserError where it has none. ``path`` is absolute."""
     from longshot.studies.engine.recipe import Recipe
 
     if not path.is_file():

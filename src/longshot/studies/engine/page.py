@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from longshot.core.errors import UserError
 from longshot.core.wording import count
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 _LARGE = 150_000  # bytes of an SVG beyond which the PNG stands in its place
 _ALL_FIGURES = 1_500_000  # bytes of all figures; further ones are linked
 _ALBUMS = 4  # testbeds whose hardest and easiest tasks are shown
-_VERDICTS: tuple[Verdict, ...] = (
-    "confirmed",
-    "confirmed in sign",
-    "not decided",
-    "contradicted",
-    "not measured",
-)
+_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 def study_page(study: Study, title: str, out: Path, findings: Findings, datasets: Sequence[Dataset]) -> str:
@@ -97,15 +91,13 @@ def _claims(findings: Findings) -> Section | None:
         tally = Counter(each.counts for each in judged.numbers)
         claims.append(
             {
-                "id": claim.id,
-                "sentence": claim.sentence,
-                "where": claim.where,
-                "printed": claim.printed,
-                "factor": claim.factor,
+                **{
+                    key: getattr(claim, key)
+                    for key in ("id", "sentence", "where", "printed", "factor", "unit")
+                },
                 "verdict": judged.verdict,
                 "reason": judged.reason,
                 "expects": expects,
-                "unit": claim.unit,
                 "numbers": numbers,
                 "span": _span([each.measured.value for each in judged.numbers], claim.unit),
                 "printed_span": _span(_printed_values(judged.numbers), claim.unit),

@@ -79,7 +79,7 @@ def get_study(name: str) -> Study:
     presets = _preset_files()
     if name not in presets:
         raise UserError(f"There is no study '{name}'; {nearest(name, sorted(presets), 'the studies are')}")
-    return _parse(presets[name].read_text(encoding="utf-8"), f"The study '{name}'", preset=True)
+    return parse(presets[name].read_text(encoding="utf-8"), f"The study '{name}'", preset=True)
 
 
 def read_study(path: str | Path) -> Study:
@@ -96,12 +96,7 @@ def read_study(path: str | Path) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"The study file {path} cannot be read: {why}; give a YAML file.") from error
-    return _parse(text, f"The study file {path}", preset=False, folder=file.resolve().parent)
-
-
-def parse(text: str, subject: str) -> Study:
-    """A study from YAML, every key and setting checked; ``subject`` begins the sentence of an error."""
-    return _parse(text, subject, preset=False)
+    return parse(text, f"The study file {path}", folder=file.resolve().parent)
 
 
 def list_studies() -> list[StudyListing]:
@@ -133,8 +128,13 @@ def _from_python(path: Path) -> Study:
     return Study(path.stem, str(path.resolve()), 1, title, recipe.paper, "", settings, text, ())
 
 
-def _parse(text: str, subject: str, *, preset: bool, folder: Path | None = None, inside: int = 0) -> Study:
-    """A study from YAML; files that it extends are read from ``folder``, at most 20 one inside the other."""
+def parse(
+    text: str, subject: str, *, preset: bool = False, folder: Path | None = None, inside: int = 0
+) -> Study:
+    """A study from YAML, every key and setting checked; ``subject`` begins the sentence of an error.
+
+    Files that it extends are read from ``folder``, at most 20 one inside the other.
+    """
     file = read_record(_StudyFile, _load_yaml(text, subject), subject)
     if not file.recipe and not file.extends:
         raise UserError(
@@ -194,7 +194,7 @@ def _extended(name: str, subject: str, folder: Path | None, inside: int) -> Stud
         raise UserError(
             f"{subject} extends {path}, which cannot be read; name a preset or a file beside it."
         ) from error
-    return _parse(text, f"The study file {path}", preset=False, folder=path.parent, inside=inside + 1)
+    return parse(text, f"The study file {path}", folder=path.parent, inside=inside + 1)
 
 
 def layered(

@@ -60,12 +60,6 @@ def study_tables(folder: str | Path, format: TableFormat = "md") -> str:
         )
         raise UserError(f"The tables of {path} cannot be printed: {fact}; run the study again as before.")
     texts = {stem: file.read_text(encoding="utf-8").strip() for stem, file in files.items()}
-    if format == "md":
-        return (
-            "\n\n".join([f"# {story.title}", *(f"## {stem}\n\n{text}" for stem, text in texts.items())])
-            + "\n"
-        )
-    return (
-        "\n\n".join(f"{'%' if format == 'latex' else '#'} {stem}\n{text}" for stem, text in texts.items())
-        + "\n"
-    )
+    sign, gap = {"md": ("##", "\n\n"), "latex": ("%", "\n"), "csv": ("#", "\n")}[format]
+    title = [f"# {story.title}"] if format == "md" else []
+    return "\n\n".join([*title, *(f"{sign} {stem}{gap}{text}" for stem, text in texts.items())]) + "\n"

@@ -20,8 +20,7 @@ from pydantic import BeforeValidator
 
 from longshot.core.errors import UserError
 from longshot.core.settings import Loose, Record, read_json
-from longshot.reports.sheets import Sheet, SheetCell
-from longshot.studies.engine.tables import row
+from longshot.reports.sheets import Sheet, SheetCell, row
 
 
 class PrintedNumber(NamedTuple):

@@ -174,7 +174,7 @@ def get_recipe(name: str) -> Recipe[Any, Any]:
     if name.endswith(".py"):
         from longshot.studies.engine.own import load_recipe
 
-        return load_recipe(Path(name))
+        return load_recipe(Path(name).resolve())
     if name not in RECIPES:
         raise UserError(f"There is no recipe {name!r}; the recipes are {', '.join(RECIPES)}.")
     module, _, class_name = RECIPES[name].partition(":")
@@ -194,7 +194,3 @@ class OneDataset(Generic[Settings]):
     def sources(self, data: Dataset) -> Mapping[str, Dataset]:
         """The one dataset by its name."""
         return {data.name: data}
-
-    def folder(self, job: StudyJob[Settings, Dataset]) -> StudyFolder:
-        """The study's folder; UserError when it holds another study or another dataset's."""
-        return StudyFolder(job.out, job.study, {"name": job.data.name, "fingerprint": job.data.fingerprint})

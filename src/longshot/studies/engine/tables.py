@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.arrays import Floats
-from longshot.reports.sheets import Sheet, SheetCell, markdown, to_latex
-from longshot.reports.tables import escape_markdown
+from longshot.reports.sheets import Sheet, SheetCell, escape_markdown, heads, markdown, row, to_csv, to_latex
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
@@ -44,25 +41,6 @@ class TableFile:
             f"{self.stem}.tex": to_latex(self.sheets),
             f"{self.stem}.csv": to_csv(self.records),
         }
-
-
-def to_csv(records: Sequence[Fact]) -> str:
-    """One line per number; shares in full precision, empty where there is none."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
-
-
-def heads(*names: str, group: str = "") -> list[tuple[str, str]]:
-    """Heads of columns, under ``group`` where there is one."""
-    return [(group, name) for name in names]
-
-
-def row(*cells: str | SheetCell) -> list[SheetCell]:
-    """A row of a table; texts are cells without a mark."""
-    return [cell if isinstance(cell, SheetCell) else SheetCell(cell) for cell in cells]
 
 
 def bounds(interval: Interval, count: str = "tasks") -> Fact:
@@ -98,7 +76,7 @@ def _with_bounds(value: float, low: float | None, high: float | None, scale: flo
 
 def present(tables: Iterable[TableFile | None]) -> list[TableFile]:
     """The tables that could be made."""
-    return [table for table in tables if table is not None]
+    return [table for table in tables if table is not None and table.records]
 
 
 # --- tables of scores, declared: rows × columns ---
@@ -208,7 +186,7 @@ def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[Tabl
     p_values = {key: p for key, (_, p) in zip(keys, compare_pairs(pairs), strict=True)} if pairs else {}
     marks = [[""] * len(rows) for _ in columns]
     for c, column in enumerate(columns):
-        for group in dict.fromkeys(row.group for row in rows):
+        for group in dict.fromkeys(line.group for line in rows):
             members = {
                 r: round(float(own.mean()), 12)
                 for r, own in enumerate(column)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from longshot.core.wording import count
-from longshot.reports.sheets import Sheet
-from longshot.studies.engine.tables import Fact, TableFile, heads, present, row
+from longshot.reports.sheets import Sheet, heads, row
+from longshot.studies.engine.tables import Fact, TableFile, present
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.objects import objects_table
@@ -101,7 +101,7 @@ def _matrix(
     return TableFile(stem, sheets, records)
 
 
-def _semantic_table(scores: HardScores) -> TableFile | None:
+def _semantic_table(scores: HardScores) -> TableFile:
     """On top of a class sampler by meaning, by quartile of coarsity (the paper's table 1)."""
     blocks = []
     records: list[Fact] = []
@@ -124,8 +124,6 @@ def _semantic_table(scores: HardScores) -> TableFile | None:
                     for label, mean in zip((f"quartile {n}" for n in (1, 2, 3, 4)), means, strict=True)
                 ]
         blocks += [block] if block else []
-    if not blocks:
-        return None
     names = [
         *heads("source", "backbone", "support"),
         *heads("1", "2", "3", "4", group="quartile of coarsity"),
@@ -175,7 +173,7 @@ def _steps_table(scores: HardScores) -> TableFile | None:
     return TableFile("steps", [Sheet(title, names, [rows], note, 2)], records)
 
 
-def _greedy_table(scores: HardScores) -> TableFile | None:
+def _greedy_table(scores: HardScores) -> TableFile:
     """FastDiffSel against greedy search by the same objective, in accuracy and time (the paper's figures 2 and 6)."""
     settings, judge = scores.settings, scores.judge
     rows, lines = [], []
@@ -194,8 +192,6 @@ def _greedy_table(scores: HardScores) -> TableFile | None:
             if times[0] and times[1]:
                 ratio = f"{times[1] / times[0]:.0f} times as long as FastDiffSel"
                 lines.append(f"{source}, objective '{objective}': greedy search took {ratio}.")
-    if not rows:
-        return None
     names = heads("source", "objective", "search", "accuracy", "ms per task")
     note = (
         f"Both start from the uniform support and raise the same loss of {judge}; accuracy in % of protonet with its "
@@ -206,7 +202,7 @@ def _greedy_table(scores: HardScores) -> TableFile | None:
     return TableFile("greedy", [sheet], records, lines)
 
 
-def _filtered_table(scores: HardScores) -> TableFile | None:
+def _filtered_table(scores: HardScores) -> TableFile:
     """The hardest of many random tasks against chosen supports, and their ways (the paper's figure 42)."""
     settings = scores.settings
     shape = settings.shapes[0]
@@ -221,8 +217,6 @@ def _filtered_table(scores: HardScores) -> TableFile | None:
             rows.append(row(source, label, cell(mean), f"{ways.mean:.1f} ± {ways.half:.1f}"))
             facts = record("filtered", source, shape, label, scores.judge, "protonet", mean)
             records.append({**facts, "ways": ways.mean, "ways_half": ways.half})
-    if not rows:
-        return None
     names = heads("source", "tasks", "accuracy", "ways")
     note = (
         f"Filtered: the {settings.tasks:,} of {settings.candidates:,} uniform tasks with the lowest accuracy of "
@@ -270,7 +264,7 @@ def _more_tasks_table(scores: HardScores) -> TableFile | None:
     return TableFile("tasks", [sheet, *_published(settings, "figure 41")], records, lines)
 
 
-def _curated_table(scores: HardScores) -> TableFile | None:
+def _curated_table(scores: HardScores) -> TableFile:
     """Supports shifted from their queries by rule against matched ones, the queries being the same (figure 7)."""
     rows = []
     records: list[Fact] = []
@@ -292,8 +286,6 @@ def _curated_table(scores: HardScores) -> TableFile | None:
                 record("curated", source, "fixed", f"{kind}, {rule}", backbone, "protonet", mean)
                 for kind, mean in means.items()
             ]
-    if not rows:
-        return None
     settings = scores.settings
     names = heads("source", "rule", "backbone", "matched", "shifted", "drop")
     note = (

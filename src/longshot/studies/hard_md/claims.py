@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from longshot.studies.engine.claims import (
     of_correlation,
     of_values,
     paired,
+    some,
     unpaired,
 )
 from longshot.studies.engine.training import slug
@@ -26,7 +27,7 @@ from longshot.studies.hard_md.objects import support_objects
 from longshot.studies.hard_md.plan import HardLab
 from longshot.studies.hard_md.scores import HardScores, hard_scores
 from longshot.studies.hard_md.settings import HardSettings
-from longshot.studies.hard_md.sweep import method_curve, sweep_sources
+from longshot.studies.hard_md.sweep import held_out, method_curve, sweep_sources
 from longshot.studies.hard_md.testbeds import (
     HardTestbed,
     ablation_beds,
@@ -51,7 +52,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
     """The claims that the study's tables can tell about."""
 
     def claim(name: str, sentence: str, where: str, measure: Measure, **more: Any) -> Claim[HardLab]:
-        return Claim(name, sentence, where, partial(_in_lab, measure), **more)
+        return Claim(name, sentence, where, lambda lab: measure(hard_scores(lab)), **more)
 
     chosen, ablations = {"factor": "testbed.instances"}, settings.ablations
     claims = [
@@ -59,12 +60,16 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
             "drop",
             "All methods fall on difficult supports, whatever the network",
             "section 5.3.1, figures 1, 3 and 9",
-            _drops,
+            partial(_by_kind, "uniform", "difficult", _DROP),
             printed="20 to 30 points",
             **chosen,
         ),
         claim(
-            "easy", "Supports can be chosen to be easy as well", "section 5.3.2, figure 5", _easier, **chosen
+            "easy",
+            "Supports can be chosen to be easy as well",
+            "section 5.3.2, figure 5",
+            partial(_by_kind, "easy", "uniform", None),
+            **chosen,
         ),
     ]
     if "greedy" in ablations:
@@ -145,116 +150,100 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
     return claims
 
 
-def _in_lab(measure: Measure, lab: HardLab) -> Sequence[Measured]:
-    return measure(hard_scores(lab))
-
-
 def _over_sources(
     scores: HardScores, beds: Sequence[HardTestbed], backbone: str, method: str = "protonet"
 ) -> list[Floats]:
     """The tasks of all sources that have every one of the testbeds, in a row, for each testbed; NotMeasured without."""
-    columns: list[list[Floats]] = [[] for _ in beds]
-    for source in scores.sources(beds[0].shape):
-        values = [scores.accuracy(bed.of_source(source), backbone, method) for bed in beds]
-        if all(each is not None for each in values):
-            for column, each in zip(columns, values, strict=True):
-                if each is not None:
-                    column.append(each)
-    if not columns[0]:
+    rows = [
+        [scores.accuracy(bed.of_source(source), backbone, method) for bed in beds]
+        for source in scores.sources(beds[0].shape)
+    ]
+    complete = [values for values in rows if all(each is not None for each in values)]
+    if not complete:
         raise NotMeasured("no source has the testbeds that it needs")
-    return [np.concatenate(column) for column in columns]
+    columns = zip(*complete, strict=True)
+    return [np.concatenate([each for each in column if each is not None]) for column in columns]
 
 
-def _tested(scores: HardScores) -> list[str]:
-    """Networks that took no part in choosing; the judge alone where there is no other."""
-    return [name for name in scores.backbones if name != scores.judge] or [scores.judge]
+def _gap(
+    scores: HardScores,
+    label: str,
+    beds: Sequence[HardTestbed],
+    backbone: str,
+    method: str = "protonet",
+    printed: Any = None,
+) -> Measured:
+    """The first of two testbeds minus the second, on the same tasks of all sources that have both."""
+    first, second = _over_sources(scores, beds, backbone, method)
+    return paired(label, first, second, printed)
 
 
-def _each(scores: HardScores, measure: Callable[[str, str, str], Measured]) -> list[Measured]:
+def _by_kind(first: str, second: str, printed: Any, scores: HardScores) -> list[Measured]:
+    """One kind of support minus another, for every shape, network that took no part in choosing, and method."""
+
+    def label(shape: str, backbone: str, method: str) -> str:
+        chose = " (which chose the supports)" if backbone == scores.judge else ""
+        return f"{method} on {backbone}{chose}, {shape}"
+
     return [
-        measure(shape, backbone, method)
+        _gap(
+            scores, label(shape, *who), [main(shape, kind) for kind in (first, second)], *who, printed=printed
+        )
         for shape in scores.settings.shapes
-        for backbone in _tested(scores)
-        for method in scores.settings.methods
+        for who in product(held_out(scores), scores.settings.methods)
         if scores.sources(shape)
     ]
 
 
-def _label(scores: HardScores, backbone: str, method: str, shape: str) -> str:
-    chose = " (which chose the supports)" if backbone == scores.judge else ""
-    return f"{method} on {backbone}{chose}, {shape}"
-
-
-def _drops(scores: HardScores) -> list[Measured]:
-    def drop(shape: str, backbone: str, method: str) -> Measured:
-        beds = [main(shape, "uniform"), main(shape, "difficult")]
-        uniform, difficult = _over_sources(scores, beds, backbone, method)
-        return paired(_label(scores, backbone, method, shape), uniform, difficult, _DROP)
-
-    return _each(scores, drop)
-
-
-def _easier(scores: HardScores) -> list[Measured]:
-    def gain(shape: str, backbone: str, method: str) -> Measured:
-        easy, uniform = _over_sources(scores, [main(shape, "easy"), main(shape, "uniform")], backbone, method)
-        return paired(_label(scores, backbone, method, shape), easy, uniform)
-
-    return _each(scores, gain)
-
-
 def _greedy(scores: HardScores) -> list[Measured]:
     """FastDiffSel minus greedy search by the same objective, for the judge: the network whose loss both raise."""
-    numbers = []
-    for objective, pair in greedy_pairs(scores.settings).items():
-        fast, greedy = _over_sources(scores, pair, scores.judge)
-        numbers.append(paired(f"FastDiffSel − greedy, objective '{objective}'", fast, greedy))
-    return numbers
+    return [
+        _gap(scores, f"FastDiffSel − greedy, objective '{objective}'", pair, scores.judge)
+        for objective, pair in greedy_pairs(scores.settings).items()
+    ]
 
 
 def _steps(scores: HardScores) -> list[Measured]:
     """Accuracy with the most steps minus with one, from each start."""
-    numbers, settings = [], scores.settings
+    settings = scores.settings
     fewest, most = min(settings.steps), max(settings.steps)
-    for start, beds in steps_beds(settings).items():
-        if start == "rounds":
-            continue
-        more, fewer = _over_sources(scores, [beds[most], beds[fewest]], scores.judge)
-        label = f"{most} steps − {fewest}, {start} start, objective '{settings.objective}'"
-        numbers.append(paired(label, more, fewer))
-    return numbers
+    return [
+        _gap(
+            scores,
+            f"{most} steps − {fewest}, {start} start, objective '{settings.objective}'",
+            [beds[most], beds[fewest]],
+            scores.judge,
+        )
+        for start, beds in steps_beds(settings).items()
+        if start != "rounds"
+    ]
 
 
 def _task2vec(scores: HardScores) -> list[Measured]:
     beds = {bed.setting: bed for bed in ablation_beds(scores.settings, "objectives")}
     beds[scores.settings.objective] = main("fixed", "difficult")
-    numbers = []
-    for backbone in _tested(scores):
-        task2vec, prototype = _over_sources(scores, [beds["task2vec"], beds["prototype"]], backbone)
-        numbers.append(paired(f"protonet on {backbone}: task2vec − prototype", task2vec, prototype))
-    return numbers
+    pair = [beds["task2vec"], beds["prototype"]]
+    return [
+        _gap(scores, f"protonet on {backbone}: task2vec − prototype", pair, backbone)
+        for backbone in held_out(scores)
+    ]
 
 
 def _on_top(scores: HardScores) -> list[Measured]:
     beds = ablation_beds(scores.settings, "semantic")
-    numbers = []
-    for backbone in _tested(scores):
-        uniform, difficult = _over_sources(scores, beds, backbone)
-        numbers.append(paired(f"protonet on {backbone}", uniform, difficult))
-    return numbers
+    return [_gap(scores, f"protonet on {backbone}", beds, backbone) for backbone in held_out(scores)]
 
 
-def _extraction(scores: HardScores) -> list[Measured]:
+def _extraction(scores: HardScores) -> Sequence[Measured]:
     """The drop of each network on the supports that another one chose."""
-    numbers = []
-    for chosen in ablation_beds(scores.settings, "extraction"):
-        for backbone in scores.backbones:
-            if slug(backbone) == chosen.setting:
-                continue
-            uniform, difficult = _over_sources(scores, [main("fixed", "uniform"), chosen], backbone)
-            numbers.append(paired(f"chosen by {chosen.setting}, protonet on {backbone}", uniform, difficult))
-    if not numbers:
-        raise NotMeasured("there is no network beside the judge")
-    return numbers
+    uniform = main("fixed", "uniform")
+    numbers = [
+        _gap(scores, f"chosen by {chosen.setting}, protonet on {backbone}", [uniform, chosen], backbone)
+        for chosen in ablation_beds(scores.settings, "extraction")
+        for backbone in scores.backbones
+        if slug(backbone) != chosen.setting
+    ]
+    return some(numbers, "there is no network beside the judge")
 
 
 def _dial(scores: HardScores) -> list[Measured]:
@@ -287,7 +276,7 @@ def _ways(scores: HardScores) -> list[Measured]:
     return numbers
 
 
-def _curated(scores: HardScores) -> list[Measured]:
+def _curated(scores: HardScores) -> Sequence[Measured]:
     numbers = []
     for matched in scores.beds:
         if (matched.purpose, matched.kind) != ("curated", "matched"):
@@ -297,12 +286,10 @@ def _curated(scores: HardScores) -> list[Measured]:
             if values[0] is not None and values[1] is not None:
                 label = f"{matched.source}, {matched.setting}, protonet on {backbone}"
                 numbers.append(paired(label, values[0], values[1]))
-    if not numbers:
-        raise NotMeasured("no source has attributes that the rules are about")
-    return numbers
+    return some(numbers, "no source has attributes that the rules are about")
 
 
-def _objects(scores: HardScores) -> list[Measured]:
+def _objects(scores: HardScores) -> Sequence[Measured]:
     """Mean |objects of a support image − objects of the queries|, difficult minus easy, on the same queries."""
     numbers = []
     for source in scores.sources("fixed"):
@@ -314,21 +301,17 @@ def _objects(scores: HardScores) -> list[Measured]:
                 counted = gap[~np.isnan(gap)]
                 if len(counted):
                     numbers.append(of_values(f"{source}, queries of {count(number, 'object')}", counted))
-    if not numbers:
-        raise NotMeasured("no source counts the objects of its images")
-    return numbers
+    return some(numbers, "no source counts the objects of its images")
 
 
-def _loss(scores: HardScores) -> list[Measured]:
+def _loss(scores: HardScores) -> Sequence[Measured]:
     """Spearman's correlation over the difficult tasks of each source."""
     numbers = [
         of_correlation(source, explained.loss_and_accuracy, _SPEARMAN)
         for source, explained in scores.why.explained.items()
         if explained.loss_and_accuracy is not None
     ]
-    if not numbers:
-        raise NotMeasured("protonet was not evaluated on the judge")
-    return numbers
+    return some(numbers, "protonet was not evaluated on the judge")
 
 
 def _adversarial(settings: HardSettings) -> list[tuple[str, str]]:

@@ -46,17 +46,18 @@ def figures(scores: HardScores) -> Drawings:
             drawings[f"source-{slug(source)}-{shape}"] = Picture(
                 f"The same on one source: {title} (figures 11 to 30).", partial(_stress, bars, title)
             )
-    if "steps" in settings.ablations and any(bed.purpose == "steps" for bed in scores.beds):
+    purposes = {bed.purpose for bed in scores.beds}
+    if "steps" in purposes:
         drawings["steps"] = Picture(
             "Accuracy against the number of steps, from each start (figures 36 to 39).",
             partial(_steps, scores),
         )
-    if "greedy" in settings.ablations and any(bed.purpose == "greedy" for bed in scores.beds):
+    if "greedy" in purposes:
         drawings["greedy"] = Picture(
             "Accuracy and time of FastDiffSel and of greedy search by the same loss (figures 2 and 6).",
             partial(_greedy, scores),
         )
-    if "filtered" in settings.ablations and any(bed.purpose == "filtered" for bed in scores.beds):
+    if "filtered" in purposes:
         drawings["ways"] = Picture(
             "Ways of chosen and of filtered tasks (figure 42).", partial(_ways, scores, settings.shapes[0])
         )
@@ -97,10 +98,8 @@ def _stress(bars: Bars, title: str, path: Path) -> None:
             {"rotation": 20, "ha": "right"} if crowded else {"rotation": 0, "ha": "center"}
         )
         axes.set_xticks(range(len(names)), texts, **turned)
-        axes.set_ylim(0, 100)
-        axes.set_ylabel("accuracy (%)")
+        axes.set(ylim=(0, 100), ylabel="accuracy (%)", title=title)
         axes.grid(axis="y")
-        axes.set_title(title)
         axes.legend(ncols=len(KINDS), loc="lower right", bbox_to_anchor=(1, 1.06))  # above, clear of the bars
 
 
@@ -128,8 +127,7 @@ def _steps(scores: HardScores, path: Path) -> None:
         axes.set_xscale("symlog", linthresh=1)
         ticks = sorted({0, *settings.steps, *settings.rounds})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        axes.set_xlabel("projected steps, or Frank–Wolfe rounds behind one step")
-        axes.set_ylabel("accuracy (%)")
+        axes.set(xlabel="projected steps, or Frank–Wolfe rounds behind one step", ylabel="accuracy (%)")
         axes.grid(axis="y")
         axes.set_title(f"Do more steps make supports harder? Objective '{settings.objective}'")
         axes.legend(fontsize=8)
@@ -160,8 +158,7 @@ def _greedy(scores: HardScores, path: Path) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
-        axes.set_xlabel("time to choose a support (ms per task)")
-        axes.set_ylabel("accuracy (%), lower is harder")
+        axes.set(xlabel="time to choose a support (ms per task)", ylabel="accuracy (%), lower is harder")
         axes.grid()
         axes.set_title("FastDiffSel against greedy search, by the same objective")
         if axes.get_legend_handles_labels()[0]:
@@ -181,9 +178,8 @@ def _ways(scores: HardScores, shape: str, path: Path) -> None:
             style: Any = {"yerr": halves, "color": colour, "label": label, "capsize": 2}
             axes.bar(x, [mean.mean for mean in means], 0.34, **style)
         axes.set_xticks(range(len(sources)), sources)
-        axes.set_ylabel("ways of a task")
+        axes.set(ylabel="ways of a task", title="Are the hardest tasks those with many classes?")
         axes.grid(axis="y")
-        axes.set_title("Are the hardest tasks those with many classes?")
         axes.legend()
 
 

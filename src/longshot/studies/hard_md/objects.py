@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.reports.sheets import Sheet
-from longshot.studies.engine.tables import Fact, TableFile, heads, row
+from longshot.reports.sheets import Sheet, heads, row
+from longshot.studies.engine.tables import Fact, TableFile
 from longshot.studies.hard_md.scores import HardScores, Mean, cell
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, objects_beds
 from longshot.testbeds.shifted import objects_attribute
@@ -48,7 +48,7 @@ def support_objects(scores: HardScores, bed: HardTestbed) -> SupportObjects:
     return SupportObjects(means(own), means(np.abs(own - queried)))
 
 
-def objects_table(scores: HardScores) -> TableFile | None:
+def objects_table(scores: HardScores) -> TableFile:
     """A row per source and number of objects: objects in the supports, distances, accuracy; paired by task."""
     blocks = []
     records: list[Fact] = []
@@ -69,8 +69,6 @@ def objects_table(scores: HardScores) -> TableFile | None:
                 _record(source, number, kind, measured[kind], accuracy[kind], len(gap)) for kind in KINDS
             ]
         blocks += [block] if block else []
-    if not blocks:
-        return None
     settings = scores.settings
     names = [
         *heads("source", "objects in every query"),

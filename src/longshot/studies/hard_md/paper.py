@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from longshot.networks.aliases import ALIASES
 from longshot.reports.sheets import Sheet
-from longshot.studies.engine.published import PublishedTable, published_paper
-
-
-def source() -> str:
-    """Where the numbers were printed."""
-    facts = published_paper(__package__).source
-    return f"{facts.short}, {facts.title}"
-
-
-def names() -> list[str]:
-    """The tables there are: ``table 1`` …, ``figure 4`` …"""
-    return list(published_paper(__package__).tables)
-
-
-def table(name: str) -> PublishedTable:
-    """One printed table; UserError with those there are."""
-    return published_paper(__package__).table(name)
+from longshot.studies.engine.published import published_paper
 
 
 def sheet(name: str) -> Sheet:
     """The printed table to read, its title saying that it was not measured here."""
-    short = published_paper(__package__).source.short.replace(",", "")
-    return table(name).sheet(f"Published, not measured here ({short}, {name}): {table(name).caption}")
+    paper = published_paper(__package__)
+    title = f"Published, not measured here ({paper.source.short.replace(',', '')}, {name})"
+    return paper.table(name).sheet(f"{title}: {paper.table(name).caption}")
 
 
 def backbone(name: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.reports.sheets import Sheet
+from longshot.reports.sheets import Sheet, heads, row
 from longshot.studies.engine.figures import axes_of
-from longshot.studies.engine.tables import Fact, TableFile, heads, row
+from longshot.studies.engine.tables import Fact, TableFile
 from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, overall, record
 from longshot.studies.hard_md.testbeds import sweep_beds
 
@@ -115,8 +115,7 @@ def draw_sweep(scores: HardScores, path: Path) -> None:
             )
             style: Any = {"fmt": "-o", "color": colour, "capsize": 2, "linewidth": 1.4, "label": method}
             axes.errorbar(x, y, half, **style)
-        axes.set_xlabel("difficulty (0: uniform supports, 1: difficult ones)")
-        axes.set_ylabel("accuracy (%)")
+        axes.set(xlabel="difficulty (0: uniform supports, 1: difficult ones)", ylabel="accuracy (%)")
         axes.grid(axis="y")
         axes.set_title("Which method falls first?")
         axes.legend(fontsize=8)

@@ -8,18 +8,9 @@ import numpy as np
 
 from longshot.causes.words import composition_rows, say_correlation
 from longshot.core.arrays import Floats
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.statistics import correlation
-from longshot.studies.engine.tables import (
-    FIRST_PLACE,
-    Fact,
-    TableFile,
-    TableRow,
-    first_places,
-    heads,
-    present,
-    row,
-)
+from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, TableRow, first_places, present
 from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.ablations import ablation_tables
 from longshot.studies.hard_md.comparisons import trained_pairs
@@ -74,7 +65,11 @@ def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
     """One shape: a row per backbone and method, ranked among the methods of its setting; the judge never."""
     sources, shared = scores.sources(shape), stress_shared(scores, shape)
     lines = [
-        TableRow((scores.title(backbone), method), _setting(scores, method), ranked=backbone != scores.judge)
+        TableRow(
+            (scores.title(backbone), method),
+            scores.lab.scores.setting(method),
+            ranked=backbone != scores.judge,
+        )
         for backbone, method in scores.stress_rows()
     ]
     means_shown = len(sources) > 1 and bool(shared)
@@ -88,7 +83,8 @@ def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
     for r, (line, (backbone, method)) in enumerate(zip(lines, scores.stress_rows(), strict=True)):
         cells = row(*line.labels)
         for c, (own, column) in enumerate(columns):
-            means = [_stress_mean(scores, main(shape, column, source), backbone, method) for source in own]
+            measure = scores.drop if column == "drop" else scores.mean
+            means = [measure(main(shape, column, source), backbone, method) for source in own]
             mean = means[0] if len(means) == 1 else overall(means)
             cells.append(cell(mean, column == "drop", marks[c][r]))
             if c < len(_COLUMNS) * len(sources):
@@ -125,15 +121,6 @@ def _stress_marks(
     return first_places([[values(own, column, *who) for who in rows] for own, column in columns], lines)
 
 
-def _setting(scores: HardScores, method: str) -> str:
-    return scores.lab.scores.setting(method)
-
-
-def _stress_mean(scores: HardScores, bed: HardTestbed, backbone: str, method: str) -> Mean | None:
-    """Mean accuracy on a testbed of the stress test; of the kind "drop" the paired difference."""
-    return (scores.drop if bed.kind == "drop" else scores.mean)(bed, backbone, method)
-
-
 def _drop_sentences(scores: HardScores) -> list[str]:
     """The smallest and the largest drop of a backbone that took no part in choosing, in words."""
     sentences = []
@@ -158,7 +145,7 @@ def _drop_sentences(scores: HardScores) -> list[str]:
     return sentences
 
 
-def ranks_table(scores: HardScores) -> TableFile | None:
+def ranks_table(scores: HardScores) -> TableFile:
     """How the order of backbones changes from uniform to difficult tasks; None where only the judge was tested."""
     records: list[Fact] = []
     rows, sentences = [], []
@@ -187,8 +174,6 @@ def ranks_table(scores: HardScores) -> TableFile | None:
                 sentences.append(
                     f"{shape}, {method}: Spearman of the {len(means)} backbones' means {spearman}."
                 )
-    if not rows:
-        return None
     names = [*heads("shape", "method", "backbone"), *heads("uniform", "difficult", group="rank")]
     averaged = "; ".join(f"{shape}: {mean_of(shared)}" for shape, shared in over.items() if shared)
     note = (
@@ -198,7 +183,7 @@ def ranks_table(scores: HardScores) -> TableFile | None:
     return TableFile("ranks", [Sheet("Order of backbones", names, [rows], note, 3)], records, sentences)
 
 
-def adapted_table(scores: HardScores) -> TableFile | None:
+def adapted_table(scores: HardScores) -> TableFile:
     """Methods that adapt the network, on few fixed tasks, beside protonet on the same ones (figures 10, 43 and 44)."""
     settings = scores.settings
     blocks = []
@@ -219,8 +204,6 @@ def adapted_table(scores: HardScores) -> TableFile | None:
                     for kind, mean in means.items()
                 ]
         blocks += [rows] if rows else []
-    if not blocks:
-        return None
     names = heads("source", "backbone", "method", "uniform", "difficult", "drop")
     note = f"The same {settings.adapted_tasks} fixed tasks in every cell. {JUDGE} chose the supports."
     sheets = [Sheet("Methods that adapt the network", names, blocks, note, 3)]
@@ -229,7 +212,7 @@ def adapted_table(scores: HardScores) -> TableFile | None:
     return TableFile("adapted", sheets, records)
 
 
-def trained_table(scores: HardScores) -> TableFile | None:
+def trained_table(scores: HardScores) -> TableFile:
     """Networks whose trainings differ in one setting, paired by task (the paper's table 4 and figure 31)."""
     settings = scores.settings
     rows = []
@@ -251,8 +234,6 @@ def trained_table(scores: HardScores) -> TableFile | None:
                     record("trained", source, shape, kind, label, "protonet", mean)
                     for source, mean in zip(shared, means, strict=True)
                 ]
-    if not rows:
-        return None
     names_of_columns = heads(
         "shape", "support", "networks", "what differs", "sources", "difference in points"
     )
@@ -266,7 +247,7 @@ def trained_table(scores: HardScores) -> TableFile | None:
     return TableFile("trained", sheets, records)
 
 
-def why_table(why: Why) -> TableFile | None:
+def why_table(why: Why) -> TableFile:
     """Composition of the three kinds of supports and the causes found (the paper's figures 5 and 40, and 8)."""
     sheets = []
     records: list[Fact] = []
@@ -303,7 +284,7 @@ def why_table(why: Why) -> TableFile | None:
         if explained.loss_and_accuracy is not None:
             spearman = say_correlation(explained.loss_and_accuracy)
             sentences.append(f"{source}: Spearman of accuracy and inverse query loss {spearman}.")
-    return TableFile("why", sheets, records, sentences) if records else None
+    return TableFile("why", sheets, records, sentences)
 
 
 def _shape(settings: HardSettings, shape: str) -> str:

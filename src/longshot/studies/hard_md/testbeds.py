@@ -48,6 +48,11 @@ class HardTestbed:
         return replace(self, kind=kind)
 
 
+def _fixed(purpose: str, setting: str, kind: str = "difficult") -> HardTestbed:
+    """The testbed of an ablation of fixed shape, of any source."""
+    return HardTestbed("", purpose, "fixed", kind, setting)
+
+
 def main(shape: str, kind: str, source: str = "") -> HardTestbed:
     """A testbed of the stress test."""
     return HardTestbed(source, "main", shape, kind)
@@ -55,17 +60,13 @@ def main(shape: str, kind: str, source: str = "") -> HardTestbed:
 
 def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
     """What an ablation draws beside the testbeds of the stress test, of any source."""
-
-    def difficult(setting: str) -> HardTestbed:
-        return HardTestbed("", ablation, "fixed", "difficult", setting)
-
     shape = settings.shapes[0]
     if ablation == "extraction":
-        return [difficult(slug(name)) for name in settings.backbones if name != settings.judge]
+        return [_fixed(ablation, slug(name)) for name in settings.backbones if name != settings.judge]
     if ablation == "objectives":
-        return [difficult(name) for name in OBJECTIVES if name != settings.objective]
+        return [_fixed(ablation, name) for name in OBJECTIVES if name != settings.objective]
     if ablation == "semantic":
-        return [HardTestbed("", "semantic", "fixed", kind) for kind in KINDS[:2]]
+        return [_fixed(ablation, "", kind) for kind in KINDS[:2]]
     if ablation == "steps":
         return [*(bed for by_start in steps_beds(settings).values() for bed in by_start.values())]
     if ablation == "greedy":
@@ -73,7 +74,7 @@ def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
     if ablation == "filtered":
         return [HardTestbed("", "filtered", shape, "difficult")]
     if ablation == "curated":
-        return [bed for rule in RULE_SETS for bed in curated_pair(rule)]
+        return [_fixed(ablation, rule, kind) for rule in RULE_SETS for kind in ("matched", "shifted")]
     if ablation == "sweep":
         return [*sweep_beds(settings).values()][1:-1]
     if ablation == "objects":
@@ -86,44 +87,30 @@ def steps_beds(settings: HardSettings) -> dict[str, dict[int, HardTestbed]]:
 
     ``rounds`` are Frank–Wolfe rounds behind one step from the uniform start; 0 of them is that step alone.
     """
-
-    def bed(setting: str) -> HardTestbed:
-        return HardTestbed("", "steps", "fixed", "difficult", setting)
-
-    by_start = {start: {n: bed(f"{start} {n} steps") for n in settings.steps} for start in STARTS}
-    return {**by_start, "rounds": {n: bed(f"uniform {n} rounds") for n in (0, *settings.rounds)}}
+    by_start = {start: {n: _fixed("steps", f"{start} {n} steps") for n in settings.steps} for start in STARTS}
+    rounds = {n: _fixed("steps", f"uniform {n} rounds") for n in (0, *settings.rounds)}
+    return {**by_start, "rounds": rounds}
 
 
 def greedy_pairs(settings: HardSettings) -> dict[str, tuple[HardTestbed, HardTestbed]]:
     """Objective → FastDiffSel from the uniform start, and the greedy search from it, by this objective."""
-
-    def bed(setting: str) -> HardTestbed:
-        return HardTestbed("", "greedy", "fixed", "difficult", setting)
-
-    names = settings.greedy_objectives
-    return {name: (bed(f"FastDiffSel {name}"), bed(f"greedy {name}")) for name in names}
-
-
-def curated_pair(rule: str) -> tuple[HardTestbed, HardTestbed]:
-    """Supports that match their queries by rule, and supports shifted from the same queries."""
-    matched = HardTestbed("", "curated", "fixed", "matched", rule)
-    return matched, matched.of_kind("shifted")
+    return {
+        name: (_fixed("greedy", f"FastDiffSel {name}"), _fixed("greedy", f"greedy {name}"))
+        for name in settings.greedy_objectives
+    }
 
 
 def objects_beds(settings: HardSettings) -> dict[int, dict[str, HardTestbed]]:
     """Objects in every query image → kind of support → its testbed, on the same queries (the paper's figure 40)."""
     return {
-        number: {kind: HardTestbed("", "objects", "fixed", kind, f"{number} objects") for kind in KINDS}
+        number: {kind: _fixed("objects", f"{number} objects", kind) for kind in KINDS}
         for number in settings.object_counts
     }
 
 
 def sweep_beds(settings: HardSettings) -> dict[float, HardTestbed]:
     """Difficulty → its testbed; 0 and 1 are the uniform and the difficult testbed of the stress test."""
-    between = {
-        share: HardTestbed("", "sweep", "fixed", "difficult", f"difficulty {share:g}")
-        for share in settings.difficulties
-    }
+    between = {share: _fixed("sweep", f"difficulty {share:g}") for share in settings.difficulties}
     return {0.0: main("fixed", "uniform"), **between, 1.0: main("fixed", "difficult")}
 
 

@@ -14,15 +14,13 @@ import numpy as np
 from longshot.core.arrays import Floats
 from longshot.datasets.hierarchy import no_taxonomy, with_taxonomy
 from longshot.reports.published import published
-from longshot.reports.sheets import Sheet
-from longshot.studies.engine.claims import (
-    Claim,
-)
+from longshot.reports.sheets import Sheet, heads, row
+from longshot.studies.engine.claims import Claim
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.figures import Drawings, Picture
 from longshot.studies.engine.lab import Evaluation, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
-from longshot.studies.engine.tables import Fact, TableColumn, TableFile, heads, row, score_table
+from longshot.studies.engine.tables import Fact, TableColumn, TableFile, score_table
 from longshot.studies.semantic import better_claims
 from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.better_claims import BetterLab, BetterTestbedSettings, draw_of, sides_of

@@ -14,11 +14,12 @@ from longshot.core.arrays import Floats
 from longshot.methods.registry import get_method
 from longshot.methods.variants import find_variant
 from longshot.reports.published import PublishedNumber, published
-from longshot.reports.sheets import Sheet
+from longshot.reports.sheets import Sheet, heads, row
 from longshot.statistics import quantile_bins
 from longshot.studies.engine.claims import Measured, NotMeasured, of_values
+from longshot.studies.engine.scores import numbers
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
-from longshot.studies.engine.tables import Fact, TableColumn, TableRow, heads, percent, row
+from longshot.studies.engine.tables import Fact, TableColumn, TableRow, percent
 
 if TYPE_CHECKING:
     from longshot.studies.engine.lab import Lab
@@ -127,8 +128,7 @@ def quartile_of(entry: MethodScores, quartile: int | None) -> Floats:
 
 def coarsities(testbed: Testbed) -> Floats:
     """Coarsity of each task [T]."""
-    values: Floats = testbed.table["coarsity"].to_numpy().astype(np.float64)
-    return values
+    return numbers(testbed.table, "coarsity")
 
 
 def class_ids_of(testbeds: Iterable[Testbed]) -> list[str]:

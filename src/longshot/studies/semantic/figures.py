@@ -28,8 +28,7 @@ def histograms(coarsity: Mapping[str, Floats], path: Path) -> None:
             weights = np.full(len(values), 100 / len(values))
             label = f"{kind} (mean {values.mean():.1f})"
             axes.hist(values, edges, weights=weights, color=KINDS[kind], alpha=0.55, label=label)
-        axes.set_xlabel("coarsity of a task (low: classes close in meaning)")
-        axes.set_ylabel("tasks (%)")
+        axes.set(xlabel="coarsity of a task (low: classes close in meaning)", ylabel="tasks (%)")
         axes.set_title("How coarse the tasks are")
         axes.legend()
 
@@ -45,10 +44,8 @@ def balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
             style = {"color": KINDS[kind], "drawstyle": "steps-mid", "linewidth": 1.6}
             axes.plot(ranks, 100 * values, label=kind, **style)
         axes.axhline(even, label=f"all equal ({even:.2g} %)", **dashed)
-        axes.set_ylim(0)
-        axes.set_xlabel(f"the {count:,} classes, most frequent first")
-        axes.set_ylabel("tasks with the class (%)")
-        axes.set_title("How often classes occur")
+        axes.set(ylim=(0, None), xlabel=f"the {count:,} classes, most frequent first")
+        axes.set(ylabel="tasks with the class (%)", title="How often classes occur")
         axes.legend()
 
 
@@ -66,8 +63,7 @@ def rolling(entries: Sequence[MethodScores], window: int, title: str, path: Path
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(x, mean, color=colour, linewidth=1.8, label=entry.method, zorder=2)
         axes.grid(axis="y")
-        axes.set_xlabel("coarsity (low: classes close in meaning)")
-        axes.set_ylabel("accuracy (%)")
+        axes.set(xlabel="coarsity (low: classes close in meaning)", ylabel="accuracy (%)")
         axes.set_title(f"{title}: mean of {width} neighbouring tasks with its 95 % band{_grey_note(entries)}")
         axes.legend(loc="upper left")
 
@@ -113,10 +109,8 @@ def ways(entries: Mapping[int, Sequence[MethodScores]], title: str, path: Path) 
         axes.set_xscale("log")
         axes.set_xticks(order, [str(way) for way in order])
         axes.set_xticks([], minor=True)
-        axes.set_ylim(0)
+        axes.set(ylim=(0, None), xlabel="classes in a task", ylabel="top-1 accuracy (%)")
         axes.grid(axis="y")
-        axes.set_xlabel("classes in a task")
-        axes.set_ylabel("top-1 accuracy (%)")
         axes.set_title(f"{title}: mean with its 95 % interval{_grey_note(entries[order[-1]])}")
         axes.legend()
 

@@ -16,7 +16,7 @@ from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.reports.published import published
 from longshot.reports.ways import head, metrics
-from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values
+from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values, some
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.figures import Drawings, Picture
@@ -248,7 +248,7 @@ def _side(lab: ManyLab, shape: WayShot) -> Side:
     return Side(f"{shape.way}-way", draw_of(lab.settings, "", shape))
 
 
-def _drops(lab: ManyLab) -> list[Measured]:
+def _drops(lab: ManyLab) -> Sequence[Measured]:
     """From the fewest ways to the most, per method and number of shots."""
     measured = []
     for shot, shapes in _by_shot(_shapes(lab)).items():
@@ -261,9 +261,7 @@ def _drops(lab: ManyLab) -> list[Measured]:
             which = {"method": method, "backbone": lab.settings.backbone}
             narrow, wide = _side(lab, fewest), _side(lab, most)
             measured.append(lab.scores.difference(label, narrow, wide, printed.get(method), **which))
-    if not measured:
-        raise NotMeasured("it needs two numbers of ways, and this data gives one")
-    return measured
+    return some(measured, "it needs two numbers of ways, and this data gives one")
 
 
 def _best(shot: int, bound: float, lab: ManyLab) -> list[Measured]:

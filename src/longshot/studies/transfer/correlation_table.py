@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.statistics import Correlation, correlation, holm
 from longshot.studies.engine.claims import LEVEL, NotMeasured, of_resamples
-from longshot.studies.engine.tables import Fact, TableFile, heads, ratio, row
+from longshot.studies.engine.tables import Fact, TableFile, ratio
 from longshot.studies.transfer import paper
 from longshot.studies.transfer.task_divergence import MEASURES, MODELS, Divergences
 

@@ -160,23 +160,22 @@ class SplitTraining:
         """The network as the engine trains it; repeats differ in their seed, methods and splits of one share it."""
         seed = settings.seed + self.repeat
         parts = None if split is None else [list(members) for members in split.parts.values()]
-        facts: dict[str, Any] = {
-            "label": self.label,
-            "data": dataset if split is None else split.apply(dataset),
-            "algorithm": self.call(settings),
-            "options": {
+        tuned = settings.tune and split is not None
+        make = partial(TunedTraining, trials=settings.tune) if tuned else StudyTraining
+        return make(
+            label=self.label,
+            data=dataset if split is None else split.apply(dataset),
+            algorithm=self.call(settings),
+            options={
                 "network": settings.network,
                 "split": "all" if split is None else "train",
                 "size": settings.size,
                 "seed": seed,
                 "validation_tasks": min(100, settings.tasks),
             },
-            "identity": [parts, self.call(settings), settings.network, settings.size, seed],
-            "limits": {"steps": settings.steps, "minutes": settings.minutes},
-        }
-        if settings.tune and split is not None:
-            return TunedTraining(**facts, trials=settings.tune)
-        return StudyTraining(**facts)
+            identity=[parts, self.call(settings), settings.network, settings.size, seed],
+            limits={"steps": settings.steps, "minutes": settings.minutes},
+        )
 
 
 ALL_CLASSES = SplitTraining("all classes", "multiclass", None, 0)

@@ -6,18 +6,9 @@ import math
 from dataclasses import replace
 
 from longshot.core.arrays import Floats
-from longshot.reports.sheets import Sheet
+from longshot.reports.sheets import Sheet, heads, row
 from longshot.statistics import mean_interval
-from longshot.studies.engine.tables import (
-    Fact,
-    TableColumn,
-    TableFile,
-    TableRow,
-    heads,
-    points,
-    row,
-    score_table,
-)
+from longshot.studies.engine.tables import Fact, TableColumn, TableFile, TableRow, points, score_table
 from longshot.studies.transfer import paper
 from longshot.studies.transfer.stats import ADAPTING, PAIRS, Steepness, TransferScores, steepness
 

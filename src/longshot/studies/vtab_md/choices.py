@@ -18,7 +18,6 @@ class Choice:
     """What the candidates of one row came to on the validation images of ``tasks`` big episodes."""
 
     row: str
-    chosen: str
     accuracy: Mapping[str, float]  # candidate → mean over tasks
     images: int  # validation images, of all tasks together
     tasks: int
@@ -32,6 +31,11 @@ class Choice:
         return [
             call for call, accuracy in self.accuracy.items() if math.isclose(accuracy, best, abs_tol=1e-12)
         ]
+
+    @property
+    def chosen(self) -> str:
+        """The first of those with the best mean."""
+        return self.tied[0]
 
     @property
     def notes(self) -> list[str]:
@@ -77,13 +81,10 @@ def choose(row: str, accuracy: Mapping[str, Mapping[str, float]], sizes: Sequenc
     ('a', ['a', 'b'], 0.15)
     """
     means = {call: sum(by_task.values()) / len(by_task) for call, by_task in accuracy.items()}
-    best = max(means.values())
-    chosen = next(call for call, mean in means.items() if math.isclose(mean, best, abs_tol=1e-12))
     shares = [1 / classes for _, classes in sizes]
     spread = sum(share * (1 - share) / images for share, (images, _) in zip(shares, sizes, strict=True))
     return Choice(
         row=row,
-        chosen=chosen,
         accuracy=means,
         images=sum(images for images, _ in sizes),
         tasks=len(sizes),

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Literal
 
 from longshot.core.arrays import Floats
-from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_sources
+from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_sources, some
 from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.comparisons import vtab_comparisons
 from longshot.studies.vtab_md.measured import scores_of
@@ -199,23 +199,15 @@ def vtab_claims(settings: VtabSettings) -> list[Claim[VtabLab]]:
     for statement in STATEMENTS:
         pairs = tuple(pair for pair in statement.pairs if pair in compared)
         if pairs:
-            own = replace(statement, pairs=pairs)
-            claims.append(
-                Claim(
-                    own.id,
-                    own.sentence,
-                    own.where,
-                    partial(_measure, own),
-                    expects=own.expects,
-                    margin=own.margin,
-                    printed=own.words,
-                    factor=compared[pairs[0]],
-                )
-            )
+            same = {
+                name: getattr(statement, name) for name in ("id", "sentence", "where", "expects", "margin")
+            }
+            measure = partial(_measure, replace(statement, pairs=pairs))
+            claims.append(Claim(**same, measure=measure, printed=statement.words, factor=compared[pairs[0]]))
     return claims
 
 
-def _measure(statement: Statement, lab: VtabLab) -> list[Measured]:
+def _measure(statement: Statement, lab: VtabLab) -> Sequence[Measured]:
     """A number for every pair of rows and everything they are compared on."""
     scores = scores_of(lab)
     rows = {row.name for row in scores.rows}
@@ -228,15 +220,8 @@ def _measure(statement: Statement, lab: VtabLab) -> list[Measured]:
         for label, on, sources in _places(statement, scores)
         if (number := _number(statement, scores, pair, label, on, sources)) is not None
     ]
-    if not numbers:
-        raise NotMeasured(
-            f"none of the data that it is about is here: {', '.join(map(_title, statement.on))}"
-        )
-    return numbers
-
-
-def _title(on: str) -> str:
-    return paper.TITLES.get(on, on)
+    titles = ", ".join(paper.TITLES.get(on, on) for on in statement.on)
+    return some(numbers, f"none of the data that it is about is here: {titles}")
 
 
 def _places(statement: Statement, scores: VtabScores) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -67,7 +67,8 @@ def figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
             if chart is not own and name == "figure-2":
                 part = chart.only(["MD-Transfer", "BiT-ResNet-18"])
             if drawable(part, figure.kind):
-                draw = partial(_DRAW[figure.kind], part, reference(chart, figure), figure.title)
+                drawn_by = grid if figure.kind == "grid" else partial(bars, kind=figure.kind)
+                draw = partial(drawn_by, part, reference(chart, figure), figure.title)
                 drawings[title] = Picture(_caption(figure, name, part), draw)
     return drawings
 
@@ -155,33 +156,18 @@ def reference(chart: Chart, figure: FigureSettings) -> ApproachLine | None:
 # ---- drawing
 
 
-def aggregate(chart: Chart, _: ApproachLine | None, title: str, path: Path) -> None:
-    """Figure 1: aggregates as groups of bars, a panel for what rows were trained on."""
-    panels = [
-        (rows, [(key, name) for key, name in chart.parts], chart.aggregates, group)
-        for group, rows in _by_group(chart.rows).items()
-    ]
-    _bars(panels, None, _titled(title or "Aggregated accuracy", chart), path)
-
-
-def episodes(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
-    """Figures 2, 4, 5 and 6: the sources of episodes."""
-    _bars([_panel(chart, ("md",))], _mean(chart, line), _titled(title or "Episodes by source", chart), path)
-
-
-def big(chart: Chart, _: ApproachLine | None, title: str, path: Path) -> None:
-    """Figure 7: the big episodes, a panel for what rows were trained on."""
-    panels = [
-        (rows, _panel(chart, GROUPS)[1], chart.values, group) for group, rows in _by_group(chart.rows).items()
-    ]
-    _bars(panels, None, _titled(title or "Big episodes by task", chart), path)
-
-
-def both(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
-    """Figures 8 and 9: episodes above, big episodes below."""
-    panels = [_panel(chart, roles) for roles in (("md",), GROUPS)]
-    shown = [panel for panel in panels if panel[1]]
-    _bars(shown, _mean(chart, line), _titled(title or "By source", chart), path)
+def bars(chart: Chart, line: ApproachLine | None, title: str, path: Path, *, kind: str) -> None:
+    """Figures 1, 2 and 4 to 9: groups of bars; aggregates and big episodes by what rows were trained on."""
+    panels: list[_Panel]
+    if kind in ("aggregate", "vtab"):
+        names, values = _panel(chart, GROUPS)[1:3] if kind == "vtab" else (chart.parts, chart.aggregates)
+        panels = [(rows, names, values, group) for group, rows in _by_group(chart.rows).items()]
+    else:
+        parts = [_panel(chart, roles) for roles in ((("md",), GROUPS) if kind == "both" else (("md",),))]
+        panels = [panel for panel in parts if panel[1] or kind == "md"]
+    _bars(
+        panels, _mean(chart, line) if kind in _LINED else None, _titled(title or _TITLES[kind], chart), path
+    )
 
 
 def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
@@ -220,13 +206,13 @@ def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> Non
         _head(figure, axes[0][0], _titled(title or "Resolution and capacity", chart))
 
 
-_DRAW: dict[str, Callable[[Chart, ApproachLine | None, str, Path], None]] = {
-    "aggregate": aggregate,
-    "md": episodes,
-    "vtab": big,
-    "both": both,
-    "grid": grid,
+_TITLES = {
+    "aggregate": "Aggregated accuracy",
+    "md": "Episodes by source",
+    "vtab": "Big episodes by task",
+    "both": "By source",
 }
+_LINED = ("md", "both")  # where the mean of a row is a line
 _DASHED: Any = {"color": LIGHT.ink, "linewidth": 1, "linestyle": (0, (4, 3))}
 _Panel = tuple[Sequence[ApproachLine], Sequence[tuple[str, str]], Mapping[tuple[str, str], Value], str]
 
@@ -271,8 +257,7 @@ def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, 
                 panel.axhline(line[0], label=line[1], **_DASHED)
             texts = [shorten(text, 34) for _, text in names]
             panel.set_xticks(np.arange(len(names)), texts, rotation=35, ha="right", fontsize=9)
-            panel.set_xlim(-0.6, len(names) - 0.4)
-            panel.set_ylim(0, 100)
+            panel.set(xlim=(-0.6, len(names) - 0.4), ylim=(0, 100))
             panel.set_ylabel("accuracy (%)", fontsize=10)
             panel.grid(axis="y")
             if heading:

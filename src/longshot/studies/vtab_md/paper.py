@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from longshot.core.errors import UserError
-from longshot.reports.sheets import Sheet
+from longshot.reports.sheets import Sheet, heads, row
 from longshot.studies.engine.published import PublishedTable, published_paper
-from longshot.studies.engine.tables import Fact, heads, row
+from longshot.studies.engine.tables import Fact
 from longshot.studies.vtab_md import data
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
@@ -191,11 +191,6 @@ def big_draw(source: str, episode: BigEpisode, part: str) -> Draw:
 # --- notes ---
 
 
-class _Sizes(NamedTuple):
-    train: int
-    validation: int
-
-
 def _notes(settings: VtabSettings, sources: Sequence[StudySource], big: dict[str, BigEpisode]) -> list[str]:
     """What differs from the paper's protocol, and what is worth knowing about the sources; with the real sizes."""
     sentences = []
@@ -236,30 +231,20 @@ def _big_notes(settings: VtabSettings, big: dict[str, BigEpisode]) -> list[str]:
     """What big episodes learn from, by the sizes they really have."""
     if not big:
         return []
-    by_size: dict[_Sizes, list[str]] = {}
+    by_size: dict[tuple[int, int], list[str]] = {}
     for name, episode in big.items():
-        by_size.setdefault(_Sizes(episode.train, episode.validation), []).append(name)
-    requested = _Sizes(settings.train, settings.validation)
+        by_size.setdefault((episode.train, episode.validation), []).append(name)
     sentences = []
-    for sizes, names in by_size.items():
+    for (train, validation), names in by_size.items():
         here = "All big episodes" if len(by_size) == 1 else f"The big episodes of {first(names, 30)}"
+        words = f"the first {train:,} train images and the first {validation:,} validation images"
         if settings.support == "trainval":
-            total = f"{sizes.train + sizes.validation:,}"
-            words = (
-                f"{here} learn from the first {total} images of train with validation behind it (trainval)"
-            )
-        else:
-            like = " (VTAB's train800val200)" if sizes == (800, 200) else ""
-            words = (
-                f"{here} learn from the first {sizes.train:,} train images and the first {sizes.validation:,} "
-                f"validation images{like}"
-            )
-        fewer = (
-            ""
-            if sizes == requested
-            else f": there are no more, {requested.train:,} + {requested.validation:,} were asked for"
-        )
-        sentences.append(f"{words}{fewer}.")
+            words = f"the first {train + validation:,} images of train with validation behind it (trainval)"
+        elif (train, validation) == (800, 200):
+            words += " (VTAB's train800val200)"
+        if (train, validation) != (settings.train, settings.validation):
+            words += f": there are no more, {settings.train:,} + {settings.validation:,} were asked for"
+        sentences.append(f"{here} learn from {words}.")
     if settings.query is not None:
         sentences.append(f"Big episodes are asked for the first {settings.query:,} test images only.")
     return sentences

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pydantic import Field
 
-from longshot.competition.organiser import FinalEntry
 from longshot.competition.services import (
     credentials,
     exporting,
@@ -19,7 +18,7 @@ from longshot.competition.services import (
 )
 from longshot.core.settings import Record
 from longshot.web.competition.api_submissions import ListQuery
-from longshot.web.competition.declare import Call, FileAnswer, Operation, Query
+from longshot.web.competition.declare import Call, FileAnswer, Query, delete, get, patch, post
 
 
 class AccountQuery(Query):
@@ -77,236 +76,137 @@ def _export(call: Call) -> FileAnswer:
     return FileAnswer(path, "application/zip", "competition.zip", temporary=True)
 
 
-def _rescore(call: Call) -> organising.Rescoring:
-    wish = call.body
-    return organising.rescore(
-        call.office,
-        call.person,
-        phase=wish.phase,
-        reason=wish.reason,
-        kind=wish.kind,
-        confirm=wish.confirm,
-    )
-
-
 OPERATIONS = [
-    Operation(
-        "GET",
-        "/organiser/accounts",
-        "people.read",
-        "Everybody.",
-        lambda call: people.list_accounts(call.office, call.person, state=call.query.state),
-        list[people.Account],
-        query=AccountQuery,
-    ),
-    Operation(
-        "PATCH",
+    get("/organiser/accounts", "people.read", "Everybody.", people.list_accounts, query=AccountQuery),
+    patch(
         "/organiser/accounts/{number:int}",
         "people.change",
         "Approve, disable or promote somebody.",
-        lambda call: people.change_account(
-            call.office, call.person, call.path["number"], state=call.body.state, role=call.body.role
-        ),
-        people.Account,
-        AccountChange,
+        people.change_account,
+        body=AccountChange,
     ),
-    Operation(
-        "GET",
-        "/organiser/teams",
-        "people.read",
-        "All teams.",
-        lambda call: teams.list_teams(call.office, call.person),
-        list[teams.Team],
-    ),
-    Operation(
-        "PATCH",
+    get("/organiser/teams", "people.read", "All teams.", teams.list_teams),
+    patch(
         "/organiser/teams/{number:int}",
         "people.change",
         "Give a team its rank, or take it away.",
-        lambda call: teams.set_ranked(call.office, call.person, call.path["number"], ranked=call.body.ranked),
-        teams.Team,
-        TeamRanked,
+        teams.set_ranked,
+        body=TeamRanked,
     ),
-    Operation(
-        "DELETE",
-        "/organiser/teams/{number:int}",
-        "people.change",
-        "Put a team into the trash.",
-        lambda call: organising.delete_team(call.office, call.person, call.path["number"]),
+    delete(
+        "/organiser/teams/{number:int}", "people.change", "Put a team into the trash.", organising.delete_team
     ),
-    Operation(
-        "POST",
+    post(
         "/organiser/teams/{number:int}/restore",
         "people.change",
         "Bring a team back.",
-        lambda call: organising.delete_team(call.office, call.person, call.path["number"], deleted=False),
+        organising.delete_team,
+        fixed={"deleted": False},
     ),
-    Operation(
-        "POST",
+    post(
         "/organiser/invitations",
         "invitation.create",
         "Invite somebody.",
-        lambda call: people.invite(call.office, call.person, role=call.body.role, days=call.body.days),
-        people.Invitation,
-        InvitationRequest,
+        people.invite,
+        body=InvitationRequest,
     ),
-    Operation(
-        "POST",
+    post(
         "/organiser/workers",
         "worker.token",
         "A token for a machine that runs submissions.",
-        lambda call: credentials.create_worker_token(
-            call.office, call.person, name=call.body.name, days=call.body.days
-        ),
-        credentials.NewToken,
-        WorkerTokenRequest,
+        credentials.create_worker_token,
+        body=WorkerTokenRequest,
     ),
-    Operation(
-        "GET",
+    get(
         "/organiser/uploads",
         "upload.every",
         "Everybody's uploads that were begun and not finished.",
-        lambda call: unfinished.list_uploads(call.office, call.person, every=True),
-        list[unfinished.UnfinishedUpload],
+        unfinished.list_uploads,
+        fixed={"every": True},
     ),
-    Operation(
-        "DELETE",
+    delete(
         "/organiser/uploads/{identity}",
         "upload.clear",
         "Give any team's unfinished upload up.",
-        lambda call: unfinished.delete_upload(call.office, call.person, call.path["identity"], every=True),
-        unfinished.UnfinishedUpload,
+        unfinished.delete_upload,
+        fixed={"every": True},
     ),
-    Operation(
-        "GET",
+    get(
         "/organiser/submissions",
         "submission.every",
         "Everybody's submissions, newest first.",
-        lambda call: submissions.list_submissions(
-            call.office, call.person, every=True, **call.query.model_dump()
-        ),
-        submissions.SubmissionList,
+        submissions.list_submissions,
+        fixed={"every": True},
         query=ListQuery,
     ),
-    Operation(
-        "GET",
+    get(
         "/organiser/submissions/{number:int}/scores",
         "submission.every",
         "Every score that a submission ever had.",
-        lambda call: organising.score_versions(call.office, call.person, call.path["number"]),
-        list[organising.ScoreVersion],
+        organising.score_versions,
     ),
-    Operation(
-        "POST",
+    post(
         "/organiser/submissions/{number:int}/rerun",
         "submission.rerun",
         "Run a submission again.",
-        lambda call: organising.rerun_submission(call.office, call.person, call.path["number"]),
-        submissions.SubmissionView,
+        organising.rerun_submission,
     ),
-    Operation(
-        "DELETE",
+    delete(
         "/organiser/submissions/{number:int}",
         "submission.delete",
         "Put a submission into the trash.",
-        lambda call: organising.delete_submission(call.office, call.person, call.path["number"]),
-        submissions.SubmissionView,
+        organising.delete_submission,
     ),
-    Operation(
-        "POST",
+    post(
         "/organiser/submissions/{number:int}/restore",
         "submission.delete",
         "Bring a submission back.",
-        lambda call: organising.delete_submission(
-            call.office, call.person, call.path["number"], deleted=False
-        ),
-        submissions.SubmissionView,
+        organising.delete_submission,
+        fixed={"deleted": False},
     ),
-    Operation(
-        "GET",
-        "/organiser/trash",
-        "submission.delete",
-        "What can be brought back.",
-        lambda call: organising.trash(call.office, call.person),
-        organising.Trash,
-    ),
-    Operation(
-        "POST",
+    get("/organiser/trash", "submission.delete", "What can be brought back.", organising.trash),
+    post(
         "/organiser/rescore",
         "scores.redo",
         "Score a phase anew.",
-        _rescore,
-        organising.Rescoring,
-        RescoreRequest,
+        organising.rescore,
+        body=RescoreRequest,
     ),
-    Operation(
-        "POST",
-        "/organiser/final",
-        "final.enter",
-        "Enter all who qualified into the final.",
-        lambda call: organising.hold_final(call.office, call.person),
-        list[FinalEntry],
-    ),
-    Operation(
-        "POST",
-        "/organiser/pause",
-        "queue.pause",
-        "Hand out no more runs.",
-        lambda call: organising.pause(call.office, call.person, why=call.body.why),
-        None,
-        PauseRequest,
-    ),
-    Operation(
-        "POST",
-        "/organiser/resume",
-        "queue.pause",
-        "Hand out runs again.",
-        lambda call: organising.pause(call.office, call.person, why=None),
-    ),
-    Operation(
-        "POST",
+    post("/organiser/final", "final.enter", "Enter all who qualified into the final.", organising.hold_final),
+    post("/organiser/pause", "queue.pause", "Hand out no more runs.", organising.pause, body=PauseRequest),
+    post("/organiser/resume", "queue.pause", "Hand out runs again.", organising.pause, fixed={"why": None}),
+    post(
         "/announcements",
         "announcement.write",
         "Tell everybody something.",
-        lambda call: organising.announce(
-            call.office, call.person, title=call.body.title, text=call.body.text
-        ),
-        organising.Announcement,
-        AnnouncementRequest,
+        organising.announce,
+        body=AnnouncementRequest,
     ),
-    Operation(
-        "DELETE",
+    delete(
         "/announcements/{number:int}",
         "announcement.write",
         "Put an announcement into the trash.",
-        lambda call: organising.delete_announcement(call.office, call.person, call.path["number"]),
+        organising.delete_announcement,
     ),
-    Operation(
-        "POST",
+    post(
         "/announcements/{number:int}/restore",
         "announcement.write",
         "Bring an announcement back.",
-        lambda call: organising.delete_announcement(
-            call.office, call.person, call.path["number"], deleted=False
-        ),
+        organising.delete_announcement,
+        fixed={"deleted": False},
     ),
-    Operation(
-        "GET",
+    get(
         "/organiser/audit",
         "audit.read",
         "What was done, newest first.",
-        lambda call: organising.audit_log(
-            call.office, call.person, before=call.query.before, limit=call.query.limit
-        ),
-        list[organising.AuditLine],
+        organising.audit_log,
         query=AuditQuery,
     ),
-    Operation(
-        "GET",
+    get(
         "/organiser/export",
         "export.read",
         "Everything as files.",
-        _export,
+        handle=_export,
         file="application/zip",
         heavy=True,
     ),

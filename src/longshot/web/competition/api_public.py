@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 
 from longshot.competition.policy import permit
 from longshot.competition.refusals import Refusal
 from longshot.competition.services import boards, credentials, organising, people, teams
-from longshot.competition.services.office import Office
 from longshot.core.settings import Record
-from longshot.web.competition.declare import Begun, Call, Operation, Query, Written, plain
+from longshot.web.competition.declare import Begun, Call, Query, Written, delete, get, patch, plain, post
 from longshot.web.competition.info import CompetitionInfo, competition_info
 
 
@@ -34,17 +33,13 @@ class Registered(NamedTuple):
     waits: bool  # for an organiser's approval
 
 
-def me(office: Office, call: Call, csrf: str | None = None) -> Me:
-    """Who asks, with their team."""
-    person = call.person
+def me(call: Call, secret: str | None = None) -> Me:
+    """Who asks, with their team; ``secret`` is that of a session which has just begun."""
+    office, person, csrf = call.office, call.person, None
+    if secret is not None:
+        person, csrf = credentials.by_session(office, secret), office.csrf(secret)
     team = None if person.team is None else teams.team(office, person.team)
     return Me(person.role, person.name, sorted(person.scopes), team, csrf)
-
-
-class BoardQuery(Query):
-    phase: str | None = None
-    league: str | None = None
-    by: str | None = None
 
 
 class ProgressQuery(Query):
@@ -52,16 +47,18 @@ class ProgressQuery(Query):
     league: str | None = None
 
 
-class NewAccount(Record):
-    name: str = Field(max_length=200)
-    password: str = Field(max_length=400)
-    code: str | None = None
-    terms: bool = False
+class BoardQuery(ProgressQuery):
+    by: str | None = None
 
 
 class Login(Record):
     name: str = Field(max_length=200)
     password: str = Field(max_length=400)
+
+
+class NewAccount(Login):
+    code: str | None = None
+    terms: bool = False
 
 
 class PasswordChange(Record):
@@ -103,22 +100,14 @@ def _line(line: boards.BoardLine) -> str:
 
 
 def _board(call: Call) -> Written:
-    wish = call.query
-    board = boards.board(call.office, call.person, phase=wish.phase, league=wish.league, by=wish.by)
+    board = boards.board(call.office, call.person, **dict(call.query))
     empty = json.dumps(plain(board._replace(lines=[])), allow_nan=False)
     lines = ", ".join(map(_line, board.lines))
     return Written(empty.replace('"lines": []', f'"lines": [{lines}]', 1))
 
 
 def _register(call: Call) -> Registered:
-    wish: Any = call.body
-    account = people.register(
-        call.office,
-        name=wish.name,
-        password=wish.password,
-        code=wish.code,
-        terms=wish.terms,
-    )
+    account = people.register(call.office, **dict(call.body))
     return Registered(account, account.state == "pending")
 
 
@@ -126,9 +115,7 @@ def _log_in(call: Call) -> Begun:
     if call.person.session is not None:  # another session begins: the old one ends
         credentials.end_session(call.office, call.person)
     secret = people.log_in(call.office, name=call.body.name, password=call.body.password)
-    person = credentials.by_session(call.office, secret)
-    fresh = Call(call.office, call.blobs, person)
-    return Begun(secret, me(call.office, fresh, call.office.csrf(secret)))
+    return Begun(secret, me(call, secret))
 
 
 def _log_out(call: Call) -> Begun:
@@ -141,189 +128,85 @@ def _password(call: Call) -> Begun:
     if call.person.via != "session":
         raise Refusal(403, "This is done in the browser: no token may do it.")
     secret = people.change_password(call.office, call.person, old=call.body.old, new=call.body.new)
-    fresh = Call(call.office, call.blobs, credentials.by_session(call.office, secret))
-    return Begun(secret, me(call.office, fresh, call.office.csrf(secret)))
-
-
-def _new_token(call: Call) -> credentials.NewToken:
-    wish = call.body
-    return credentials.create_token(
-        call.office, call.person, name=wish.name, scopes=list(wish.scopes), days=wish.days
-    )
+    return Begun(secret, me(call, secret))
 
 
 OPERATIONS = [
-    Operation(
-        "GET",
+    get(
         "/competition",
         "competition.read",
         "The competition: phases, leagues, limits, terms.",
-        lambda call: competition_info(call.office),
-        CompetitionInfo,
+        handle=lambda call: competition_info(call.office),
+        answer=CompetitionInfo,
     ),
-    Operation(
-        "GET",
+    get(
         "/board",
         "board.read",
         "A leaderboard.",
-        _board,
-        boards.Board,
+        handle=_board,
+        answer=boards.Board,
         query=BoardQuery,
         steady=True,
     ),
-    Operation(
-        "GET",
+    get(
         "/progress",
         "board.read",
         "Every valid submission in the course of time.",
-        lambda call: boards.progress(
-            call.office, call.person, phase=call.query.phase, league=call.query.league
-        ),
-        list[boards.Progress],
+        boards.progress,
         query=ProgressQuery,
         steady=True,
     ),
-    Operation(
-        "GET",
-        "/queue",
-        "queue.read",
-        "The queue and its workers.",
-        lambda call: boards.queue_state(call.office, call.person),
-        boards.QueueView,
-    ),
-    Operation(
-        "GET",
+    get("/queue", "queue.read", "The queue and its workers.", boards.queue_state),
+    get(
         "/announcements",
         "announcements.read",
         "What the organisers told everybody.",
-        lambda call: organising.list_announcements(call.office, call.person),
-        list[organising.Announcement],
+        organising.list_announcements,
         steady=True,
     ),
-    Operation(
-        "GET",
-        "/rescorings",
-        "competition.read",
-        "Versions of scores.",
-        lambda call: organising.rescorings(call.office, call.person),
-        list[organising.Rescoring],
-        steady=True,
-    ),
-    Operation(
-        "POST",
-        "/accounts",
-        "account.register",
-        "Make an account.",
-        _register,
-        Registered,
-        NewAccount,
-        costly=True,
-    ),
-    Operation("POST", "/session", "session.begin", "Log in.", _log_in, Me, Login, costly=True),
-    Operation("DELETE", "/session", "session.end", "Log out.", _log_out),
-    Operation("GET", "/me", "account.read", "Who asks.", lambda call: me(call.office, call), Me),
-    Operation(
-        "POST",
+    get("/rescorings", "competition.read", "Versions of scores.", organising.rescorings, steady=True),
+    post("/accounts", "account.register", "Make an account.", handle=_register, body=NewAccount, costly=True),
+    post("/session", "session.begin", "Log in.", handle=_log_in, answer=Me, body=Login, costly=True),
+    delete("/session", "session.end", "Log out.", handle=_log_out, answer=None),
+    get("/me", "account.read", "Who asks.", handle=me),
+    post(
         "/me/password",
         "account.change",
         "Another password.",
-        _password,
-        Me,
-        PasswordChange,
+        handle=_password,
+        answer=Me,
+        body=PasswordChange,
         costly=True,
     ),
-    Operation(
-        "GET",
-        "/tokens",
-        "token.list",
-        "One's tokens.",
-        lambda call: credentials.list_tokens(call.office, call.person),
-        list[credentials.TokenInfo],
-    ),
-    Operation(
-        "POST",
+    get("/tokens", "token.list", "One's tokens.", credentials.list_tokens),
+    post(
         "/tokens",
         "token.create",
         "Make a token; its secret is shown once.",
-        _new_token,
-        credentials.NewToken,
-        TokenRequest,
+        credentials.create_token,
+        body=TokenRequest,
     ),
-    Operation(
-        "DELETE",
-        "/tokens/{number:int}",
-        "token.revoke",
-        "Take a token back.",
-        lambda call: credentials.revoke_token(call.office, call.person, call.path["number"]),
-    ),
-    Operation(
-        "GET",
-        "/team",
-        "team.read",
-        "One's team.",
-        lambda call: teams.own_team(call.office, call.person),
-        teams.Team | None,
-    ),
-    Operation(
-        "POST",
-        "/team",
-        "team.change",
-        "Make a team.",
-        lambda call: teams.found_team(
-            call.office, call.person, name=call.body.name, pseudonym=call.body.pseudonym
-        ),
-        teams.Team,
-        TeamRequest,
-    ),
-    Operation(
-        "PATCH",
-        "/team",
-        "team.change",
-        "Change one's team.",
-        lambda call: teams.change_team(call.office, call.person, pseudonym=call.body.pseudonym),
-        teams.Team,
-        TeamChange,
-    ),
-    Operation(
-        "POST",
+    delete("/tokens/{number:int}", "token.revoke", "Take a token back.", credentials.revoke_token),
+    get("/team", "team.read", "One's team.", teams.own_team),
+    post("/team", "team.change", "Make a team.", teams.found_team, body=TeamRequest),
+    patch("/team", "team.change", "Change one's team.", teams.change_team, body=TeamChange),
+    post(
         "/team/invitations",
         "team.change",
         "Invite somebody to one's team.",
-        lambda call: teams.invite_to_team(call.office, call.person, days=call.body.days),
-        people.Invitation,
-        InviteRequest,
+        teams.invite_to_team,
+        body=InviteRequest,
     ),
-    Operation(
-        "POST",
-        "/team/join",
-        "team.change",
-        "Join a team.",
-        lambda call: teams.join_team(call.office, call.person, code=call.body.code),
-        teams.Team,
-        JoinRequest,
-    ),
-    Operation(
-        "POST",
-        "/team/leave",
-        "team.change",
-        "Leave one's team.",
-        lambda call: teams.leave_team(call.office, call.person),
-    ),
-    Operation(
-        "POST",
+    post("/team/join", "team.change", "Join a team.", teams.join_team, body=JoinRequest),
+    post("/team/leave", "team.change", "Leave one's team.", teams.leave_team),
+    post(
         "/team/transfer",
         "team.change",
         "Make another member the leader.",
-        lambda call: teams.transfer_team(call.office, call.person, call.body.account),
-        teams.Team,
-        TransferRequest,
+        teams.transfer_team,
+        body=TransferRequest,
     ),
-    Operation(
-        "DELETE",
-        "/team/members/{account:int}",
-        "team.change",
-        "Take somebody out of one's team.",
-        lambda call: teams.remove_member(call.office, call.person, call.path["account"]),
-        teams.Team,
+    delete(
+        "/team/members/{account:int}", "team.change", "Take somebody out of one's team.", teams.remove_member
     ),
 ]

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-
 from pydantic import Field
 
 from longshot.competition.refusals import not_there
 from longshot.competition.services import desk
 from longshot.core.settings import Record
-from longshot.web.competition.declare import Call, FileAnswer, Operation, Query
+from longshot.web.competition.declare import Call, FileAnswer, Query, get, post, put
 
 BINARY = "application/octet-stream"
-T = TypeVar("T")
-
-
-class Held(NamedTuple):
-    """Whether a run is this worker's."""
-
-    held: bool
-
-
-class Stored(NamedTuple):
-    """Bytes of a log that are there."""
-
-    bytes: int
 
 
 class WorkerRequest(Record):
     worker: str = Field(max_length=60)
 
 
-class StopRequest(Record):
-    worker: str = Field(max_length=60)
+class StopRequest(WorkerRequest):
     why: str = Field("", max_length=400)
 
 
@@ -63,105 +46,72 @@ def _blob(call: Call) -> FileAnswer:
     return FileAnswer(path, lasting=True)
 
 
-def _of_run(service: Callable[..., T], call: Call, **more: Any) -> T:
-    """A service of the desk for the run in the address, as the attempt and the worker behind the question mark."""
-    hold = {"attempt": call.query.attempt, "worker": call.query.worker}
-    return service(call.office, call.person, call.path["run"], **hold, **more)
-
-
 OPERATIONS = [
-    Operation(
-        "GET",
-        "/work",
-        "work.read",
-        "What a worker must know of the competition.",
-        lambda call: desk.work_settings(call.office, call.person),
-        desk.WorkSettings,
-    ),
-    Operation(
-        "POST",
+    get("/work", "work.read", "What a worker must know of the competition.", desk.work_settings),
+    post(
         "/work/claim",
         "work.claim",
         "The next run.",
-        lambda call: desk.claim_job(call.office, call.person, call.blobs, worker=call.body.worker),
-        desk.Claiming,
-        WorkerRequest,
+        handle=lambda call: desk.claim_job(call.office, call.person, call.blobs, **dict(call.body)),
+        answer=desk.Claiming,
+        body=WorkerRequest,
         heavy=True,
     ),
-    Operation(
-        "POST",
-        "/work/stop",
-        "work.write",
-        "A worker ends, or pauses.",
-        lambda call: desk.stop_worker(call.office, call.person, worker=call.body.worker, why=call.body.why),
-        None,
-        StopRequest,
-    ),
-    Operation("GET", "/work/blobs/{sha256}", "work.read", "Hidden data by hash.", _blob, file=BINARY),
-    Operation(
-        "GET",
+    post("/work/stop", "work.write", "A worker ends, or pauses.", desk.stop_worker, body=StopRequest),
+    get("/work/blobs/{sha256}", "work.read", "Hidden data by hash.", handle=_blob, file=BINARY),
+    get(
         "/work/runs/{run:int}/archive",
         "work.read",
         "The submission that this worker runs.",
-        lambda call: FileAnswer(_of_run(desk.archive_file, call)),
+        desk.archive_file,
         query=HoldQuery,
         file=BINARY,
     ),
-    Operation(
-        "GET",
+    get(
         "/work/runs/{run:int}/answers",
         "work.read",
         "The answers of a run that is scored anew.",
-        lambda call: FileAnswer(_of_run(desk.answers_file, call)),
+        desk.answers_file,
         query=HoldQuery,
         file=BINARY,
     ),
-    Operation(
-        "POST",
+    post(
         "/work/runs/{run:int}/alive",
         "work.write",
         "A sign of life.",
-        lambda call: Held(_of_run(desk.beat, call)),
-        Held,
+        desk.beat,
         query=HoldQuery,
     ),
-    Operation(
-        "POST",
+    post(
         "/work/runs/{run:int}/log",
         "work.write",
         "What a run printed.",
-        lambda call: Stored(_of_run(desk.append_log, call, offset=call.query.offset, data=call.data)),
-        Stored,
+        desk.append_log,
         query=LogQuery,
         raw=desk.LIVE,
     ),
-    Operation(
-        "PUT",
+    put(
         "/work/runs/{run:int}/files/{name}",
         "work.write",
         "A file that a run wrote.",
-        lambda call: _of_run(desk.put_file, call, name=call.path["name"], data=call.data),
+        desk.put_file,
         query=HoldQuery,
         raw=max(desk.FILES.values()),
     ),
-    Operation(
-        "POST",
+    post(
         "/work/runs/{run:int}/finish",
         "work.write",
         "The end of a run.",
-        lambda call: Held(_of_run(desk.finish_job, call, **call.body.model_dump())),
-        Held,
-        Ending,
+        desk.finish_job,
+        body=Ending,
         query=HoldQuery,
     ),
-    Operation(
-        "POST",
+    post(
         "/work/runs/{run:int}/release",
         "work.write",
         "Give an unfinished run back.",
-        lambda call: _of_run(desk.release_job, call, **call.body.model_dump()),
-        None,
-        GivingBack,
+        desk.release_job,
+        body=GivingBack,
         query=HoldQuery,
     ),
 ]

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -38,7 +39,7 @@ class Call:
     path: Mapping[str, Any] = field(default_factory=dict)
     query: Any = None
     body: Any = None
-    data: bytes = b""  # of a raw body
+    data: bytes | None = None  # of a raw body
 
 
 class FileAnswer(NamedTuple):
@@ -72,8 +73,10 @@ class Operation:
     path: str
     action: str
     summary: str
-    call: Callable[[Call], Any]
-    answer: Any = None  # type of the answer; None: nothing
+    service: Callable[..., Any] | None = None  # called with all that path, query and body name
+    handle: Callable[[Call], Any] | None = None  # in place of a service: gets the call as it is
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # what the route itself tells the service
+    answer: Any = ...  # type of the answer, None: nothing; what the function says it returns unless given
     body: type[Record] | None = None
     query: type[Query] | None = None
     raw: int = 0  # most bytes of a raw body
@@ -81,6 +84,21 @@ class Operation:
     costly: bool = False  # passwords are looked at: a stricter limit on how often
     steady: bool = False  # follows from submissions, people and settings alone: it has a tag, and may be 304
     heavy: bool = False  # takes longer than reading: few at a time, so that readers do not wait for them
+
+    def __post_init__(self) -> None:
+        if self.answer is ...:
+            returned = get_type_hints(self.handle or self.service).get("return")
+            object.__setattr__(self, "answer", None if returned is NoneType else returned)
+
+    def call(self, call: Call) -> Any:
+        """The answer to a call."""
+        if self.handle is not None:
+            return self.handle(call)
+        assert self.service is not None
+        sent = {**call.path, **dict(call.query or ()), **dict(call.body or ()), **self.fixed}
+        if call.data is not None:
+            sent["data"] = call.data
+        return self.service(call.office, call.person, **sent)
 
     @property
     def name(self) -> str:
@@ -92,6 +110,10 @@ class Operation:
     def parameters(self) -> dict[str, str]:
         """Name → kind of the parameters in the path."""
         return {name: kind or "str" for name, kind in _PARAMETER.findall(self.path)}
+
+
+get, post, put = partial(Operation, "GET"), partial(Operation, "POST"), partial(Operation, "PUT")
+patch, delete = partial(Operation, "PATCH"), partial(Operation, "DELETE")
 
 
 def plain(value: Any) -> Any:

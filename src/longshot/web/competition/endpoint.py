@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
@@ -113,7 +114,7 @@ def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awai
 
 async def _answer(front: Front, operation: Operation, request: Request) -> Response:
     """Whatever asks the database or makes a long answer is done in a thread; where no body comes, in one go."""
-    admitted, body, data = None, None, b""
+    admitted, body, data = None, None, None
     counted: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if operation.raw or operation.body is not None:
         admitted = await run_in_threadpool(_admit, front, operation, request)
@@ -158,6 +159,8 @@ def _admit(front: Front, operation: Operation, request: Request) -> tuple[Person
 
 
 def _response(operation: Operation, answer: Any) -> Response:
+    if isinstance(answer, Path):
+        answer = FileAnswer(answer)
     if isinstance(answer, FileAnswer):
         done = BackgroundTask(_remove, answer) if answer.temporary else None
         lasting = "private, max-age=31536000, immutable" if answer.lasting else "no-store"

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import NamedTuple
 
 from longshot.competition import timetable
-from longshot.competition.services import boards, uploads
+from longshot.competition.services import uploads
 from longshot.competition.services.office import Office
 
 
@@ -48,21 +48,16 @@ class CompetitionInfo(NamedTuple):
 def competition_info(office: Office) -> CompetitionInfo:
     """What everybody may know of a competition."""
     competition = office.competition
-    moment = boards.utc_now()
+    moment = dt.datetime.now(dt.UTC)
     listed = zip(timetable.timetable(competition, moment), competition.phases, strict=True)
     phases = [
         PhaseInfo(
-            when.name,
-            when.state,
-            when.start,
-            when.end,
-            when.submissions,
-            when.practice,
-            0 if phase.practice else phase.per_day,
-            0 if phase.practice else phase.total,
-            phase.attempts_per_day,
-            not timetable.scores_shown(phase, moment),
-            phase.logs,
+            **when._asdict(),
+            per_day=0 if phase.practice else phase.per_day,
+            total=0 if phase.practice else phase.total,
+            attempts_per_day=phase.attempts_per_day,
+            scores_hidden=not timetable.scores_shown(phase, moment),
+            logs=phase.logs,
         )
         for when, phase in listed
     ]

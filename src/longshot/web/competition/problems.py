@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from starlette.responses import Response
 
 from longshot.competition.refusals import Refusal
-from longshot.core.errors import UserError, render
+from longshot.core.errors import UserError
 from longshot.web.competition.openapi import PROBLEM
 
 
@@ -72,8 +72,3 @@ def problem(error: UserError) -> Response:
         headers["www-authenticate"] = 'Bearer realm="longshot"'
     text = json.dumps(body, ensure_ascii=False)
     return Response(text.encode("utf-8", "backslashreplace"), status, headers, PROBLEM)
-
-
-def render_text(template: str) -> str:
-    """A text with parameters between braces, as the server words it."""
-    return render(template, FACE)

@@ -11,7 +11,7 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.locks import Busy, file_lock
-from longshot.web.running import RunningServer, in_url, is_loopback, listen, own_hosts
+from longshot.web.running import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 PORT = 8430
 
@@ -141,10 +141,7 @@ def serve_competition(
         config = uvicorn.Config(
             built.app,
             http=PatientProtocol,
-            log_level="error",
-            access_log=False,
-            lifespan="off",
-            server_header=False,
+            **QUIET,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=5,
             proxy_headers=bool(names),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from longshot.reports.pictures import class_names
 from longshot.testbeds.testbed import Testbed
 from longshot.web.held import Held
 from longshot.web.library import Item
-from longshot.web.listing import ListState, address, is_share, make_page
+from longshot.web.listing import ListState, address, make_page
 from longshot.web.pages.dataset import tree_context
-from longshot.web.pages.run import download_links
+from longshot.web.pages.run import download_links, list_context
 from longshot.web.pages.testbed import frame
 from longshot.web.site import Page, Site
 
@@ -62,25 +63,17 @@ def classes(site: Site, item: Item, query: Any) -> Page:
     several = len(testbed.datasets) > 1
     defaults = [name for name in (*COLUMNS, *(("dataset",) if several else ())) if name != "class"]
     listed = make_page(table, state, default_sort="-tasks", noun="class", defaults=["class", *defaults])
-    context: dict[str, Any] = {
-        "list": listed,
-        "noun": "classes",
-        "link": lambda name, row: (
-            address(f"{item.url}/tasks", [("class", row["class"])])
-            if name in ("class", "tasks") and "class" in row
-            else ""
-        ),
-        "beds": [],
-        "share": is_share,
-        "example": "tasks > 10",
-        "downloads": download_links(state, False),
-        "series": [],
-    }
+
+    def link(name: str, row: Mapping[str, Any]) -> str:
+        leads = name in ("class", "tasks") and "class" in row
+        return address(f"{item.url}/tasks", [("class", row["class"])]) if leads else ""
+
+    context = list_context(listed, link, "tasks > 10", download_links(state, False), "classes")
     trees = [
         _tree(site, item, table, name, fingerprint)
         for name, fingerprint in list(testbed.datasets.items())[:3]
     ]
-    context |= {"trees": [tree for tree in trees if tree is not None]}
+    context["trees"] = [tree for tree in trees if tree is not None]
     return frame(site, item, "classes", [Section("classes", "Classes", context, "bed_classes")])
 
 

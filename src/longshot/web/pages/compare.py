@@ -20,8 +20,9 @@ from longshot.web.held import Held
 from longshot.web.index import BedIndex
 from longshot.web.index_build import SeriesColumn
 from longshot.web.library import Item
-from longshot.web.listing import ListState, address, is_share, make_page, order, page_number, task_link
-from longshot.web.pages.run import choose_bed
+from longshot.web.listing import ListPage, ListState, address, make_page, order, page_number, task_link
+from longshot.web.pages.dataset import pager_of
+from longshot.web.pages.run import choose_bed, download_links, list_context
 from longshot.web.site import NotThere, Page, Site
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
@@ -134,19 +135,10 @@ def _difference(a: Candidate, b: Candidate) -> dict[str, Any]:
     size = min(len(first), len(second))
     shared = np.isfinite(first[:size]) & np.isfinite(second[:size])
     before, after = first[:size][shared], second[:size][shared]
-    if len(before) < 2:
-        return {
-            "n": len(before),
-            "mean": 0.0,
-            "low": None,
-            "high": None,
-            "wins": 0.0,
-            "ties": 0.0,
-            "losses": 0.0,
-            "p": float("nan"),
-            "how": "",
-        }
     gaps = np.round(after - before, 12)
+    if len(gaps) < 2:
+        nothing = {"low": None, "high": None, "p": float("nan"), "how": ""}
+        return {"n": len(gaps), "mean": 0.0, "wins": 0.0, "ties": 0.0, "losses": 0.0, **nothing}
     interval = mean_interval(gaps)
     if len(gaps) <= _SAMPLED:
         p, how = compare_paired(before, after).p, "sign-flip test"
@@ -182,12 +174,12 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
     page = page_number(query, "shown")
     state = replace(ListState.read("/compare", query), fixed=tuple(fixed))
 
-    def link(**changes: Any) -> str:
+    def chosen_queries(kind: str, page: int) -> tuple[tuple[str, str], ...]:
+        return (*fixed, ("kind", kind), *((("shown", str(page)),) if page > 1 else ()))
+
+    def link(page: int, kind: str = kind) -> str:
         """This page with another kind of queries or other pictures; the list below stays as it is."""
-        chosen = {"kind": kind, "shown": page, **changes}
-        pairs = [("kind", str(chosen["kind"]))]
-        pairs += [("shown", str(chosen["shown"]))] if int(chosen["shown"]) > 1 else []
-        return replace(state, fixed=(*fixed, *pairs)).url()
+        return replace(state, fixed=chosen_queries(kind, page)).url()
 
     context: dict[str, Any] = {
         "a": a,
@@ -203,38 +195,28 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
     context["problem"] = ""
     totals = compared.totals()
     context["quad"] = [
-        (WORDS[name], totals[name], link(kind=name, shown=1), name == kind)
+        (WORDS[name], totals[name], link(1, name), name == kind)
         for name in ("both", "only_a", "only_b", "neither")
     ]
     ranked = order(compared.counts, np.arange(compared.counts.num_rows), f"-{kind}")
     tasks = compared.tasks[ranked]
-    pairs = _slice_of(compared, kind, tasks, (page - 1) * SHOWN, SHOWN)
+    start = (page - 1) * SHOWN
+    pairs = _slice_of(compared, kind, tasks, start, SHOWN)
     gallery = query_gallery(item, shelved, pairs)
     for tile in gallery["tiles"]:
         names = class_names(shelved.testbed[tile["task"]].classes, shelved.testbed[tile["task"]].labels)
         begin = int(compared.offsets[tile["task"]]) + tile["position"]
         assert first is not None and second is not None
         tile["caption"] = f"A: {names[int(first[begin])]}, B: {names[int(second[begin])]}"
-    total, start = totals[kind], (page - 1) * SHOWN
     sections.append(
         Section(
             "queries",
             f"Queries: {WORDS[kind]}",
-            {
-                **gallery,
-                "first": start + 1 if pairs else 0,
-                "last": start + len(pairs),
-                "total": total,
-                "noun": "queries",
-                "previous": link(shown=page - 1) if page > 1 else None,
-                "next": link(shown=page + 1) if start + len(pairs) < total else None,
-                "empty": "There are none.",
-            },
+            {**gallery, **pager_of(link, page, start, len(pairs), totals[kind], "queries")},
             "gallery",
         )
     )
-    shown_pages = (("shown", str(page)),) if page > 1 else ()
-    state = replace(state, fixed=(*fixed, ("kind", kind), *shown_pages))
+    state = replace(state, fixed=chosen_queries(kind, page))
     listed = make_page(
         compared.counts, state, default_sort="-disagreements", defaults=compared.counts.column_names
     )
@@ -242,51 +224,27 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         Section(
             "tasks",
             "Tasks, most disagreements first",
-            {
-                "list": listed,
-                "noun": "tasks",
-                "link": task_link(f"{item.url}/task", []),
-                "beds": [],
-                "share": is_share,
-                "example": "only_a > 3",
-                "downloads": [
-                    (name, address("/compare", [*state.parameters(page=1), ("as", end)]))
-                    for name, end in (("CSV", "csv"), ("Parquet", "parquet"))
-                ],
-                "series": [],
-            },
+            list_context(
+                listed, task_link(f"{item.url}/task", []), "only_a > 3", download_links(state, False)
+            ),
             "task_list",
         )
     )
     return sections
 
 
-def compared_table(site: Site, query: Any) -> tuple[Any, ListState]:
-    """The table of a comparison, for a download."""
-    page = compare(site, query)
-    section = next((each for each in page.sections if each.template == "task_list"), None)
-    if section is None:
-        raise NotThere("Choose two series first.")
-    item = _testbed_of(site, query)
-    by_id = {each.id: each for each in candidates(site, item.facts["hash"])}
-    a, b = (by_id[name] for name in query.getlist("series")[:2])
-    first, second = a.bed.answers(a.position), b.bed.answers(b.position)
-    assert first is not None and second is not None
-    return side_by_side(site.testbed(item).testbed, first, second).counts, section.context["list"].state
+def compared_table(site: Site, query: Any) -> ListPage:
+    """The list of a comparison, for a download."""
+    for section in compare(site, query).sections:
+        if section.template == "task_list":
+            listed: ListPage = section.context["list"]
+            return listed
+    raise NotThere("Choose two series first.")
 
 
 def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int) -> list[tuple[int, int]]:
     """Some queries of a kind: those of the tasks with most of them first."""
-    by_task = (
-        dict(zip(compared.tasks.tolist(), compared.counts[kind].to_pylist(), strict=True))
-        if len(tasks) < 50_000
-        else None
-    )
-    counts = (
-        np.array([by_task[task] for task in tasks.tolist()])
-        if by_task is not None
-        else compared.counts[kind].to_numpy()[np.searchsorted(compared.tasks, tasks)]
-    )
+    counts = compared.counts[kind].to_numpy()[np.searchsorted(compared.tasks, tasks)]
     ends = np.cumsum(counts)
     first = int(np.searchsorted(ends, start, side="right"))
     last = int(np.searchsorted(ends, start + size, side="left")) + 1

@@ -14,7 +14,8 @@ from longshot.web.held import Held
 from longshot.web.index import BedIndex
 from longshot.web.library import Item
 from longshot.web.listing import address, page_number
-from longshot.web.pages.run import choose_bed, choose_series
+from longshot.web.pages.dataset import pager_of
+from longshot.web.pages.run import bed_links, choose_bed, choose_series
 from longshot.web.pages.run import frame as run_frame
 from longshot.web.site import NotThere, Page, Site
 
@@ -89,10 +90,7 @@ def confusion(site: Site, run: Item, query: Any) -> Page:
             )
             for number, each in enumerate(bed.series)
         ],
-        "beds": [
-            (each.name, address(f"{run.url}/confusion", [("bed", each.hash[:10])]), each is bed)
-            for each in index.beds()
-        ],
+        "beds": bed_links(f"{run.url}/confusion", index, bed),
     }
     sections = []
     true, predicted = str(query.get("true", "")), str(query.get("predicted", ""))
@@ -121,17 +119,16 @@ def _confused(
     page = page_number(query, "shown")
     start = (page - 1) * SHOWN
     fixed = [*base, ("of", dataset), ("true", true), ("predicted", predicted)]
-    path = f"{run.url}/confusion"
+
+    def link(page: int) -> str:
+        return address(f"{run.url}/confusion", [*fixed, ("shown", str(page))])
+
     names = [labels.get((dataset, name), name) for name in (true, predicted)]
     verb = "taken for" if true != predicted else "recognised as"
     context = {
         **query_gallery(item, shelved, pairs[start : start + SHOWN], [("run", run.id)]),
-        "first": start + 1 if pairs[start:] else 0,
+        **pager_of(link, page, start, len(pairs[start : start + SHOWN]), len(pairs), "queries"),
         "last": min(start + SHOWN, len(pairs)),
-        "total": len(pairs),
-        "noun": "queries",
-        "previous": address(path, [*fixed, ("shown", str(page - 1))]) if page > 1 else None,
-        "next": address(path, [*fixed, ("shown", str(page + 1))]) if start + SHOWN < len(pairs) else None,
         "empty": "No query of this kind.",
     }
     return Section("queries", f"{names[0]}, {verb} {names[1]}", context, "gallery")

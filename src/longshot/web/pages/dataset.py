@@ -18,7 +18,7 @@ from longshot.testbeds.rules import rows_mask
 from longshot.web.gallery import SHOWN, image_gallery
 from longshot.web.library import Item
 from longshot.web.listing import address, page_number, show
-from longshot.web.site import Page, Site
+from longshot.web.site import NotThere, Page, Site, made, tabs_of
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -30,15 +30,10 @@ BRANCHES = 250  # of the tree
 
 def frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
     """The page of a dataset around some sections."""
-    tabs = [("Classes", item.url, here == "classes"), ("Images", f"{item.url}/images", here == "images")]
-    if dataset.taxonomy is not None:
-        tabs.append(("Taxonomy", f"{item.url}/taxonomy", here == "taxonomy"))
-    if dataset.attributes is not None:
-        tabs.append(("Attributes", f"{item.url}/attributes", here == "attributes"))
-    tabs += [
-        ("Facts", f"{item.url}/facts", here == "facts"),
-        ("Suspected labels", f"{item.url}/suspects", here == "suspects"),
-    ]
+    names = {"Classes": "", "Images": "images"}
+    names |= {} if dataset.taxonomy is None else {"Taxonomy": "taxonomy"}
+    names |= {} if dataset.attributes is None else {"Attributes": "attributes"}
+    tabs = tabs_of(item.url, here, names | {"Facts": "facts", "Suspected labels": "suspects"})
     counts = [count(len(dataset.class_ids), "class", "classes"), count(len(dataset), "image")]
     counts += [f"{len(classes):,} {split} classes" for split, classes in dataset.splits.items()]
     return Page(
@@ -106,7 +101,7 @@ def classes(site: Site, item: Item, query: Any) -> Page:
         "example": "",
         **pager_of(link, page, start, len(shown), len(chosen), "classes"),
     }
-    return frame(item, dataset, "classes", [Section("classes", "Classes", context, "image_grid")])
+    return frame(item, dataset, "", [Section("classes", "Classes", context, "image_grid")])
 
 
 def images(site: Site, item: Item, query: Any) -> Page:
@@ -143,9 +138,9 @@ def images(site: Site, item: Item, query: Any) -> Page:
         **pager_of(link, page, start, len(shown), len(rows), "images"),
     }
     heading = f"Images of {labels.get(name) or name.rsplit('/', 1)[-1]}" if name else "Images"
-    made = frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
-    made.notices += notices
-    return made
+    shown_page = frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
+    shown_page.notices += notices
+    return shown_page
 
 
 def _chosen(dataset: Dataset, query: Any) -> tuple[Ints, str, str, list[str]]:
@@ -165,8 +160,6 @@ def _chosen(dataset: Dataset, query: Any) -> tuple[Ints, str, str, list[str]]:
 
 def image(site: Site, item: Item, row: int, query: Any) -> Page:
     """One image with all that is known of it."""
-    from longshot.web.site import NotThere
-
     dataset = open_item(site, item)
     if not 0 <= row < len(dataset):
         raise NotThere(f"{item.name} has images 0 to {len(dataset) - 1:,}, and there is no number {row}.")
@@ -177,14 +170,10 @@ def image(site: Site, item: Item, row: int, query: Any) -> Page:
     if label:
         facts.insert(1, ("called", label))
     if dataset.attributes is not None:
+        values = dataset.attributes.slice(row, 1).to_pylist()[0]
         facts += [
-            (
-                name,
-                show(dataset.attributes[name][row].as_py())
-                if not isinstance(dataset.attributes[name][row].as_py(), list | dict)
-                else str(dataset.attributes[name][row].as_py())[:200],
-            )
-            for name in dataset.attributes.column_names
+            (name, str(value)[:200] if isinstance(value, list | dict) else show(value))
+            for name, value in values.items()
         ]
     context = {
         "large": f"{item.url}/image-{row}.jpg",
@@ -210,7 +199,6 @@ def image(site: Site, item: Item, row: int, query: Any) -> Page:
 def taxonomy(site: Site, item: Item) -> Page:
     """The tree above the classes."""
     from longshot.taxonomy.tree import display_tree
-    from longshot.web.site import NotThere
 
     dataset = open_item(site, item)
     if dataset.taxonomy is None:
@@ -287,18 +275,12 @@ def suspects(site: Site, item: Item, query: Any) -> Page:
     """Images whose label looks wrong by the features in the cache."""
     dataset = open_item(site, item)
     job = {"kind": "suspects", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
-    made = site.studio.sections(job)
-    if made is None:
-        lines: dict[str, Any] = {
-            "html": "",
-            "problem": "The images are still being looked at. This page is loaded again when it is done.",
-        }
-        return frame(item, dataset, "suspects", [Section("suspects", "Suspected labels", lines, "made")])
-    problem = made[0]["problem"]
-    if problem:
-        section = Section("suspects", "Suspected labels", {"html": "", "problem": problem}, "made")
-        return frame(item, dataset, "suspects", [section])
-    listed = made[0]["rows"]
+    judged = site.studio.sections(job)
+    waiting = "The images are still being looked at. This page is loaded again when it is done."
+    problem = waiting if judged is None else judged[0]["problem"]
+    if judged is None or problem:
+        return frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
+    listed = judged[0]["rows"]
     page, start = page_of(query, len(listed), SHOWN)
     shown = listed[start : start + SHOWN]
     gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])
@@ -315,7 +297,7 @@ def suspects(site: Site, item: Item, query: Any) -> Page:
         **gallery,
         **pager_of(link, page, start, len(shown), len(listed), "suspected images"),
         "empty": "No image is suspected.",
-        "note": made[0]["heading"],
+        "note": judged[0]["heading"],
     }
     return frame(item, dataset, "suspects", [Section("suspects", "Suspected labels", context, "gallery")])
 

@@ -9,7 +9,8 @@ from typing import Any
 from longshot.core.wording import count
 from longshot.reports.frame import Section
 from longshot.web.library import KINDS, Item
-from longshot.web.listing import address, page_number
+from longshot.web.listing import address
+from longshot.web.pages.dataset import page_of, pager_of
 from longshot.web.site import Page, Site
 
 _ROWS = 60  # of a page
@@ -46,9 +47,8 @@ def home(site: Site, query: Any) -> Page:
     state = str(query.get("state", ""))[:20]
     counted = {name: sum(item.kind == name for item in items) for name in KINDS}
     shown = [item for item in items if _matches(item, words.lower(), kind, state)]
-    pages = max(1, -(-len(shown) // _ROWS))
-    number = min(page_number(query), pages)
-    start = (number - 1) * _ROWS
+    number, start = page_of(query, len(shown), _ROWS)
+    listed = shown[start : start + _ROWS]
     now = time.time()
 
     def link(**changes: Any) -> str:
@@ -61,12 +61,8 @@ def home(site: Site, query: Any) -> Page:
         "state": state,
         "kinds": [(name, _PLURALS[name], counted[name], link(kind=name)) for name in KINDS if counted[name]],
         "everything": link(kind=""),
-        "cards": [card(item, now) for item in shown[start : start + _ROWS]],
-        "first": start + 1 if shown else 0,
-        "last": min(start + _ROWS, len(shown)),
-        "total": len(shown),
-        "previous": link(page=number - 1) if number > 1 else None,
-        "next": link(page=number + 1) if number < pages else None,
+        "cards": [card(item, now) for item in listed],
+        **pager_of(link, number, start, len(listed), len(shown), "items"),
         "folders": [str(root.name or root) for root in site.library.roots],
     }
     running = [item for item in items if item.state in ("running", "stalled", "stopped")]

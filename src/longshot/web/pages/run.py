@@ -13,6 +13,7 @@ from longshot.statistics import mean_interval
 from longshot.web.index import BedIndex, RunIndex
 from longshot.web.library import Item
 from longshot.web.listing import (
+    ListPage,
     ListState,
     address,
     is_share,
@@ -23,7 +24,7 @@ from longshot.web.listing import (
     task_link,
 )
 from longshot.web.scatter import Point, scatter
-from longshot.web.site import NotThere, Page, Site
+from longshot.web.site import NotThere, Page, Site, made, tabs_of
 
 _POINTS = 350
 _HEADINGS = {
@@ -56,13 +57,11 @@ def frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Sect
         if ready
         else ["results", "provenance"]  # these every run has
     )
-    tabs = [("Overview", run.url, here == "overview"), ("Tasks", f"{run.url}/tasks", here == "tasks")]
-    tabs += [
-        ("Plot", f"{run.url}/plot", here == "plot"),
-        ("Confusions", f"{run.url}/confusion", here == "confusion"),
-    ]
+    tabs = tabs_of(
+        run.url, here, {"Overview": "", "Tasks": "tasks", "Plot": "plot", "Confusions": "confusion"}
+    )
     tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
-    tabs += [(_HEADINGS.get(name, name), f"{run.url}/report/{name}", here == name) for name in names]
+    tabs += tabs_of(f"{run.url}/report", here, {_HEADINGS.get(name, name): name for name in names})
     notices = list(dict.fromkeys(index.notes))[:3]
     if len(index.notes) > 3:
         notices.append(f"{len(index.notes) - 3} more files of this run are damaged.")
@@ -132,7 +131,7 @@ def overview(site: Site, run: Item) -> Page:
         ],
         "lines": rows,
     }
-    return frame(site, run, index, "overview", [Section("overview", "Means", context, "run_overview")])
+    return frame(site, run, index, "", [Section("overview", "Means", context, "run_overview")])
 
 
 def _mean_of(cells: Sequence[Any]) -> float:
@@ -196,28 +195,36 @@ def tasks(site: Site, run: Item, query: Any) -> Page:
     state = list_state(f"{run.url}/tasks", query, bed)
     listed = make_page(bed.table, state, default_sort="accuracy", defaults=default_columns(bed))
     item = site.testbed_item(bed.hash)
-    context = {
-        "list": listed,
-        "noun": "tasks",
-        "link": task_link(
-            f"{item.url}/task" if item else None,
-            [
-                ("run", run.id),
-                *((name, value) for name, value in state.parameters(page=1, fixed=()) if name != "column"),
-            ],
-        ),
-        "beds": [
-            (each.name, address(state.path, [("bed", each.hash[:10])]), each is bed) for each in index.beds()
-        ],
-        "share": is_share,
-        "example": f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5",
-        "downloads": download_links(state, bool(item)),
-        "series": bed.series,
-    }
+    carried = [("run", run.id), *state.parameters(page=1, fixed=(), columns=())]
+    link = task_link(f"{item.url}/task" if item else None, carried)
+    example = f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5"
+    context = list_context(listed, link, example, download_links(state, bool(item)))
+    context |= {"beds": bed_links(state.path, index, bed), "series": bed.series}
     page = frame(site, run, index, "tasks", [Section("tasks", f"Tasks of {bed.name}", context, "task_list")])
     if bed.problem:
         page.notices.append(bed.problem)
     return page
+
+
+def bed_links(path: str, index: RunIndex, shown: BedIndex) -> list[tuple[str, str, bool]]:
+    """The testbeds of a run as choices of a page: name, address, whether it is the one shown."""
+    return [(bed.name, address(path, [("bed", bed.hash[:10])]), bed is shown) for bed in index.beds()]
+
+
+def list_context(
+    listed: ListPage, link: Any, example: str, downloads: Sequence[tuple[str, str]], noun: str = "tasks"
+) -> dict[str, Any]:
+    """What the template of a list takes: where cells lead, a filter to begin with, where it can be had as a file."""
+    return {
+        "list": listed,
+        "noun": noun,
+        "link": link,
+        "beds": [],
+        "share": is_share,
+        "example": example,
+        "downloads": downloads,
+        "series": [],
+    }
 
 
 def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
@@ -280,9 +287,7 @@ def plot(site: Site, run: Item, query: Any) -> Page:
         "total": len(rows),
         "problem": problem,
         "bed": bed.hash[:10],
-        "beds": [
-            (each.name, address(state.path, [("bed", each.hash[:10])]), each is bed) for each in index.beds()
-        ],
+        "beds": bed_links(state.path, index, bed),
         "path": state.path,
         "svg_url": address(f"{run.url}/plot", [*state.parameters(), ("as", "svg")]),
     }
@@ -300,27 +305,20 @@ def report(site: Site, run: Item, name: str, query: Any) -> Page:
     index = site.index(run)
     if name not in _HEADINGS:
         raise NotThere(f"The report of a run has no section '{name[:40]}'.")
-    made = site.studio.sections(job(run, index))
-    if made is None:
-        context: dict[str, Any] = {
-            "html": "",
-            "problem": "The plots of this run are still being drawn. This page is loaded again when it is done.",
-        }
-        return frame(site, run, index, name, [Section("waiting", "Being drawn", context, "made")])
-    problem = next((each["problem"] for each in made if each["problem"]), "")
-    parts = [each for each in made if each["name"] == name]
+    drawn_plots = site.studio.sections(job(run, index))
+    if drawn_plots is None:
+        waiting = "The plots of this run are still being drawn. This page is loaded again when it is done."
+        return frame(site, run, index, name, [made("waiting", "Being drawn", waiting)])
+    problem = next((each["problem"] for each in drawn_plots if each["problem"]), "")
+    parts = [each for each in drawn_plots if each["name"] == name]
     if not parts and not problem:
         raise NotThere(f"The report of this run has no section '{name[:40]}'.")
     number = min(max(1, page_number(query, "part")), max(1, len(parts)))
     section = parts[number - 1] if parts else {"html": "", "heading": "Report"}
-    context = {
-        "html": section["html"],
-        "problem": problem,
-        "pages": [
+    shown = made(name, section["heading"], problem, section["html"])
+    if len(parts) > 1:
+        shown.context["pages"] = [
             (f"part {each}", address(f"{run.url}/report/{name}", [("part", str(each))]), each == number)
             for each in range(1, len(parts) + 1)
         ]
-        if len(parts) > 1
-        else [],
-    }
-    return frame(site, run, index, name, [Section(name, section["heading"], context, "made")])
+    return frame(site, run, index, name, [shown])

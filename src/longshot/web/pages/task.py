@@ -11,15 +11,15 @@ from longshot.core.arrays import Floats
 from longshot.core.wording import count, span
 from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names
-from longshot.web.index import BedIndex, read_scores
-from longshot.web.index_build import SeriesColumn
+from longshot.web.index import read_scores
 from longshot.web.library import Item
 from longshot.web.listing import ListState, address, neighbours, page_number, show
 from longshot.web.nearest import nearest_support
+from longshot.web.pages.compare import Candidate
 from longshot.web.pages.testbed import dataset_links, siblings, tasks_with
 from longshot.web.pictures import LARGE, TILE
 from longshot.web.shelf import ShelvedTestbed
-from longshot.web.site import NotThere, Page, Site
+from longshot.web.site import NotThere, Page, Site, tabs_of
 from longshot.web.tiles import TilePage, read_task, sprite_of, tile_page
 
 if TYPE_CHECKING:
@@ -31,19 +31,11 @@ _RUNS = 6  # that are looked at where none is named
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Candidate):
     """What one series answered to the queries of a task."""
 
-    run: Item
-    bed: BedIndex
-    position: int  # of the series
     predicted: Any  # [Q] positions in the task's classes, −1 where there is none
     accuracy: float
-
-    @property
-    def series(self) -> SeriesColumn:
-        """Who answered."""
-        return self.bed.series[self.position]
 
 
 def answers(
@@ -104,12 +96,8 @@ def frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: l
     if after is not None:
         keys["ArrowRight"] = address(f"{base}/{after}", carried)
     inner = f"{base}/{task.index}"
-    tabs = [
-        ("Pictures", address(inner, carried), here == "pictures"),
-        ("Answers", address(f"{inner}/answers", carried), here == "answers"),
-        ("Other supports", address(f"{inner}/supports", carried), here == "supports"),
-        ("Why", address(f"{inner}/why", carried), here == "why"),
-    ]
+    names = {"Pictures": "", "Answers": "answers", "Other supports": "supports", "Why": "why"}
+    tabs = [(name, address(url, carried), own) for name, url, own in tabs_of(inner, here, names)]
     facts = [
         f"{task.way}-way",
         f"{span(task.shots)}-shot",
@@ -138,7 +126,7 @@ def pictures(site: Site, item: Item, number: int, query: Any) -> Page:
         _context(site, item, task, tiles, given_answers, query, shelved),
         "task_pictures",
     )
-    page = frame(site, item, task, query, "pictures", [section])
+    page = frame(site, item, task, query, "", [section])
     page.notices += problems
     return page
 

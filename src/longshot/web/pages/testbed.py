@@ -12,22 +12,18 @@ from longshot.evaluation.testbed_statistics import numbered_classes
 from longshot.reports.frame import Section
 from longshot.web.held import Held
 from longshot.web.library import Item
-from longshot.web.listing import DEFAULT_COLUMNS, ListState, is_share, make_page, task_link
-from longshot.web.pages.run import download_links
+from longshot.web.listing import DEFAULT_COLUMNS, ListState, make_page, task_link
+from longshot.web.pages.run import download_links, list_context
 from longshot.web.shelf import ShelvedTestbed
-from longshot.web.site import Page, Site
+from longshot.web.site import Page, Site, made, tabs_of
 
 _RUNS = 20  # that are named
 
 
 def frame(site: Site, item: Item, here: str, sections: list[Section]) -> Page:
     """The page of a testbed around some sections."""
-    tabs = [("Overview", item.url, here == "overview"), ("Tasks", f"{item.url}/tasks", here == "tasks")]
-    tabs += [
-        ("Classes", f"{item.url}/classes", here == "classes"),
-        ("Histograms", f"{item.url}/plots", here == "plots"),
-        ("Leaderboard", f"{item.url}/board", here == "board"),
-    ]
+    names = {"Overview": "", "Tasks": "tasks", "Classes": "classes", "Histograms": "plots"}
+    tabs = tabs_of(item.url, here, names | {"Leaderboard": "board"})
     facts = item.facts
     counts = [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), f"hash {facts['hash'][:12]}"]
     crumbs = [("Explorer", "/"), ("testbeds", "/?kind=testbed")]
@@ -64,7 +60,7 @@ def overview(site: Site, item: Item) -> Page:
         ],
         "siblings": siblings(site, item),
     }
-    return frame(site, item, "overview", [Section("origin", "How it was drawn", context, "testbed_overview")])
+    return frame(site, item, "", [Section("origin", "How it was drawn", context, "testbed_overview")])
 
 
 def _ends(counts: dict[str, int]) -> list[tuple[str, int]]:
@@ -130,35 +126,20 @@ def tasks(site: Site, item: Item, query: Any) -> Page:
     table = tasks_with(shelved, class_id)
     state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
     listed = make_page(table, state, default_sort="task", defaults=table.column_names[:DEFAULT_COLUMNS])
-    context = {
-        "list": listed,
-        "noun": "tasks",
-        "link": task_link(
-            f"{item.url}/task",
-            [(name, value) for name, value in state.parameters(page=1) if name != "column"],
-        ),
-        "beds": [(f"with {class_id}", state.url(), True), ("all tasks", f"{item.url}/tasks", False)]
-        if class_id
-        else [],
-        "share": is_share,
-        "example": "way >= 5 and coarsity < 10" if "coarsity" in table.column_names else "way >= 5",
-        "downloads": download_links(state, True),
-        "series": [],
-    }
+    link = task_link(f"{item.url}/task", state.parameters(page=1, columns=()))
+    example = "way >= 5 and coarsity < 10" if "coarsity" in table.column_names else "way >= 5"
+    context = list_context(listed, link, example, download_links(state, True))
+    if class_id:
+        context["beds"] = [(f"with {class_id}", state.url(), True), ("all tasks", f"{item.url}/tasks", False)]
     return frame(site, item, "tasks", [Section("tasks", "Tasks", context, "task_list")])
 
 
 def plots(site: Site, item: Item) -> Page:
     """The histograms of the testbed's own page."""
     job = {"kind": "testbed", "path": str(item.path), "hash": item.facts["hash"]}
-    made = site.studio.sections(job)
-    if made is None:
+    drawn_plots = site.studio.sections(job)
+    if drawn_plots is None:
         problem = "The plots are still being drawn. This page is loaded again when it is done."
-        return frame(
-            site, item, "plots", [Section("waiting", "Being drawn", {"html": "", "problem": problem}, "made")]
-        )
-    sections = [
-        Section(each["name"], each["heading"], {"html": each["html"], "problem": each["problem"]}, "made")
-        for each in made
-    ]
+        return frame(site, item, "plots", [made("waiting", "Being drawn", problem)])
+    sections = [made(each["name"], each["heading"], each["problem"], each["html"]) for each in drawn_plots]
     return frame(site, item, "plots", sections)

@@ -15,7 +15,7 @@ from longshot.reports.frame import Section
 from longshot.web.cards import blocks_of
 from longshot.web.gallery import image_gallery
 from longshot.web.library import Item, inner_file
-from longshot.web.site import NotThere, Page, Site
+from longshot.web.site import NotThere, Page, Site, made, tabs_of
 
 _LARGEST = 30_000_000  # bytes of a study's page
 _MOST_TEXT = 60_000  # letters of a card
@@ -31,16 +31,13 @@ def training(site: Site, item: Item) -> Page:
     if history is not None and last is not None:
         stat = history.stat()
         job = {"kind": "training", "path": str(item.path), "time": stat.st_mtime_ns, "size": stat.st_size}
-        made = site.studio.sections(job, of=item.id)
-        if made is None:
-            waiting = {
-                "html": "",
-                "problem": "The curves are being drawn. This page is loaded again when it is done.",
-            }
-            sections.append(Section("curves", "Learning curves", waiting, "made"))
-        for each in made or []:
-            context = {"html": each["html"], "problem": each["problem"]}
-            sections.append(Section(each["name"], each["heading"] or "Learning curves", context, "made"))
+        curves = site.studio.sections(job, of=item.id)
+        if curves is None:
+            waiting = "The curves are being drawn. This page is loaded again when it is done."
+            sections.append(made("curves", "Learning curves", waiting))
+        for each in curves or []:
+            heading = each["heading"] or "Learning curves"
+            sections.append(made(each["name"], heading, each["problem"], each["html"]))
     sections.append(_episodes(site, item, settings))
     plain = [
         (key, value if isinstance(value, str) else json.dumps(value))
@@ -83,37 +80,27 @@ def _last_line(history: Path) -> dict[str, Any] | None:
 def _episodes(site: Site, item: Item, settings: dict[str, Any]) -> Section:
     """Episodes drawn as the training draws them, in pictures."""
     job = {"kind": "episodes", "path": str(item.path), "settings": settings}
-    made = site.studio.sections(job) if settings.get("episodes") else None
+    samples = site.studio.sections(job) if settings.get("episodes") else None
+    datasets = [each for each in site.library.items() if each.kind == "dataset" and not each.problem]
+    fingerprint = settings.get("fingerprint")
+    owner = next((each for each in datasets if each.facts.get("fingerprint") == fingerprint), None)
     problem = ""
     if not settings.get("episodes"):
         problem = "This training learns from batches of images, not from episodes."
-    elif made is None:
+    elif samples is None:
         problem = "Episodes are being drawn. This page is loaded again when it is done."
-    elif made[0]["problem"]:
-        problem = made[0]["problem"]
-    if problem or made is None:
+    elif samples[0]["problem"]:
+        problem = samples[0]["problem"]
+    elif owner is None:
+        problem = "The dataset of this training is not known on this machine."
+    if problem or samples is None or owner is None:
         return Section(
             "episodes", "Episodes", {"problem": problem, "episodes": [], "sprite": ""}, "training_episodes"
-        )
-    owner = next(
-        (
-            each
-            for each in site.library.items()
-            if each.kind == "dataset"
-            and not each.problem
-            and each.facts.get("fingerprint") == settings.get("fingerprint")
-        ),
-        None,
-    )
-    if owner is None:
-        sentence = "The dataset of this training is not known on this machine."
-        return Section(
-            "episodes", "Episodes", {"problem": sentence, "episodes": [], "sprite": ""}, "training_episodes"
         )
     dataset = site.opened(str(owner.facts["source"]), owner.name)
     rows: list[int] = []
     episodes = []
-    for episode in made[0]["rows"]:
+    for episode in samples[0]["rows"]:
         classes = []
         for each in episode:
             places = []
@@ -131,9 +118,7 @@ def _episodes(site: Site, item: Item, settings: dict[str, Any]) -> Section:
 def study(site: Site, item: Item) -> Page:
     """What a study found, and what it is made of: its run, testbeds and trainings."""
     facts = item.facts
-    inside = [
-        each for each in site.library.items() if each.path != item.path and _is_below(each.path, item.path)
-    ]
+    inside = [each for each in site.library.items() if item.path in each.path.parents]
     verdicts = facts.get("verdicts") or {}
     sentences = _claims(item)
     trainings = [each for each in inside if each.kind == "training"]
@@ -179,10 +164,6 @@ def _read_text(path: Path) -> str:
         return file.read(_MOST_TEXT)
 
 
-def _is_below(path: Path, folder: Path) -> bool:
-    return folder in path.parents
-
-
 def study_page(item: Item) -> tuple[bytes, str]:
     """The page that the study wrote, and the policy under which browsers show it: no scripts, no requests."""
     path = inner_file(item.path, "report.html")
@@ -205,28 +186,21 @@ def release(site: Site, item: Item) -> Page:
         everybody(site, beds),
         Section("card", "Card", {"blocks": blocks_of(card)}, "card_text"),
     ]
-    return _release_frame(item, "card", sections)
+    return _release_frame(item, "", sections)
 
 
 def verification(site: Site, item: Item) -> Page:
     """Every file of a release against its hash, every task against the images that are here."""
     sums = inner_file(item.path, "SHA256SUMS")
     stamp = sums.stat().st_mtime_ns if sums is not None else 0
-    made = site.studio.sections({"kind": "verify", "path": str(item.path), "time": stamp})
-    if made is None:
-        problem = (
-            "The release is being checked: images are read again. This page is loaded again when it is done."
-        )
-        return _release_frame(
-            item, "verify", [Section("verify", "Verification", {"html": "", "problem": problem}, "made")]
-        )
-    if made[0]["problem"]:
-        return _release_frame(
-            item,
-            "verify",
-            [Section("verify", "Verification", {"html": "", "problem": made[0]["problem"]}, "made")],
-        )
-    rows = made[0]["rows"]
+    checked = site.studio.sections({"kind": "verify", "path": str(item.path), "time": stamp})
+    waiting = (
+        "The release is being checked: images are read again. This page is loaded again when it is done."
+    )
+    problem = waiting if checked is None else checked[0]["problem"]
+    if checked is None or problem:
+        return _release_frame(item, "verify", [made("verify", "Verification", problem)])
+    rows = checked[0]["rows"]
     wrong = [row for row in rows if row["problem"]]
     context = {
         "wrong": wrong[:200],
@@ -237,7 +211,7 @@ def verification(site: Site, item: Item) -> Page:
 
 
 def _release_frame(item: Item, here: str, sections: list[Section]) -> Page:
-    tabs = [("Card", item.url, here == "card"), ("Verification", f"{item.url}/verify", here == "verify")]
+    tabs = tabs_of(item.url, here, {"Card": "", "Verification": "verify"})
     counts = [f"version {item.facts.get('version')}", count(len(item.facts.get("testbeds") or ()), "testbed")]
     return Page(
         item.name,
@@ -261,22 +235,19 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
         "task": number if int(item.facts["tasks"]) > 600 else None,
         "measured": _measured_at(),  # what the pixels say is known once somebody has measured them
     }
-    made = site.studio.sections(job)
-    if made is None:
-        context: dict[str, Any] = {
-            "html": "",
-            "problem": "The task is being looked at. This page is loaded again when it is done.",
-        }
-        return frame(site, item, task, query, "why", [Section("why", "Why it is hard", context, "made")])
-    row = next((each for each in made[0].get("rows", []) if each["task"] == number), None)
+    explained = site.studio.sections(job)
+    if explained is None:
+        waiting = "The task is being looked at. This page is loaded again when it is done."
+        return frame(site, item, task, query, "why", [made("why", "Why it is hard", waiting)])
+    row = next((each for each in explained[0].get("rows", []) if each["task"] == number), None)
     lines = [] if row is None else [*row["sentences"], *row["attractions"]]
     context = {
         "lines": lines,
         "more": 0,
-        "empty": made[0]["problem"] or "Nothing sets support and queries apart beyond chance.",
+        "empty": explained[0]["problem"] or "Nothing sets support and queries apart beyond chance.",
     }
     sections = [Section("why", "What sets its support apart from its queries", context, "lines")]
-    sections.append(Section("how", "", {"how": made[0]["heading"]}, "why_how"))
+    sections.append(Section("how", "", {"how": explained[0]["heading"]}, "why_how"))
     return frame(site, item, task, query, "why", sections)
 
 

@@ -68,8 +68,7 @@ def _page(summary: dict[str, Any]) -> str:
         for name, values in rows.items():
             parts.append(f"<tr><td>{html.escape(str(name))}</td><td>{values['tasks']}</td>")
             for metric in scoring.METRICS:
-                half = scoring.telling_half(values, metric)
-                parts.append(f"<td>{values[metric]:.4f}{'' if half is None else f' ± {half:.4f}'}</td>")
+                parts.append(f"<td>{scoring.with_half(values[metric], values[f'{metric}_ci95'])}</td>")
             parts.append("</tr>")
         parts.append("</table></div>")
     return "".join(parts)

@@ -8,15 +8,15 @@ from starlette.types import Scope
 from longshot.competition.refusals import Refusal
 from longshot.web.competition.declare import PREFIX
 from longshot.web.competition.endpoint import Front
-from longshot.web.competition.page_endpoint import Html, PageRequest, page_route
+from longshot.web.competition.page_endpoint import PageRequest
 from longshot.web.competition.pages import organising, people, submitting, teams, visiting
-from longshot.web.competition.pages.rendering import asset_routes, failed
+from longshot.web.competition.pages.rendering import asset_routes, show
 
 
 def page_routes(front: Front) -> list[BaseRoute]:
     """Every page and form there is."""
     rooms = (visiting, people, teams, submitting, organising)
-    unknown = page_route(front, "/", "competition.read", nothing, failed)
+    unknown = show(front, "/", "competition.read", nothing)
     return [
         *asset_routes(),
         *(route for room in rooms for route in room.routes(front)),
@@ -32,6 +32,6 @@ class Elsewhere(Route):
         return (Match.NONE, {}) if scope["path"].startswith(f"{PREFIX}/") else super().matches(scope)
 
 
-def nothing(request: PageRequest, problem: str = "") -> Html:
+def nothing(request: PageRequest, problem: str = "") -> str:
     """The page of an address that has none."""
     raise Refusal(404, "There is nothing at this address.")

@@ -8,7 +8,7 @@ from longshot.competition.services import boards, credentials, organising, peopl
 from longshot.core.wording import count
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.info import competition_info
-from longshot.web.competition.page_endpoint import Html, Move, PageRequest
+from longshot.web.competition.page_endpoint import Move, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 
 _PAGE = 100
@@ -54,7 +54,7 @@ def routes(front: Front) -> list[BaseRoute]:
     ]
 
 
-def everybody(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> Html:
+def everybody(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
     """Accounts and teams; those that wait for approval first."""
     accounts = people.list_accounts(request.office, request.person)
     waiting = [account for account in accounts if account.state == "pending"]
@@ -70,7 +70,7 @@ def everybody(request: PageRequest, problem: str = "", invitation: people.Invita
     )
 
 
-def invite(request: PageRequest) -> Html:
+def invite(request: PageRequest) -> str:
     """A link for a new account, shown this once."""
     days = number(request, "days") if field(request, "days") else people.INVITED_DAYS
     role = field(request, "role", "participant")
@@ -97,7 +97,7 @@ def change_team(request: PageRequest) -> Move:
     return Move("/organise/bin" if field(request, "bin") == "no" else "/organise")
 
 
-def announcements(request: PageRequest, problem: str = "") -> Html:
+def announcements(request: PageRequest, problem: str = "") -> str:
     """What was announced, and the form for more."""
     listed = organising.list_announcements(request.office, request.person)
     return _organiser(request, "announcements", "Announcements", problem=problem, announcements=listed)
@@ -117,7 +117,7 @@ def bin_announcement(request: PageRequest) -> Move:
     return Move("/organise/announcements" if deleted else "/organise/bin")
 
 
-def queue(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> Html:
+def queue(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
     """What waits and runs, who works; a new worker's token is shown this once."""
     state = boards.queue_state(request.office, request.person)
     return _organiser(request, "queue", "Queue and workers", problem=problem, queue=state, token=token)
@@ -130,7 +130,7 @@ def pause(request: PageRequest) -> Move:
     return Move("/organise/queue")
 
 
-def create_worker(request: PageRequest) -> Html:
+def create_worker(request: PageRequest) -> str:
     """A token for a worker."""
     days = number(request, "days") if field(request, "days") else None
     made = credentials.create_worker_token(
@@ -139,7 +139,7 @@ def create_worker(request: PageRequest) -> Html:
     return queue(request, token=made)
 
 
-def uploads(request: PageRequest, problem: str = "") -> Html:
+def uploads(request: PageRequest, problem: str = "") -> str:
     """What teams began to send and did not finish."""
     begun = unfinished.list_uploads(request.office, request.person, every=True)
     counts = [count(begun, "unfinished upload")]
@@ -152,7 +152,7 @@ def give_up(request: PageRequest) -> Move:
     return Move("/organise/uploads")
 
 
-def scores(request: PageRequest, problem: str = "", entries: list[object] | None = None) -> Html:
+def scores(request: PageRequest, problem: str = "", entries: list[object] | None = None) -> str:
     """Scoring a phase anew, and the final."""
     return _organiser(
         request,
@@ -178,7 +178,7 @@ def rescore(request: PageRequest) -> Move:
     return Move("/organise/scores")
 
 
-def hold_final(request: PageRequest) -> Html:
+def hold_final(request: PageRequest) -> str:
     """Last valid submissions into the final."""
     return scores(request, entries=list(organising.hold_final(request.office, request.person)))
 
@@ -190,7 +190,7 @@ def rerun(request: PageRequest) -> Move:
     return Move(f"/submissions/{identity}")
 
 
-def bin_page(request: PageRequest, problem: str = "") -> Html:
+def bin_page(request: PageRequest, problem: str = "") -> str:
     """What was thrown away and can be had again."""
     contents = organising.trash(request.office, request.person)
     return _organiser(request, "bin", "Bin", problem=problem, contents=contents)
@@ -204,7 +204,7 @@ def bin_submission(request: PageRequest) -> Move:
     return Move("/organise/bin")
 
 
-def audit(request: PageRequest, problem: str = "") -> Html:
+def audit(request: PageRequest, problem: str = "") -> str:
     """Everything that changed anything, newest first."""
     before = request.query.get("before", "")
     lines = organising.audit_log(
@@ -214,7 +214,7 @@ def audit(request: PageRequest, problem: str = "") -> Html:
     return _organiser(request, "audit", "Audit log", problem=problem, lines=lines, older=older)
 
 
-def _organiser(request: PageRequest, template: str, title: str, **context: object) -> Html:
+def _organiser(request: PageRequest, template: str, title: str, **context: object) -> str:
     path = request.here.partition("?")[0]
     places = [(name, address, path == address) for address, name in _TABS]
     return page(request, f"organise_{template}", title, places=places, **context)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from longshot.competition.policy import OF_ROLE
 from longshot.competition.services import credentials, passwords, people
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.info import competition_info
-from longshot.web.competition.page_endpoint import Html, Move, PageRequest
+from longshot.web.competition.page_endpoint import Move, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 
 
@@ -27,7 +27,7 @@ def routes(front: Front) -> list[BaseRoute]:
     ]
 
 
-def registering(request: PageRequest, problem: str = "") -> Html:
+def registering(request: PageRequest, problem: str = "") -> str:
     """The form for a new account; an invitation brings its code in the address."""
     code = request.form.get("code") or request.query.get("code", "")
     info = competition_info(request.office)
@@ -43,7 +43,7 @@ def registering(request: PageRequest, problem: str = "") -> Html:
     )
 
 
-def register(request: PageRequest) -> Html | Move:
+def register(request: PageRequest) -> str | Move:
     """Make an account; whoever needs no approval is signed in at once."""
     password = request.form.get("password", "")
     made = people.register(
@@ -58,7 +58,7 @@ def register(request: PageRequest) -> Html | Move:
     return Move("/team", people.log_in(request.office, name=made.name, password=password))
 
 
-def signing_in(request: PageRequest, problem: str = "") -> Html:
+def signing_in(request: PageRequest, problem: str = "") -> str:
     """The form to sign in; ``next`` says where it leads to."""
     after = request.form.get("next") or request.query.get("next", "/")
     return page(request, "login", "Sign in", problem=problem, after=_own_page(after))
@@ -77,7 +77,7 @@ def sign_out(request: PageRequest) -> Move:
     return Move("/", "")
 
 
-def account(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> Html:
+def account(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
     """A person's password and tokens; a new token's secret is shown this once."""
     office, person = request.office, request.person
     return page(
@@ -100,7 +100,7 @@ def change_password(request: PageRequest) -> Move:
     return Move("/account", secret)
 
 
-def create_token(request: PageRequest) -> Html:
+def create_token(request: PageRequest) -> str:
     """A token for the command line."""
     scopes = [scope for scope in sorted(OF_ROLE[request.person.role]) if f"scope-{scope}" in request.form]
     days = number(request, "days") if field(request, "days") else None

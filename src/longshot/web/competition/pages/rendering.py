@@ -5,26 +5,33 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
+from anyio import to_thread
 from markupsafe import Markup
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from longshot.competition.inside.shown import one_line
+from longshot.competition.policy import permit
 from longshot.core.errors import UserError
 from longshot.reports import frame
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.page_endpoint import (
-    Failed,
-    Html,
     Move,
     PageRequest,
-    form_route,
-    page_route,
+    answered,
+    begun,
+    read_form,
+    with_person,
 )
+from longshot.web.competition.problems import as_refusal, sentence, status_of
 from longshot.web.site import TEMPLATES, ago, human_bytes, without_unseen
 
 if TYPE_CHECKING:
@@ -49,7 +56,7 @@ _ASSETS = {"competition.css": "text/css; charset=utf-8", "competition.js": "text
 class Shown(Protocol):
     """A page that can also show what was wrong with a form of its own."""
 
-    def __call__(self, request: PageRequest, problem: str = "") -> Html: ...
+    def __call__(self, request: PageRequest, problem: str = "") -> str: ...
 
 
 def page(
@@ -59,10 +66,8 @@ def page(
     *,
     counts: Sequence[str] = (),
     problem: str = "",
-    status: int = 200,
-    session: str | None = None,
     **context: Any,
-) -> Html:
+) -> str:
     """The template ``competition/<template>.html.j2`` as a page.
 
     Parameters
@@ -77,10 +82,6 @@ def page(
         What it is about, in a few words each.
     problem : str
         One sentence about a form that was sent.
-    status : int
-        Of the answer.
-    session : str, optional
-        A session that begins.
     **context
         What the template shows.
     """
@@ -111,43 +112,94 @@ def page(
             **context,
         )
     )
-    return Html(without_unseen(text), status, session)
+    return without_unseen(text)
 
 
-def failed(request: PageRequest, error: UserError, sentence: str) -> str:
-    """The page of a mistake that belongs to no form."""
-    return page(request, "failed", "That did not work", problem=sentence).text
+def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = False) -> Route:
+    """A page that shows something and changes nothing.
 
+    ``steady``: it follows from submissions, people and settings alone, and a script that brings its tag hears whether
+    it is still the same without its being made.
+    """
 
-def at_form(make: Shown) -> Failed:
-    """A mistake shown on the page that has the form; where that page cannot be made, on one of its own."""
-
-    def failed_at_form(request: PageRequest, error: UserError, sentence: str) -> str:
+    def answer(request: Request) -> Response:
+        page_request = begun(front, request)
         try:
-            return make(request, problem=sentence).text
-        except UserError:
-            return failed(request, error, sentence)
+            page_request = with_person(page_request, request)
+            permit(page_request.person, action)
+            if not steady:
+                return answered(make(page_request))
+            tag = f'"{front.office.tag(page_request.person, page_request.here, page_request.csrf)}"'
+            if request.headers.get("if-none-match") == tag:
+                return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
+            if page_request.person.via or page_request.query:
+                made = make(page_request)
+            else:  # the same for every visitor
+                made = front.office.memory.kept(page_request.here, tag, lambda: make(page_request))
+            response = answered(made)
+            response.headers["etag"] = tag
+            return response
+        except Exception as error:
+            refusal = as_refusal(error)
+            if status_of(refusal) == 401 and not page_request.person.via:
+                return RedirectResponse(f"/login?next={quote(page_request.here, safe='/')}", 303)
+            return _failed(page_request, refusal)
 
-    return failed_at_form
+    async def endpoint(request: Request) -> Response:
+        return await run_in_threadpool(answer, request)
 
-
-def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = False) -> BaseRoute:
-    """A page by its address."""
-    return page_route(front, path, action, make, failed, steady=steady)
+    return Route(path, endpoint, methods=["GET"])
 
 
 def take(
     front: Front,
     path: str,
     action: str,
-    handle: Callable[[PageRequest], Html | Move],
+    handle: Callable[[PageRequest], str | Move],
     shown: Shown,
     *,
     password: bool = False,
     file: int = 0,
-) -> BaseRoute:
-    """A form by its address, and the page that it stands on."""
-    return form_route(front, path, action, handle, at_form(shown), password=password, file=file)
+) -> Route:
+    """What a form is sent to; ``shown`` is the page that it stands on, and shows what was wrong with it.
+
+    ``password``: it is a try with one, which are counted; ``file``: its bytes at most.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        page_request = begun(front, request)
+        try:
+            page_request = await run_in_threadpool(with_person, page_request, request)
+            permit(page_request.person, action)
+            fields, files = await read_form(request, file)
+            front.check_csrf(request, page_request.person, fields.pop("csrf", None))
+            page_request = replace(page_request, form=fields, files=files)
+            slow = front.slow if password or file else None
+            counted: AbstractContextManager[None] = nullcontext()
+            if password:
+                counted = front.password_try(request, action, page_request.person, fields.get("name", ""))
+
+            def answer(sent: PageRequest) -> str | Move:
+                with counted:
+                    return handle(sent)
+
+            return answered(await to_thread.run_sync(answer, page_request, limiter=slow))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return await run_in_threadpool(_failed, page_request, as_refusal(error), shown)
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) -> Response:
+    """A mistake shown on the page that has the form; without one, or where it cannot be made, on a page of its own."""
+    text, made = sentence(error), None
+    if shown is not None:
+        with suppress(UserError):
+            made = shown(request, problem=text)
+    made = made or page(request, "failed", "That did not work", problem=text)
+    return HTMLResponse(made, status_of(error), headers={"cache-control": "no-store"})
 
 
 def field(request: PageRequest, name: str, default: str = "") -> str:

@@ -12,7 +12,7 @@ from longshot.competition.services import logs, submissions, unfinished, uploads
 from longshot.competition.services.teams import own_team
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.info import competition_info
-from longshot.web.competition.page_endpoint import Html, Move, PageRequest
+from longshot.web.competition.page_endpoint import Move, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 
 PLAIN = 8_000_000  # bytes of an archive that is sent without a script: in one piece, held in memory
@@ -34,7 +34,7 @@ def routes(front: Front) -> list[BaseRoute]:
     ]
 
 
-def submit(request: PageRequest, problem: str = "") -> Html:
+def submit(request: PageRequest, problem: str = "") -> str:
     """Where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
     office, person = request.office, request.person
     team = own_team(office, person)
@@ -82,7 +82,7 @@ def give_up(request: PageRequest) -> Move:
     return Move("/submit")
 
 
-def listed(request: PageRequest, problem: str = "") -> Html:
+def listed(request: PageRequest, problem: str = "") -> str:
     """A team's submissions, the newest first; an organiser sees all."""
     before = request.query.get("before", "")
     state = request.query.get("state") or None
@@ -108,7 +108,7 @@ def listed(request: PageRequest, problem: str = "") -> Html:
     )
 
 
-def submission(request: PageRequest, problem: str = "") -> Html:
+def submission(request: PageRequest, problem: str = "") -> str:
     """What became of a submission: runs, log, receipt, fact sheet."""
     office, person = request.office, request.person
     identity = number(request, "number")

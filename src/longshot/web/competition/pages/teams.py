@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.routing import BaseRoute
 
 from longshot.competition.services import people, teams
 from longshot.web.competition.endpoint import Front
-from longshot.web.competition.page_endpoint import Html, Move, PageMaker, PageRequest
+from longshot.web.competition.page_endpoint import Move, PageRequest
 from longshot.web.competition.pages.rendering import field, number, page, show, take
 
 
 def routes(front: Front) -> list[BaseRoute]:
     """Pages and forms of a team."""
-    forms: dict[str, PageMaker] = {
+    forms: dict[str, Callable[[PageRequest], str | Move]] = {
         "found": found,
         "invite": invite,
         "join": join,
@@ -28,7 +30,7 @@ def routes(front: Front) -> list[BaseRoute]:
     ]
 
 
-def team(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> Html:
+def team(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
     """A person's team; without one, the forms that lead into one."""
     own = teams.own_team(request.office, request.person)
     leads = own is not None and any(
@@ -56,7 +58,7 @@ def found(request: PageRequest) -> Move:
     return Move("/team")
 
 
-def invite(request: PageRequest) -> Html:
+def invite(request: PageRequest) -> str:
     """A link into the team, shown this once."""
     return team(request, invitation=teams.invite_to_team(request.office, request.person))
 

@@ -11,7 +11,7 @@ from longshot.competition.services import boards, organising, submissions
 from longshot.core.wording import count
 from longshot.web.competition.endpoint import Front
 from longshot.web.competition.info import competition_info
-from longshot.web.competition.page_endpoint import Html, PageRequest
+from longshot.web.competition.page_endpoint import PageRequest
 from longshot.web.competition.pages.rendering import page, show
 
 WIDTH, HEIGHT = 560, 180  # of the drawing of scores
@@ -28,7 +28,7 @@ def routes(front: Front) -> list[BaseRoute]:
     ]
 
 
-def home(request: PageRequest, problem: str = "") -> Html:
+def home(request: PageRequest, problem: str = "") -> str:
     """Phases, what may be sent, announcements, and how busy the workers are."""
     office, person = request.office, request.person
     info = competition_info(office)
@@ -48,17 +48,17 @@ def home(request: PageRequest, problem: str = "") -> Html:
     )
 
 
-def terms(request: PageRequest, problem: str = "") -> Html:
+def terms(request: PageRequest, problem: str = "") -> str:
     """The terms that whoever registers agrees to."""
     return page(request, "text", "Terms", text=competition_info(request.office).terms)
 
 
-def rules(request: PageRequest, problem: str = "") -> Html:
+def rules(request: PageRequest, problem: str = "") -> str:
     """The rules of the competition."""
     return page(request, "text", "Rules", text=competition_info(request.office).rules)
 
 
-def board(request: PageRequest, problem: str = "") -> Html:
+def board(request: PageRequest, problem: str = "") -> str:
     """The leaderboard of a phase and league, and how the teams' scores went."""
     office, person = request.office, request.person
     info = competition_info(office)
