@@ -2,7 +2,7 @@
 # make test            set up, lint, type-check and run the tests
 # make test-long       the tests that take longer than the suite may: whole studies, load
 # make test-lowest     the demo and the suite's core part with the lowest versions that pyproject.toml allows, in build/lowest
-# make coverage        the suite again, slower: which lines it runs; TESTS=tests/core measures a part of it
+# make coverage        the suite again, slower: which lines it runs; TESTS=tests/base measures a part of it
 # make test-elsewhere  the suite as on other processors, in the background, under load, with four threads
 # make bench           set up, run the speed comparisons (at most half an hour)
 # make docs            set up, build the documentation site in build/site; warnings are errors

@@ -26,11 +26,11 @@ from PIL import Image
 from scipy import ndimage
 
 import longshot
-from longshot.causes.findings import findings
-from longshot.causes.table import Pixels, measure_images, measured_pixels, pixel_gaps
-from longshot.datasets.dataset import Dataset
-from longshot.testbeds.shapes import FixedShape
-from longshot.testbeds.shifted import ShiftedInstances
+from longshot.diagnosis.findings import findings
+from longshot.diagnosis.table import Pixels, measure_images, measured_pixels, pixel_gaps
+from longshot.data.dataset import Dataset
+from longshot.tasks.shapes import FixedShape
+from longshot.tasks.shifted import ShiftedInstances
 
 CLASSES, EACH, PLANTED = 25, 40, 15
 TASKS, RANDOM, BACKBONE = 60, 5, "efficientnet-lite0(size=128)"

@@ -36,14 +36,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from longshot.competition import ingestion, queue, worker
-from longshot.competition.baselines import write_baseline
-from longshot.competition.box import Box
-from longshot.competition.data import CompetitionData
-from longshot.competition.meter import Meter
-from longshot.competition.new_competition import create
-from longshot.competition.settings import Competition, load
-from longshot.competition.store import Store, events, submissions
+from longshot.arena import ingestion, queue, worker
+from longshot.arena.baselines import write_baseline
+from longshot.arena.box import Box
+from longshot.arena.data import CompetitionData
+from longshot.arena.meter import Meter
+from longshot.arena.new_competition import create
+from longshot.arena.settings import Competition, load
+from longshot.arena.store import Store, events, submissions
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3
 FEW_TASKS, TASKS_EACH, STARTS = (
@@ -214,7 +214,7 @@ def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
     """Meta-train and answer without walls, pipe or host: what `direct` starts. Prints JSON."""
     import torch
 
-    from longshot.competition.inside import api, feed, host, scoring
+    from longshot.arena.inside import api, feed, host, scoring
 
     begun = time.monotonic()
     start = {"cpu_start": time.process_time(), "wall_start": begun - _process_start()}

@@ -50,9 +50,9 @@ def run_load(
     folder: Path, *, participants: int = PARTICIPANTS, seconds: float = SECONDS, workers: int = WORKERS
 ) -> LoadReport:
     """Serve the competition in ``folder`` and let everybody loose on it."""
-    from longshot.competition import load
-    from longshot.competition.store import Store
-    from longshot.competition.tables import scores, submissions
+    from longshot.arena import load
+    from longshot.arena.store import Store
+    from longshot.arena.tables import scores, submissions
 
     tokens, worker_tokens = _people(folder, participants, workers)
     context = multiprocessing.get_context("spawn")
@@ -102,7 +102,7 @@ def cost_of_reads(folder: Path, *, participants: int = PARTICIPANTS, reads: int 
     Every team has a scored submission. Participants take turns, so nobody asks the same twice in a row, and the
     database changes between every twenty reads, as it does while two workers score.
     """
-    from longshot.competition.services.office import Office
+    from longshot.arena.services.office import Office
 
     tokens, _ = _people(folder, participants, 0)
     office = Office(folder)
@@ -124,7 +124,7 @@ def cost_of_reads(folder: Path, *, participants: int = PARTICIPANTS, reads: int 
 def _cost(office: Any, process: int | None, host: str, path: str, tokens: list[str], reads: int) -> float:
     import http.client
 
-    from longshot.competition import queue
+    from longshot.arena import queue
 
     begun = 0.0
     with contextlib.closing(http.client.HTTPConnection(host, timeout=120)) as connection:
@@ -150,9 +150,9 @@ def _cost(office: Any, process: int | None, host: str, path: str, tokens: list[s
 
 def _score_everybody(office: Any) -> None:
     """A scored submission of every team, as workers would have left it."""
-    from longshot.competition import queue
-    from longshot.competition.store import note
-    from longshot.competition.tables import now, runs, submissions, teams
+    from longshot.arena import queue
+    from longshot.arena.store import note
+    from longshot.arena.tables import now, runs, submissions, teams
 
     phase = office.competition.phases[0]
     numbers = [row["id"] for row in office.store.rows(teams.select())]
@@ -175,8 +175,8 @@ def _processor_seconds(process: int | None) -> float:
 
 def _people(folder: Path, participants: int, workers: int) -> tuple[list[str], list[str]]:
     """Everybody with a team and a token; their passwords are weak, for they are not tried here."""
-    from longshot.competition.services import credentials, passwords, people, teams
-    from longshot.competition.services.office import Office
+    from longshot.arena.services import credentials, passwords, people, teams
+    from longshot.arena.services.office import Office
 
     passwords.COST, passwords.PARALLEL = 1 << 4, 1
     office = Office(folder)
@@ -197,7 +197,7 @@ def _people(folder: Path, participants: int, workers: int) -> tuple[list[str], l
 
 def _serve(folder: Path, address: Any, stop: Any) -> None:
     import longshot
-    from longshot.web.competition.buckets import Rate, Rates
+    from longshot.arena.server.buckets import Rate, Rates
 
     # All come from one address here; what one account may ask is as it is.
     server = longshot.serve_competition(folder, port=18900, rates=Rates(address=Rate(1e9, 1e9)))
@@ -270,7 +270,7 @@ def _archive(note: str) -> bytes:
     import io
     import zipfile
 
-    from longshot.competition.baselines import write_baseline
+    from longshot.arena.baselines import write_baseline
 
     with tempfile.TemporaryDirectory() as name:
         folder = write_baseline("random", Path(name) / "random")

@@ -89,8 +89,8 @@ def _against(spent: list[dict[str, float]], other: str, own: str) -> Ratio:
 
 def _parts(photos: Path, spent: dict[str, float]) -> str:
     """Where the time of the command goes."""
-    from longshot.core.preprocess import parse
-    from longshot.datasets.images import decode
+    from longshot.base.preprocess import parse
+    from longshot.data.images import decode
 
     files = sorted(photos.glob("*/*.jpg"))[:60]
     transform = parse("decode|resize(146,bicubic)|central_crop(128)")
@@ -102,7 +102,7 @@ def _parts(photos: Path, spent: dict[str, float]) -> str:
         transform.pixels(image)
     resized = time.process_time()
     reading, moving = (1000 * (b - a) / len(files) for a, b in ((began, decoded), (decoded, resized)))
-    start = min(run_python(["-c", "import longshot.features.extract"]).cpu for _ in range(3))
+    start = min(run_python(["-c", "import longshot.models.features.extract"]).cpu for _ in range(3))
     least = 1000 * flops(LITE) / 1e9 / peak_gflops()
     return (
         f"of {1000 * spent['embed'] / PHOTOS:.1f} ms per image Pillow takes {reading:.1f} to decode and {moving:.1f} "
@@ -147,8 +147,8 @@ def block_of(name: str, engine: str | None, folder: str) -> Callable[[], None]:
         running, pixels, _ = compute(name, engine, Path(folder))
     else:
         import longshot
-        from longshot.features.backbones import load_backbone
-        from longshot.features.engine import Engine
+        from longshot.models.backbones import load_backbone
+        from longshot.models.features.engine import Engine
 
         backbone: Any = load_backbone(name, "cpu")
         dataset = longshot.open_dataset(folder)

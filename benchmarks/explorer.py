@@ -25,8 +25,8 @@ from urllib.parse import quote
 
 import longshot
 from benchmarks._big_run import draw_testbed, write_images, write_run
-from longshot.core.files import write_json
-from longshot.testbeds.testbed import Testbed
+from longshot.base.files import write_json
+from longshot.tasks.testbed import Testbed
 
 TASKS, CLASSES, IMAGES, RUNS = 100_000, 1_000, 200, 5_000
 READERS, SECONDS = 50, 10
@@ -118,7 +118,7 @@ def index_speed(run: Path, rows: int) -> None:
     """Build and reopen, in a process of its own each."""
     code = (
         "import sys, time; from pathlib import Path; import pyarrow.parquet, pyarrow.dataset\n"
-        "from longshot.web.index import Indexes\n"
+        "from longshot.explorer.index import Indexes\n"
         "began, used = time.perf_counter(), time.process_time(); Indexes().open(Path(sys.argv[1]))\n"
         "print(time.perf_counter() - began, time.process_time() - used)"
     )

@@ -27,13 +27,13 @@ import longshot
 from benchmarks.fastdiffsel import make_tasks
 from benchmarks.methods import draw, ours
 from benchmarks.rounds import timed
-from longshot.core.files import atomic
-from longshot.datasets.dataset import Dataset
-from longshot.methods.registry import feature_method
-from longshot.networks.registry import get_network
-from longshot.selection.objectives import make_objective
-from longshot.selection.run import select
-from longshot.selection.table import FeatureTable
+from longshot.base.files import atomic
+from longshot.data.dataset import Dataset
+from longshot.models.methods.registry import feature_method
+from longshot.models.networks.registry import get_network
+from longshot.tasks.selection.objectives import make_objective
+from longshot.tasks.selection.run import select
+from longshot.tasks.selection.table import FeatureTable
 
 PICTURE = Path(__file__).parents[1] / "docs" / "benchmarks-growth.png"
 Work = Callable[[], object]

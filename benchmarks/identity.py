@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.datasets import Dataset, image_digests, open_dataset
-from longshot.datasets.identity import forget
+from longshot.data import Dataset, image_digests, open_dataset
+from longshot.data.identity import forget
 
 CLASSES, PER_CLASS, TURNS = 200, 100, 5
 LONG_AGO = 1_600_000_000_123_456_789

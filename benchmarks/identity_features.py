@@ -21,10 +21,10 @@ import pyarrow as pa
 from PIL import Image
 
 import longshot
-from longshot.datasets.identity import forget
-from longshot.features.arrays import checksum
-from longshot.features.features import BLOCK, Features
-from longshot.features.held import content_of
+from longshot.data.identity import forget
+from longshot.models.features.arrays import checksum
+from longshot.models.features.features import BLOCK, Features
+from longshot.models.features.held import content_of
 
 ROWS, DIM, CLASSES = 1_000_000, 512, 1_000
 OPEN_LIMIT, DIGEST_LIMIT = 0.3, 0.03

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 import longshot
-from longshot.datasets.dataset import Dataset
-from longshot.datasets.part import take_rows
-from longshot.networks.checkpoint import save
-from longshot.networks.registry import get_network
+from longshot.data.dataset import Dataset
+from longshot.data.part import take_rows
+from longshot.models.networks.checkpoint import save
+from longshot.models.networks.registry import get_network
 from longshot.statistics import mean_interval
-from longshot.testbeds.drops import recorded_drops
+from longshot.tasks.drops import recorded_drops
 
 TASKS = 120
 LITE = tuple(f"efficientnet-lite{number}(size=128)" for number in range(3))

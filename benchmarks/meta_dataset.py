@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 from PIL.Image import Image
 
-from longshot.core.ragged import offsets_of
-from longshot.datasets.dataset import Dataset
-from longshot.taxonomy import Taxonomy
-from longshot.testbeds.base import Classes, Pool
-from longshot.testbeds.classes import UniformClasses
-from longshot.testbeds.meta_dataset import BilevelClasses, MetaDatasetShape
-from longshot.testbeds.replay import ReplaySource, episodes
-from longshot.testbeds.sample import sample
-from longshot.testbeds.streams import Streams
+from longshot.base.ragged import offsets_of
+from longshot.data.dataset import Dataset
+from longshot.data.taxonomy import Taxonomy
+from longshot.tasks.base import Classes, Pool
+from longshot.tasks.classes import UniformClasses
+from longshot.tasks.meta_dataset import BilevelClasses, MetaDatasetShape
+from longshot.tasks.replay import ReplaySource, episodes
+from longshot.tasks.sample import sample
+from longshot.tasks.streams import Streams
 
 TASKS, REPLAYED, WHOLE, ROUNDS = 20_000, 5_000, 2_000, 3
 

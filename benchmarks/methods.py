@@ -35,12 +35,12 @@ from benchmarks._easyfsl import PEERS, Peer, load
 from benchmarks.before import Program, Unavailable, source_before
 from benchmarks.goals import tell
 from benchmarks.rounds import Ratio, geometric_mean, in_turns, peak_gflops, peak_gigabytes, ratio, timed
-from longshot.core.batches import TaskShape
-from longshot.core.ragged import Ragged
-from longshot.core.tasks import TaskRows
-from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, batch_size, batches
-from longshot.methods.registry import feature_method
+from longshot.base.batches import TaskShape
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskRows
+from longshot.models.methods.base import Method
+from longshot.models.methods.batching import Gatherer, batch_size, batches
+from longshot.models.methods.registry import feature_method
 
 _MISSING = "easyfsl is not installed: .venv/bin/pip install --no-deps easyfsl==1.5.0"
 DIM = 640
@@ -177,8 +177,8 @@ def exactness(tasks: int = 500) -> None:
 
 def _cached() -> dict[str, tuple[NDArray[Any], NDArray[np.int64]]]:
     """Features in the user's cache whose classes are large enough; nothing is computed for it."""
-    from longshot.core.files import cache_dir
-    from longshot.features.features import Features
+    from longshot.base.files import cache_dir
+    from longshot.models.features.features import Features
 
     worlds = {}
     for path in sorted(cache_dir("features").glob("*.npy")):
@@ -332,7 +332,7 @@ def against_before(rounds: int = 7) -> None:
 
 def parts(tasks: int = 40, repeats: int = 40) -> None:
     """Processor time per 5-way 5-shot task of what methods are made of, the best of many: what could be gained."""
-    from longshot.methods.products import gram, product  # not at the top: the version before has none
+    from longshot.models.methods.products import gram, product  # not at the top: the version before has none
 
     torch.set_num_threads(1)
     way, support, query = 5, 25, 50

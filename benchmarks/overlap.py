@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from longshot.datasets import Dataset, open_dataset
-from longshot.datasets.overlap.pairs import ImagePairs, find_pairs
-from longshot.datasets.part import leave_out
+from longshot.data import Dataset, open_dataset
+from longshot.audit.pairs import ImagePairs, find_pairs
+from longshot.data.part import leave_out
 
 EACH, SEED = 200, 1
 Edit = Callable[[Image.Image, np.random.Generator], Image.Image]

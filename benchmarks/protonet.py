@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._easyfsl import load
-from longshot.core.ragged import Ragged
-from longshot.core.tasks import TaskRows
-from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, batches
-from longshot.methods.registry import feature_method
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskRows
+from longshot.models.methods.base import Method
+from longshot.models.methods.batching import Gatherer, batches
+from longshot.models.methods.registry import feature_method
 
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10

@@ -24,10 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.datasets import load
-from longshot.datasets.formats.example_proto import parse_example
-from longshot.datasets.formats.spans import SpanStore
-from longshot.datasets.formats.tfrecord import unframe
+from longshot.data import load
+from longshot.data.formats.example_proto import parse_example
+from longshot.data.formats.spans import SpanStore
+from longshot.data.formats.tfrecord import unframe
 
 CLASSES, PER_CLASS, READS = 50, 1_000, 20_000
 

@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 from PIL.Image import Image
 
-from longshot.datasets.dataset import Dataset
-from longshot.testbeds.base import Pool
-from longshot.testbeds.classes import UniformClasses
-from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyShape, FixedShape
-from longshot.testbeds.streams import Streams
-from longshot.testbeds.testbed import Testbed
+from longshot.data.dataset import Dataset
+from longshot.tasks.base import Pool
+from longshot.tasks.classes import UniformClasses
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.sample import sample
+from longshot.tasks.shapes import AnyShape, FixedShape
+from longshot.tasks.streams import Streams
+from longshot.tasks.testbed import Testbed
 
 CLASSES, PER_CLASS = 160, 1300
 WAY, SHOT, QUERY = 5, 5, 10

@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.taxonomy import fungi_like, with_networkx
-from longshot.core.errors import UserError
-from longshot.core.ragged import Ragged
-from longshot.taxonomy import Taxonomy, class_distances, read_wordnet
-from longshot.taxonomy.coarsity import coarsity
-from longshot.testbeds.semantic import ALPHA, BETA, draw_semantic
-from longshot.testbeds.streams import hash_rows
+from longshot.base.errors import UserError
+from longshot.base.ragged import Ragged
+from longshot.data.taxonomy import Taxonomy, class_distances, read_wordnet
+from longshot.data.taxonomy.coarsity import coarsity
+from longshot.tasks.semantic import ALPHA, BETA, draw_semantic
+from longshot.tasks.streams import hash_rows
 
 CLASSES, WAY, TASKS, ROUNDS = 160, 5, 5000, 3
 

@@ -7,7 +7,7 @@ Where SGD diverges it is stopped after 500 steps and its time is fourteen times 
 size that does not diverge.
 
 Accuracy: which mode makes few-shot accuracy on the test classes fall with R? On features of real images: frozen and
-learnt accuracy and transfer loss of the proxy (``splits/hardness.py``), with random, semantic and published splits.
+learnt accuracy and transfer loss of the proxy (``tasks/splits/hardness.py``), with random, semantic and published splits.
 
 Target: processor seconds of a split at a target hardness, with everything it is measured beside. Wanted: under 60 at
 100 classes, from cached features.
@@ -29,10 +29,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.splits.divergences import gap
-from longshot.splits.objective import SplitObjective
-from longshot.splits.optimise import minimise, on_axis, random_start
-from longshot.splits.sgd import MOMENTUM, STEP_SIZE, STEPS, published_loss
+from longshot.tasks.splits.divergences import gap
+from longshot.tasks.splits.objective import SplitObjective
+from longshot.tasks.splits.optimise import minimise, on_axis, random_start
+from longshot.tasks.splits.sgd import MOMENTUM, STEP_SIZE, STEPS, published_loss
 
 Array = NDArray[np.float64]
 PUBLISHED = (0.04, 0.32, 0.64, 0.96)
@@ -121,17 +121,17 @@ def growth() -> None:
 
 def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
     """How hard splits are at every R of each mode, and references; random modes are means over ``repeats`` seeds."""
-    from longshot.datasets import open_dataset
-    from longshot.features.extract import embed
-    from longshot.splits.build import SplitRecipe, Splitter
-    from longshot.splits.hardness import (
+    from longshot.data import open_dataset
+    from longshot.models.features.extract import embed
+    from longshot.tasks.splits.build import SplitRecipe, Splitter
+    from longshot.tasks.splits.hardness import (
         Hardness,
         hardness_of,
         measure_draws,
         measure_hardness,
         reference_splits,
     )
-    from longshot.splits.proxy import Proxy
+    from longshot.tasks.splits.proxy import Proxy
 
     modes = {
         "paper, axis start": SplitRecipe(mode="paper"),
@@ -175,11 +175,11 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
 
 def target(datasets: list[str], backbone: str) -> None:
     """Processor seconds of splits at a target hardness, from cached features, and how near they come."""
-    from longshot.core.errors import UserError
-    from longshot.datasets import open_dataset
-    from longshot.features.extract import embed
-    from longshot.splits.hardness import Hardness
-    from longshot.splits.make import make_split
+    from longshot.base.errors import UserError
+    from longshot.data import open_dataset
+    from longshot.models.features.extract import embed
+    from longshot.tasks.splits.hardness import Hardness
+    from longshot.tasks.splits.make import make_split
 
     for name in datasets:
         dataset = open_dataset(name)

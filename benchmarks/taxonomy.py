@@ -15,9 +15,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.core.errors import UserError
-from longshot.taxonomy import Taxonomy, class_distances, read_wordnet
-from longshot.taxonomy.distances import KINDS
+from longshot.base.errors import UserError
+from longshot.data.taxonomy import Taxonomy, class_distances, read_wordnet
+from longshot.data.taxonomy.distances import KINDS
 
 
 def with_networkx(

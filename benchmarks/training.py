@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from longshot.core.batches import Episode
-from longshot.datasets import open_dataset
+from longshot.base.batches import Episode
+from longshot.data import open_dataset
 from longshot.training.distributed import Team
 from longshot.training.episodes import EpisodeSource
 from longshot.training.images import Prefetch

@@ -24,8 +24,8 @@ from typing import Any
 
 import yaml
 
-from longshot.competition import sandbox
-from longshot.competition.limits import RunLimits
+from longshot.arena import sandbox
+from longshot.arena.limits import RunLimits
 
 SECONDS = 120.0  # far more than any run here takes
 

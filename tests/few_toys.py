@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
 
 VARIABLE = "LONGSHOT_TEST_TOYBOX"  # heeded by the tests' own processes only
 
@@ -22,7 +22,7 @@ class FewToys:
     def take(self, toybox: Dataset) -> Dataset:
         import numpy as np
 
-        from longshot.datasets.part import take_rows
+        from longshot.data.part import take_rows
 
         classes = toybox.split_classes(self.split) if self.split else np.arange(len(toybox.class_ids))
         starts = toybox.offsets[:-1][classes]
@@ -39,7 +39,7 @@ def heed() -> None:
     if not variable_text:
         return
     images, _, split = variable_text.partition(" ")
-    from longshot.datasets.toybox import opening
+    from longshot.data.toybox import opening
 
     open_all, part = opening.open_cached, FewToys(int(images), split)
     opening.open_cached = lambda: part.take(open_all())

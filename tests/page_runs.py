@@ -19,8 +19,8 @@ from tools.doc_blocks import ROOT, Block
 from benchmarks._easyfsl import load_module
 from few_toys import FewToys
 from forked import ForkedProcess, ForkServer
-from longshot.competition import sandbox
-from longshot.competition import settings as competition_settings
+from longshot.arena import sandbox
+from longshot.arena import settings as competition_settings
 from page_outputs import differences
 from remote_servers import KEYS, s3_client, s3_server
 

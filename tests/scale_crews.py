@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from longshot.core.batches import TaskBatch
-from longshot.core.errors import UserError
-from longshot.methods.protonet import ProtoNet
-from longshot.scale import Tick
+from longshot.base.batches import TaskBatch
+from longshot.base.errors import UserError
+from longshot.models.methods.protonet import ProtoNet
+from longshot.base.scale import Tick
 
 
 class Adder:

@@ -73,7 +73,7 @@ def test_what_counts_as_knowing_a_room(tmp_path: Path) -> None:
         "from longshot import __version__\n"
         "if TYPE_CHECKING:\n    from longshot.b import x\n"
         "def f():\n    from longshot.c.inner import y\n"
-        "    return 'longshot.datasets.overlap.find:pairs'\n"
+        "    return 'longshot.audit.find:pairs'\n"
     )
     (tmp_path / "c" / "back.py").write_text("import longshot.a.lazy\n")
     graph = room_graph(tmp_path)

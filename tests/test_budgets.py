@@ -56,7 +56,7 @@ def test_within_its_budget_a_house_is_quiet(house: Path) -> None:
         ({"attic": 1}, "attic has a budget and no files; take it out"),
         (
             {"unique-names": True},
-            "plots.py stands in longshot/core, longshot/reports; give all but the first",
+            "plots.py stands in longshot/base, longshot/reports; give all but the first",
         ),
     ],
 )

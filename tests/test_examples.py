@@ -23,7 +23,7 @@ def by_length(path: Path) -> object:
 @pytest.mark.parametrize("path", [by_length(path) for path in EXAMPLES])
 def test_a_notebook_prints_what_it_shows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if path.stem.endswith("competition"):
-        from longshot.competition import sandbox
+        from longshot.arena import sandbox
 
         if (reason := sandbox.probe()) is not None:
             pytest.skip(f"needs bubblewrap: {reason}")

@@ -30,14 +30,14 @@ SOURCE = ROOT / "src/longshot"
 TARGETS = (
     "statistics",
     "selection",
-    "competition/ranking.py",
+    "arena/ranking.py",
     "evaluation",
     "reports",
     "studies",
 )
 # Source → the tests that are near where no test file is called like it.
 NEAREST = {
-    "competition/ranking.py": ["competition/test_ranking.py"],
+    "arena/ranking.py": ["competition/test_ranking.py"],
     "evaluation/choices.py": ["evaluation/test_adapted.py"],
     "evaluation/compute.py": ["evaluation/test_runner.py"],
     "evaluation/image_source.py": ["evaluation/test_adapted.py"],
@@ -68,12 +68,12 @@ NEAREST = {
     "reports/page.py": ["reports/test_frame.py", "reports/test_page.py"],
     "reports/testbed_page.py": ["reports/test_frame.py", "testbeds/test_inspect_html.py"],
     "reports/testbed_plots.py": ["reports/test_drawn_numbers.py"],
-    "selection/losses.py": ["selection/test_objectives.py"],
-    "selection/ridge.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
-    "selection/run.py": ["selection/test_fastdiffsel.py", "selection/test_masks.py"],
-    "selection/table.py": ["selection/test_objectives.py", "selection/test_masks.py"],
-    "selection/task2vec.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
-    "selection/tasks.py": ["selection/test_masks.py", "selection/test_fastdiffsel.py"],
+    "tasks/selection/losses.py": ["selection/test_objectives.py"],
+    "tasks/selection/ridge.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
+    "tasks/selection/run.py": ["selection/test_fastdiffsel.py", "selection/test_masks.py"],
+    "tasks/selection/table.py": ["selection/test_objectives.py", "selection/test_masks.py"],
+    "tasks/selection/task2vec.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
+    "tasks/selection/tasks.py": ["selection/test_masks.py", "selection/test_fastdiffsel.py"],
     "statistics/corrections.py": ["statistics/test_paired.py"],
 }
 # What starts processes or browsers or runs whole studies notices late, and is not near: fixtures, and files by word.

@@ -14,7 +14,7 @@ case ",$extras," in
   *,dev,*)  # a peer to compare with; its own requirements (torchvision) are not needed for what is compared
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps easyfsl==1.5.0 2> >(grep -v '^WARNING: Location' >&2)
     # timm and the torchvision it needs, which has no build beside a CPU torch on PyPI: in a folder of their own, for tests
-    # that put it on PYTHONPATH of a process of their own (tests/features/test_timm.py)
+    # that put it on PYTHONPATH of a process of their own (tests/models/features/test_timm.py)
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target "$venv/peers" timm==1.0.30 torchvision==0.28.0 2> >(grep -v '^WARNING: Location' >&2) ||
       echo "setup: timm could not be installed; the tests that compare with it will be skipped" >&2 ;;
 esac

@@ -19,4 +19,4 @@ if ! cmp -s "$folder/wanted.txt" "$folder/installed.txt"; then
 fi
 "$folder/venv/bin/python" -m pip check
 (cd "$folder" && rm -rf longshot-demo && venv/bin/longshot demo)
-"$folder/venv/bin/python" -m pytest -n auto --dist worksteal --durations=10 tests/core tests/statistics tests/testbeds tests/evaluation
+"$folder/venv/bin/python" -m pytest -n auto --dist worksteal --durations=10 tests/base tests/statistics tests/tasks tests/evaluation

@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 
 FOLDER = "reference/api"
 ROOMS = {  # room → what its functions are about
-    "longshot.datasets": "Datasets: register, check, describe and take parts of them.",
+    "longshot.data": "Datasets: register, check, describe and take parts of them.",
     "longshot.training": "Training: which algorithms and search spaces there are.",
     "longshot.competition": "Competitions: for organisers and participants.",
     "longshot.statistics": "Statistics: arrays in, numbers out.",

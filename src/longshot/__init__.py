@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.showing import show_with as _show_with
-from longshot.core.telemetry import switch_off as _switch_off
+from longshot.base.showing import show_with as _show_with
+from longshot.base.telemetry import switch_off as _switch_off
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the tables below
     from longshot import competition as competition
@@ -20,63 +20,63 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.api.reports import report as report
     from longshot.api.taxonomies import measure_distances as measure_distances
     from longshot.api.taxonomies import open_taxonomy as open_taxonomy
-    from longshot.causes.explain import explain as explain
-    from longshot.causes.table import measure_attributes as measure_attributes
-    from longshot.core.errors import UserError as UserError
-    from longshot.datasets import get_dataset as get_dataset
-    from longshot.datasets import list_datasets as list_datasets
-    from longshot.datasets import open_dataset as open_dataset
-    from longshot.datasets.dataset import Dataset as Dataset
-    from longshot.datasets.overlap import find_overlap as find_overlap
-    from longshot.datasets.overlap import find_suspects as find_suspects
+    from longshot.diagnosis.explain import explain as explain
+    from longshot.diagnosis.table import measure_attributes as measure_attributes
+    from longshot.base.errors import UserError as UserError
+    from longshot.data import get_dataset as get_dataset
+    from longshot.data import list_datasets as list_datasets
+    from longshot.data import open_dataset as open_dataset
+    from longshot.data.dataset import Dataset as Dataset
+    from longshot.audit import find_overlap as find_overlap
+    from longshot.audit import find_suspects as find_suspects
     from longshot.evaluation.compare import compare as compare
     from longshot.evaluation.results import Results as Results
     from longshot.evaluation.runner import evaluate as evaluate
     from longshot.evaluation.scoring import score as score
-    from longshot.features.backbones import list_backbones as list_backbones
-    from longshot.features.extract import embed as embed
-    from longshot.features.features import Features as Features
-    from longshot.methods.registry import list_methods as list_methods
-    from longshot.releases.verify import verify as verify
-    from longshot.releases.write import release as release
-    from longshot.splits import open_split as open_split
-    from longshot.splits.comparing import compare_splits as compare_splits
-    from longshot.splits.make import make_split as make_split
-    from longshot.splits.split import Split as Split
+    from longshot.models.backbones import list_backbones as list_backbones
+    from longshot.models.features.extract import embed as embed
+    from longshot.models.features.features import Features as Features
+    from longshot.models.methods.registry import list_methods as list_methods
+    from longshot.publish.releases.verify import verify as verify
+    from longshot.publish.releases.write import release as release
+    from longshot.tasks.splits import open_split as open_split
+    from longshot.tasks.splits.comparing import compare_splits as compare_splits
+    from longshot.tasks.splits.make import make_split as make_split
+    from longshot.tasks.splits.split import Split as Split
     from longshot.studies.engine.run import run_study as run_study
-    from longshot.suites.bench import bench as bench
-    from longshot.taxonomy.dag import Taxonomy as Taxonomy
-    from longshot.testbeds.classes import SiblingClasses as SiblingClasses
-    from longshot.testbeds.classes import UniformClasses as UniformClasses
-    from longshot.testbeds.difficult import DifficultInstances as DifficultInstances
-    from longshot.testbeds.difficult import EasyInstances as EasyInstances
-    from longshot.testbeds.difficult import GreedyInstances as GreedyInstances
-    from longshot.testbeds.instances import UniformInstances as UniformInstances
-    from longshot.testbeds.like import ShapeLike as ShapeLike
-    from longshot.testbeds.meta_dataset import BilevelClasses as BilevelClasses
-    from longshot.testbeds.meta_dataset import HierarchicalClasses as HierarchicalClasses
-    from longshot.testbeds.meta_dataset import MetaDatasetShape as MetaDatasetShape
-    from longshot.testbeds.pools import ImageLimits as ImageLimits
-    from longshot.testbeds.sample import sample as sample
-    from longshot.testbeds.semantic import CoarsityClasses as CoarsityClasses
-    from longshot.testbeds.semantic import SemanticClasses as SemanticClasses
-    from longshot.testbeds.shapes import AnyShape as AnyShape
-    from longshot.testbeds.shapes import FixedShape as FixedShape
-    from longshot.testbeds.shifted import MatchedInstances as MatchedInstances
-    from longshot.testbeds.shifted import ShiftedInstances as ShiftedInstances
-    from longshot.testbeds.testbed import Testbed as Testbed
+    from longshot.publish.suites.bench import bench as bench
+    from longshot.data.taxonomy.dag import Taxonomy as Taxonomy
+    from longshot.tasks.classes import SiblingClasses as SiblingClasses
+    from longshot.tasks.classes import UniformClasses as UniformClasses
+    from longshot.tasks.difficult import DifficultInstances as DifficultInstances
+    from longshot.tasks.difficult import EasyInstances as EasyInstances
+    from longshot.tasks.difficult import GreedyInstances as GreedyInstances
+    from longshot.tasks.instances import UniformInstances as UniformInstances
+    from longshot.tasks.like import ShapeLike as ShapeLike
+    from longshot.tasks.meta_dataset import BilevelClasses as BilevelClasses
+    from longshot.tasks.meta_dataset import HierarchicalClasses as HierarchicalClasses
+    from longshot.tasks.meta_dataset import MetaDatasetShape as MetaDatasetShape
+    from longshot.tasks.pools import ImageLimits as ImageLimits
+    from longshot.tasks.sample import sample as sample
+    from longshot.tasks.semantic import CoarsityClasses as CoarsityClasses
+    from longshot.tasks.semantic import SemanticClasses as SemanticClasses
+    from longshot.tasks.shapes import AnyShape as AnyShape
+    from longshot.tasks.shapes import FixedShape as FixedShape
+    from longshot.tasks.shifted import MatchedInstances as MatchedInstances
+    from longshot.tasks.shifted import ShiftedInstances as ShiftedInstances
+    from longshot.tasks.testbed import Testbed as Testbed
     from longshot.training.folders import TrainedNetwork as TrainedNetwork
     from longshot.training.loop import train as train
     from longshot.training.tune import tune as tune
-    from longshot.web.competition.serving import serve_competition as serve_competition
-    from longshot.web.serving import serve as serve
+    from longshot.arena.server.serving import serve_competition as serve_competition
+    from longshot.explorer.serving import serve as serve
 
     __version__: str
 
 
 def _view(noun: Any, task: int | None) -> Any:
     """``testbed.show()`` and ``results.show()``: nouns do not know the web, so it is handed to them."""
-    from longshot.web.serving import show
+    from longshot.explorer.serving import show
 
     return show(noun, task)
 
@@ -86,23 +86,23 @@ _switch_off()
 
 # name → module, imported on first use: `import longshot` loads neither torch nor pandas.
 _VERBS: dict[str, str] = {
-    "open_dataset": "longshot.datasets",
-    "list_datasets": "longshot.datasets",
-    "get_dataset": "longshot.datasets",
+    "open_dataset": "longshot.data",
+    "list_datasets": "longshot.data",
+    "get_dataset": "longshot.data",
     "find_overlap": "longshot.api.overlap",
-    "find_suspects": "longshot.datasets.overlap",
-    "list_backbones": "longshot.features.backbones",
-    "embed": "longshot.features.extract",
+    "find_suspects": "longshot.audit",
+    "list_backbones": "longshot.models.backbones",
+    "embed": "longshot.models.features.extract",
     "open_taxonomy": "longshot.api.taxonomies",
     "measure_distances": "longshot.api.taxonomies",
-    "open_split": "longshot.splits",
-    "make_split": "longshot.splits.make",
-    "compare_splits": "longshot.splits.comparing",
+    "open_split": "longshot.tasks.splits",
+    "make_split": "longshot.tasks.splits.make",
+    "compare_splits": "longshot.tasks.splits.comparing",
     "sample": "longshot.api.testbeds",
     "inspect": "longshot.api.inspection",
-    "measure_attributes": "longshot.causes.table",
-    "explain": "longshot.causes.explain",
-    "list_methods": "longshot.methods.registry",
+    "measure_attributes": "longshot.diagnosis.table",
+    "explain": "longshot.diagnosis.explain",
+    "list_methods": "longshot.models.methods.registry",
     "check_method": "longshot.api.methods",
     "evaluate": "longshot.evaluation.runner",
     "compare": "longshot.evaluation.compare",
@@ -110,41 +110,41 @@ _VERBS: dict[str, str] = {
     "train": "longshot.api.training",
     "tune": "longshot.api.training",
     "run_study": "longshot.studies.engine.run",
-    "bench": "longshot.suites.bench",
-    "release": "longshot.releases.write",
-    "verify": "longshot.releases.verify",
+    "bench": "longshot.publish.suites.bench",
+    "release": "longshot.publish.releases.write",
+    "verify": "longshot.publish.releases.verify",
     "score": "longshot.evaluation.scoring",
-    "serve": "longshot.web.serving",
-    "serve_competition": "longshot.web.competition.serving",
+    "serve": "longshot.explorer.serving",
+    "serve_competition": "longshot.arena.server.serving",
     "estimate": "longshot.api.estimates",
     "doctor": "longshot.api.doctor",
 }
 _NOUNS: dict[str, str] = {
-    "UserError": "longshot.core.errors",
-    "Dataset": "longshot.datasets.dataset",
-    "Features": "longshot.features.features",
-    "Testbed": "longshot.testbeds.testbed",
+    "UserError": "longshot.base.errors",
+    "Dataset": "longshot.data.dataset",
+    "Features": "longshot.models.features.features",
+    "Testbed": "longshot.tasks.testbed",
     "Results": "longshot.evaluation.results",
-    "Taxonomy": "longshot.taxonomy.dag",
-    "Split": "longshot.splits.split",
+    "Taxonomy": "longshot.data.taxonomy.dag",
+    "Split": "longshot.tasks.splits.split",
     "TrainedNetwork": "longshot.training.folders",
-    "FixedShape": "longshot.testbeds.shapes",
-    "AnyShape": "longshot.testbeds.shapes",
-    "MetaDatasetShape": "longshot.testbeds.meta_dataset",
-    "ShapeLike": "longshot.testbeds.like",
-    "UniformClasses": "longshot.testbeds.classes",
-    "SiblingClasses": "longshot.testbeds.classes",
-    "SemanticClasses": "longshot.testbeds.semantic",
-    "CoarsityClasses": "longshot.testbeds.semantic",
-    "HierarchicalClasses": "longshot.testbeds.meta_dataset",
-    "BilevelClasses": "longshot.testbeds.meta_dataset",
-    "UniformInstances": "longshot.testbeds.instances",
-    "DifficultInstances": "longshot.testbeds.difficult",
-    "EasyInstances": "longshot.testbeds.difficult",
-    "GreedyInstances": "longshot.testbeds.difficult",
-    "ShiftedInstances": "longshot.testbeds.shifted",
-    "MatchedInstances": "longshot.testbeds.shifted",
-    "ImageLimits": "longshot.testbeds.pools",
+    "FixedShape": "longshot.tasks.shapes",
+    "AnyShape": "longshot.tasks.shapes",
+    "MetaDatasetShape": "longshot.tasks.meta_dataset",
+    "ShapeLike": "longshot.tasks.like",
+    "UniformClasses": "longshot.tasks.classes",
+    "SiblingClasses": "longshot.tasks.classes",
+    "SemanticClasses": "longshot.tasks.semantic",
+    "CoarsityClasses": "longshot.tasks.semantic",
+    "HierarchicalClasses": "longshot.tasks.meta_dataset",
+    "BilevelClasses": "longshot.tasks.meta_dataset",
+    "UniformInstances": "longshot.tasks.instances",
+    "DifficultInstances": "longshot.tasks.difficult",
+    "EasyInstances": "longshot.tasks.difficult",
+    "GreedyInstances": "longshot.tasks.difficult",
+    "ShiftedInstances": "longshot.tasks.shifted",
+    "MatchedInstances": "longshot.tasks.shifted",
+    "ImageLimits": "longshot.tasks.pools",
 }
 _ROOMS = (
     "competition",

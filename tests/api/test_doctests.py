@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.datasets import take_rows
-from longshot.testbeds.base import Classes, Instances, Shape
+from longshot.data import take_rows
+from longshot.tasks.base import Classes, Instances, Shape
 
 _FUNCTIONS = (  # of rooms, that messages mention
     *("datasets.add_dataset", "datasets.check_dataset", "datasets.describe_dataset", "datasets.list_formats"),
@@ -30,7 +30,7 @@ _ELSEWHERE = re.compile(r"\.(baselines|programs|inside)\.")  # programs that run
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with what the examples read, and a toybox of 16 pictures of 32 kinds per split in place of 12,000."""
-    from longshot.datasets import toybox
+    from longshot.data import toybox
 
     full = toybox.open_toybox()
     chosen = {class_id for members in full.splits.values() for class_id in members[:32]}
@@ -73,7 +73,7 @@ def test_the_examples_run(desk: Path, monkeypatch: pytest.MonkeyPatch, name: str
         "find_suspects",
         "measure_attributes",
     ):  # they look at every picture, some twice
-        from longshot.datasets import toybox
+        from longshot.data import toybox
 
         fewer = take_rows(toybox.open_toybox(), np.arange(16 * 12))
         monkeypatch.setattr(toybox, "open_toybox", lambda: fewer)
@@ -111,7 +111,7 @@ def _public_callables() -> Iterator[tuple[str, Callable[..., Any], str]]:
         yield name, noun, examples
         for method_name, method in inspect.getmembers(noun, _is_method):
             own = method_name in vars(noun) and not method_name.startswith("_")
-            if own and not (method_name in shared and noun.__module__.startswith("longshot.testbeds.")):
+            if own and not (method_name in shared and noun.__module__.startswith("longshot.tasks.")):
                 yield f"{name}.{method_name}", method, examples
     for protocol in (Shape, Classes, Instances):
         for method_name, method in inspect.getmembers(protocol, inspect.isfunction):

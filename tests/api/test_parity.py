@@ -11,7 +11,7 @@ import pytest
 
 import longshot
 from longshot.cli.faces import command_words, every_command
-from longshot.testbeds.words import SampleSettings
+from longshot.tasks.words import SampleSettings
 
 # What belongs to a command line alone: how things are printed, a dry run, a list, an exit code.
 _SHELL = {

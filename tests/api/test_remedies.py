@@ -16,9 +16,9 @@ import pytest
 import longshot
 from longshot.cli.faces import command_words, every_command
 from longshot.cli.main import COMMANDS
-from longshot.core.errors import render
+from longshot.base.errors import render
 from longshot.studies.engine.presets import get_study, study_names
-from longshot.testbeds.words import SampleSettings
+from longshot.tasks.words import SampleSettings
 
 SOURCE = Path(longshot.__file__).parent
 # Faces speak in their own words; what runs in the sandbox is another program.
@@ -101,7 +101,7 @@ def python_parameters() -> set[str]:
     names = (
         *longshot._VERBS,
         *longshot._NOUNS,
-        *(f"competition.{name}" for name in longshot.competition.__all__),
+        *(f"competition.{name}" for name in longshot.arena.__all__),
     )
     return {parameter for name in names for parameter in _parameters(name)}
 

@@ -21,9 +21,9 @@ import pytest
 from api.test_remedies import errors, library, texts
 
 import longshot
-from longshot.core.errors import UserError, _Call, _Parameter, _pieces
-from longshot.datasets import check_dataset
-from longshot.networks.checkpoint import weights_file
+from longshot.base.errors import UserError, _Call, _Parameter, _pieces
+from longshot.data import check_dataset
+from longshot.models.networks.checkpoint import weights_file
 
 Action = Callable[..., Any]
 TRAINING = {"network": "cnn4", "size": 16, "steps": 1, "way": 2, "shot": 1, "query": 2}
@@ -123,7 +123,7 @@ def own_tree() -> None:
 
 
 def moved() -> None:
-    from longshot.datasets import add_dataset
+    from longshot.data import add_dataset
 
     shutil.copytree("photos", "elsewhere")
     add_dataset("pets", "elsewhere")
@@ -227,31 +227,31 @@ MISTAKES = [
 
 # Kinds that are not followed here, and why.
 NOT_FOLLOWED: dict[str, str] = {
-    "on": "starts a cluster: tests/scale does",
-    "certificate": "opens a server to other machines: tests/competition/server does with a certificate of its own",
+    "on": "starts a cluster: tests/base/scale does",
+    "certificate": "opens a server to other machines: tests/arena/server does with a certificate of its own",
     "key": "as the certificate",
     "allow_download": "downloads weights",
-    "attributes": "needs a dataset none of whose attributes can be compared; tests/causes gives such files",
-    "class_order": "needs a published list of episodes; tests/testbeds/test_published.py gives the file",
+    "attributes": "needs a dataset none of whose attributes can be compared; tests/diagnosis gives such files",
+    "class_order": "needs a published list of episodes; tests/tasks/test_published.py gives the file",
     "clip": "needs a training that diverges, and then another; tests/training/test_loop.py does that",
-    "competition.build_environment()": "installs packages with pip; tests/competition/test_kit_packages.py does",
-    "competition.write_baseline()": "trains in a sandbox; tests/competition writes and runs every baseline",
-    "datasets.overlap.leave_out_overlap()": "compares two datasets; tests/datasets/test_overlap_command.py",
+    "competition.build_environment()": "installs packages with pip; tests/arena/test_kit_packages.py does",
+    "competition.write_baseline()": "trains in a sandbox; tests/arena writes and runs every baseline",
+    "datasets.overlap.leave_out_overlap()": "compares two datasets; tests/data/test_overlap_command.py",
     "engine": "needs a Python without ONNX Runtime",
     "features.cache.entries()": "needs a full disk",
-    "find_overlap()": "needs a comparison of two datasets; tests/datasets/test_overlap_files.py makes it anew",
+    "find_overlap()": "needs a comparison of two datasets; tests/data/test_overlap_files.py makes it anew",
     "greedy": "an example that may or may not reach the target",
-    "held_out": "needs a second network that is cheap; tests/testbeds/test_judges.py names one",
+    "held_out": "needs a second network that is cheap; tests/tasks/test_judges.py names one",
     "index": "needs a Python without FAISS and 100,000 images",
-    "measure_attributes()": "the sentence first asks to remove a file by hand; tests/causes measures them again",
+    "measure_attributes()": "the sentence first asks to remove a file by hand; tests/diagnosis measures them again",
     "method": "a line of YAML, no parameter of a function; tests/studies/vtab_md",
     "network": "the remedy is to leave it out",
-    "phase": "needs a final after a phase; tests/competition/test_rules.py submits to the phase before",
-    "query": "needs a published list of episodes without queries; tests/testbeds/test_published.py",
+    "phase": "needs a final after a phase; tests/arena/test_rules.py submits to the phase before",
+    "query": "needs a published list of episodes without queries; tests/tasks/test_published.py",
     "run_study()": "trains networks for minutes; tests/studies run every study",
     "selftest": "runs every method and training twice; tests/api/test_selftest.py",
     "splits": "of a study that trains networks; tests/studies/transfer",
-    "train": "packs a submission that trains; tests/competition/test_make_submission.py",
+    "train": "packs a submission that trains; tests/arena/test_make_submission.py",
 }
 
 

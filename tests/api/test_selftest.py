@@ -16,13 +16,13 @@ from torch import Tensor
 import longshot
 from longshot.api import selftest
 from longshot.api.selftest import Check, all_checks, largest_difference, run_check
-from longshot.cli.doctor import command
-from longshot.core.batches import TaskBatch
-from longshot.core.errors import UserError
-from longshot.features.runtimes import ENGINES
-from longshot.methods import registry
-from longshot.methods.protonet import ProtoNet
-from longshot.selection.objectives import NAMES
+from longshot.cli.doctor_command import command
+from longshot.base.batches import TaskBatch
+from longshot.base.errors import UserError
+from longshot.models.engines import ENGINES
+from longshot.models.methods import registry
+from longshot.models.methods.protonet import ProtoNet
+from longshot.tasks.selection.objectives import NAMES
 from longshot.training.registry import ALGORITHMS
 
 CPU = torch.device("cpu")

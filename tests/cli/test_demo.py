@@ -14,7 +14,7 @@ import pytest
 
 from few_toys import FewToys
 from forked import ForkServer
-from longshot.cli.demo import BACKBONES
+from longshot.cli.demo_command import BACKBONES
 from longshot.evaluation.results import Results
 
 

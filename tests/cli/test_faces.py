@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 
-from longshot.cli.evaluate import command as evaluate
+from longshot.cli.evaluate_command import command as evaluate
 from longshot.cli.faces import ShellFace, StudyFace, every_command
-from longshot.core.errors import PythonFace, UserError, render, speak_as
+from longshot.base.errors import PythonFace, UserError, render, speak_as
 
 
 @pytest.mark.parametrize(

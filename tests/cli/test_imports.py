@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.datasets.formats import _SIGNS, FORMATS, possible
-from longshot.datasets.formats.base import Format
+from longshot.data.formats import _SIGNS, FORMATS, possible
+from longshot.data.formats.base import Format
 
 # A process of its own, for importing is the point; pandas and torch are installed beside the tests.
 COMMAND = """
@@ -57,11 +57,11 @@ def work(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "never"),
     [
-        (["inspect", "tasks.parquet"], {"matplotlib", "yaml", "rich", "jinja2", "longshot.testbeds.sample"}),
-        (["datasets", "show", "PHOTOS"], {"matplotlib", "yaml", "longshot.datasets.formats.coco"}),
+        (["inspect", "tasks.parquet"], {"matplotlib", "yaml", "rich", "jinja2", "longshot.tasks.sample"}),
+        (["datasets", "show", "PHOTOS"], {"matplotlib", "yaml", "longshot.data.formats.coco"}),
         (
             ["sample", "PHOTOS", "--tasks", "5", "--way", "3", "--query", "2", "-o", "again.parquet"],
-            {"matplotlib", "yaml", "longshot.datasets.formats.tfrecord", "longshot.datasets.get"},
+            {"matplotlib", "yaml", "longshot.data.formats.tfrecord", "longshot.data.get"},
         ),
         (["report", "run", "-o", "report.html"], {"matplotlib.pyplot", "yaml", "PIL.TiffImagePlugin"}),
     ],

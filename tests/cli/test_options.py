@@ -6,7 +6,7 @@ import click
 import pytest
 
 from longshot.cli.common import datasets_option, pairs_option
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 
 
 @click.command()

@@ -16,8 +16,8 @@ import pytest
 import longshot
 from longshot.cli.common import PlaceType
 from longshot.cli.faces import every_command
-from longshot.core.errors import UserError
-from longshot.core.files import write_text
+from longshot.base.errors import UserError
+from longshot.base.files import write_text
 from longshot.evaluation.predictions import write_predictions
 
 Run = Callable[..., "CompletedProcess[str]"]
@@ -42,8 +42,8 @@ FILES: dict[tuple[str, str], tuple[str, ...]] = {
     ("taxonomy wordnet", "out"): ("new.csv",),
     ("taxonomy show", "picture"): ("new.png", "new.svg", "new.pdf"),
     ("splits plot", "out"): ("new.png",),
-    ("compete leaderboard", "page"): ("new.html",),  # its page: tests/competition/test_compete_command.py
-    ("compete bundle", "out"): ("new.zip",),  # a bundle: tests/competition/test_bundle.py
+    ("compete leaderboard", "page"): ("new.html",),  # its page: tests/arena/test_compete_command.py
+    ("compete bundle", "out"): ("new.zip",),  # a bundle: tests/arena/test_bundle.py
     ("doctor", "report"): ("new.json",),  # a report: tests/api/test_selftest.py
 }
 FOLDERS = {

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 import longshot
-from longshot.core.batches import ImageTask
-from longshot.core.errors import UserError
+from longshot.base.batches import ImageTask
+from longshot.base.errors import UserError
 from longshot.evaluation.choices import validation_tasks
 from longshot.evaluation.results import Results
 from longshot.evaluation.run_record import add_entry, read_run, write_run
-from longshot.methods.finetune_network import FinetuneAll
-from longshot.methods.images import ImageMethod
-from longshot.networks.base import Network
+from longshot.models.methods.finetune_network import FinetuneAll
+from longshot.models.methods.images import ImageMethod
+from longshot.models.networks.base import Network
 
 NETWORK = """
 import torch
@@ -339,7 +339,7 @@ class TestMistakes:
 
 OWN = """
 import torch
-from longshot.methods.images import ImageMethod
+from longshot.models.methods.images import ImageMethod
 
 class Nearest(ImageMethod):
     name, setting = "nearest", "inductive"

@@ -8,7 +8,7 @@ import pytest
 
 from longshot.evaluation.class_intervals import ClassIntervals
 from longshot.statistics.crossed import crossed_interval
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.testbed import Testbed
 
 CLASSES = (["cat", "dog"], ["fox", "cat", "dog"], ["dog", "hen"])
 LABELS = ([0, 1, 1], [2, 0, 1, 1], [1, 0])

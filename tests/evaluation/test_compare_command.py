@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import longshot
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation.compare import compare_runs, compare_within
 from longshot.evaluation.results import Results
 

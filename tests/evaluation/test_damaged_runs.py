@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import longshot
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation.predictions import write_predictions
 from longshot.evaluation.results import Results
 from longshot.evaluation.run_record import CHECKSUM, read_run, write_run

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.core.errors import UserError
-from longshot.core.files import hash_text
+from longshot.base.errors import UserError
+from longshot.base.files import hash_text
 from longshot.evaluation.inputs import (
     FeatureSource,
     OpenedBackbones,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation.inputs import open_backbones
-from longshot.features.backbones import load_backbone
-from longshot.networks.checkpoint import save
-from longshot.networks.registry import get_network
+from longshot.models.backbones import load_backbone
+from longshot.models.networks.checkpoint import save
+from longshot.models.networks.registry import get_network
 
 STORY = {"preprocessing": "decode|resize(16,16)|value_range(0,1)"}
 

@@ -15,13 +15,13 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from conftest import RunCli
-from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.base.errors import UserError
+from longshot.data import open_dataset
 from longshot.evaluation.predictions import read_predictions, score_predictions, write_predictions
 from longshot.evaluation.runner import evaluate
-from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyShape
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.sample import sample
+from longshot.tasks.shapes import AnyShape
+from longshot.tasks.testbed import Testbed
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation.remote_runs import RemoteRun
 from longshot.evaluation.results import Results
 from longshot.evaluation.run_record import merged, new_run, read_run, write_run

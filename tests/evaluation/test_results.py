@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import longshot
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation import stores
 from longshot.evaluation.results import METRICS, Results
 from longshot.evaluation.views import summary_rows
-from longshot.methods.protonet import ProtoNet
+from longshot.models.methods.protonet import ProtoNet
 
 METHODS = ["protonet", "protonet(distance='cosine')"]
 COSINE = METHODS[1]

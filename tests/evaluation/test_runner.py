@@ -12,11 +12,11 @@ import pytest
 from torch import Tensor
 
 import longshot
-from longshot.core.batches import TaskBatch
-from longshot.core.errors import UserError
+from longshot.base.batches import TaskBatch
+from longshot.base.errors import UserError
 from longshot.evaluation import units
 from longshot.evaluation.results import Results
-from longshot.methods.protonet import ProtoNet
+from longshot.models.methods.protonet import ProtoNet
 
 METHODS = ["protonet", "protonet(distance='cosine')"]
 

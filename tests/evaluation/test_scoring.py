@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import longshot
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation import scoring
 from longshot.evaluation.predictions import SCORES
 from longshot.statistics import compare_paired, holm, mean_interval

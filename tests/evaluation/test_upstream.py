@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from longshot.datasets import Dataset, open_dataset
+from longshot.data import Dataset, open_dataset
 from longshot.evaluation.provenance import record_upstream
-from longshot.networks.checkpoint import save
-from longshot.networks.registry import get_network
-from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import FixedShape
-from longshot.testbeds.testbed import Testbed
+from longshot.models.networks.checkpoint import save
+from longshot.models.networks.registry import get_network
+from longshot.tasks.sample import sample
+from longshot.tasks.shapes import FixedShape
+from longshot.tasks.testbed import Testbed
 
 
 @pytest.fixture(scope="module")

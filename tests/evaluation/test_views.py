@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.evaluation.stores import RunMemory
 from longshot.evaluation.views import plot_summary

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports import costs
 from longshot.reports.cost_plot import Point, scatter
 from longshot.reports.data import load

@@ -15,7 +15,7 @@ from longshot.reports import charts, cost_plot, learning_curves, plots, split_pl
 from longshot.reports.charts import Curve, EstimateRow
 from longshot.reports.cost_plot import Point
 from longshot.reports.plots import PlotLine
-from longshot.testbeds.describe import Balance, Change
+from longshot.tasks.describe import Balance, Change
 
 from .runs import write_history
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports.data import load
 from longshot.reports.learning_curves import POINTS, plots, read_trainings, write_curves
 from longshot.reports.report import render

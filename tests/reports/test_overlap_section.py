@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from longshot.core.files import write_json
+from longshot.base.files import write_json
 from longshot.reports.data import load
 from longshot.reports.frame import environment
 from longshot.reports.sections.base import Request

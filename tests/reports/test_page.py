@@ -11,7 +11,7 @@ import pytest
 
 import longshot
 from longshot.cli.faces import ShellFace
-from longshot.core.errors import UserError, speak_as
+from longshot.base.errors import UserError, speak_as
 from longshot.reports.data import load
 from longshot.reports.page import SECTIONS
 from longshot.reports.report import render

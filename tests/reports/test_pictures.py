@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports import pictures
 from longshot.reports.data import METRICS, Cell, load
 

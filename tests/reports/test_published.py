@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from longshot.core.errors import UserError
-from longshot.methods.registry import get_method, method_names
-from longshot.methods.variants import find_variant
+from longshot.base.errors import UserError
+from longshot.models.methods.registry import get_method, method_names
+from longshot.models.methods.variants import find_variant
 from longshot.reports.published import published, published_names
 
 PAPER = published("semantic")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports import quartiles
 from longshot.reports.data import load
 from longshot.reports.published import published

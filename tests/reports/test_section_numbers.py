@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports.charts import EstimateRow
 from longshot.reports.costs import duration, pareto
 from longshot.reports.data import Cell, ReportData, Shared

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from sklearn.decomposition import PCA
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports.split_plots import (
     SETS,
     DivergenceSeries,

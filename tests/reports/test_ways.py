@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports import ways
 from longshot.reports.data import load
 from longshot.reports.published import published

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.core.batches import Episode, TaskBatch
-from longshot.core.errors import UserError
-from longshot.methods.registry import get_method
-from longshot.networks.registry import get_network
+from longshot.base.batches import Episode, TaskBatch
+from longshot.base.errors import UserError
+from longshot.models.methods.registry import get_method
+from longshot.models.networks.registry import get_network
 from longshot.training.base import ImageBatch
 from longshot.training.registry import ALGORITHMS, algorithm_class, get_algorithm
 

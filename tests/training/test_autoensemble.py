@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from longshot.core.errors import UserError
-from longshot.features.extract import embed
-from longshot.networks.checkpoint import load
-from longshot.networks.ensemble import Ensemble
-from longshot.networks.registry import get_network
+from longshot.base.errors import UserError
+from longshot.models.features.extract import embed
+from longshot.models.networks.checkpoint import load
+from longshot.models.networks.ensemble import Ensemble
+from longshot.models.networks.registry import get_network
 from longshot.training.autoensemble import AutoEnsemble, select
 from longshot.training.base import ImageBatch
 from longshot.training.images import turned

@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from longshot.core.batches import Episode, ImageTask
-from longshot.core.errors import UserError
-from longshot.methods.ctx import CTX as Method
-from longshot.methods.ctx import KEY, VALUE, class_scores
-from longshot.networks.base import Network
-from longshot.networks.registry import get_network
+from longshot.base.batches import Episode, ImageTask
+from longshot.base.errors import UserError
+from longshot.models.methods.ctx import CTX as Method
+from longshot.models.methods.ctx import KEY, VALUE, class_scores
+from longshot.models.networks.base import Network
+from longshot.models.networks.registry import get_network
 from longshot.training.ctx import CTXTraining, simclr_episode
 
 
@@ -82,7 +82,7 @@ def test_queries_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None
         seed=0,
     )
     scores = Method().scores([task], Maps())[0]
-    monkeypatch.setattr("longshot.methods.ctx._NUMBERS", 200)
+    monkeypatch.setattr("longshot.models.methods.ctx._NUMBERS", 200)
     assert torch.allclose(Method().scores([task], Maps())[0], scores, atol=1e-6)
 
 

@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 
 import longshot
 from forked import ForkedProcess, ForkServer
-from longshot.core.batches import Episode
-from longshot.core.errors import UserError
-from longshot.networks import checkpoint
-from longshot.networks.base import Network
+from longshot.base.batches import Episode
+from longshot.base.errors import UserError
+from longshot.models.networks import checkpoint
+from longshot.models.networks.base import Network
 from longshot.training.adversarial import Adversarial
 from longshot.training.base import ImageBatch, Step
 from longshot.training.cost import estimate

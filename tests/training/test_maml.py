@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.core.batches import Episode
-from longshot.core.errors import UserError
-from longshot.networks.base import Network
-from longshot.networks.inner import LEARNED_HEAD, body_weights
+from longshot.base.batches import Episode
+from longshot.base.errors import UserError
+from longshot.models.networks.base import Network
+from longshot.models.networks.inner import LEARNED_HEAD, body_weights
 from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining, meta_step
 from longshot.training.registry import get_algorithm
 

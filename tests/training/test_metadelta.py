@@ -11,9 +11,9 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
 
-from longshot.networks.base import Network
-from longshot.networks.checkpoint import load
-from longshot.networks.registry import get_network
+from longshot.models.networks.base import Network
+from longshot.models.networks.checkpoint import load
+from longshot.models.networks.registry import get_network
 from longshot.statistics.intervals import Interval
 from longshot.training.base import ImageBatch
 from longshot.training.loop import train

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.training.base import ParameterGroup
 from longshot.training.optimisers import (
     canonical_optimiser,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.training.distributed import Team, launch
 from longshot.training.loop import train
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from few_toys import FewToys
-from longshot.datasets import open_dataset
-from longshot.features.extract import embed
-from longshot.methods.batching import Gatherer, batches
-from longshot.methods.registry import get_method
+from longshot.data import open_dataset
+from longshot.models.features.extract import embed
+from longshot.models.methods.batching import Gatherer, batches
+from longshot.models.methods.registry import get_method
 from longshot.statistics.intervals import mean_interval
-from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import FixedShape
+from longshot.tasks.sample import sample
+from longshot.tasks.shapes import FixedShape
 from longshot.training.loop import train
 
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.core.preprocess import parse
-from longshot.datasets import open_dataset
-from longshot.datasets.dataset import Dataset
-from longshot.features.extract import embed
-from longshot.networks.registry import get_network
-from longshot.testbeds.base import Pool, Shape
-from longshot.testbeds.classes import SiblingClasses, UniformClasses
-from longshot.testbeds.difficult import DifficultInstances
-from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.judges import Judge
-from longshot.testbeds.meta_dataset import MetaDatasetShape
-from longshot.testbeds.shapes import AnyShape, FixedShape
+from longshot.base.preprocess import parse
+from longshot.data import open_dataset
+from longshot.data.dataset import Dataset
+from longshot.models.features.extract import embed
+from longshot.models.networks.registry import get_network
+from longshot.tasks.base import Pool, Shape
+from longshot.tasks.classes import SiblingClasses, UniformClasses
+from longshot.tasks.difficult import DifficultInstances
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.judges import Judge
+from longshot.tasks.meta_dataset import MetaDatasetShape
+from longshot.tasks.shapes import AnyShape, FixedShape
 from longshot.training.adversarial import Mixed
 from longshot.training.augment import parse as parse_augment
 from longshot.training.data import make_validation

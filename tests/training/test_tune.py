@@ -12,10 +12,10 @@ import yaml
 
 import longshot
 from conftest import RunCli
-from longshot.core.calls import check_settings, parameters, parse_call
-from longshot.core.errors import UserError
-from longshot.core.tuned import Tuned, read_tuned, tuned_method, tuned_training, write_tuned
-from longshot.methods.registry import get_method, method_class
+from longshot.base.calls import check_settings, parameters, parse_call
+from longshot.base.errors import UserError
+from longshot.base.tuned import Tuned, read_tuned, tuned_method, tuned_training, write_tuned
+from longshot.models.methods.registry import get_method, method_class
 from longshot.training.registry import algorithm_class
 from longshot.training.search import TrialObjective, run_search
 from longshot.training.spaces import Space, Trial, get_space, parse_parameter, space_names, space_of_call

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from longshot.core.errors import UserError
-from longshot.core.settings import nearest
+from longshot.base.errors import UserError
+from longshot.base.settings import nearest
 
 Records = list[dict[str, Any]]
 
@@ -58,7 +58,7 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
     """
     import longshot
     from longshot.api.face import check_names
-    from longshot.features.runtimes import using_engine
+    from longshot.models.engines import using_engine
 
     if verb not in _ESTIMATES:
         raise UserError(
@@ -72,19 +72,19 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
 
 
 def _embed(*subjects: Any, refresh: bool = False, **settings: Any) -> Estimate:
-    from longshot.features.extract import estimate
+    from longshot.models.features.extract import estimate
 
     return Estimate([estimate(*subjects, **settings)])
 
 
 def _make_split(*subjects: Any, **settings: Any) -> Estimate:
-    from longshot.splits.make import estimate_split
+    from longshot.tasks.splits.make import estimate_split
 
     return Estimate([estimate_split(*subjects, **settings)])
 
 
 def _sample(*subjects: Any, out: object = None, **settings: Any) -> Estimate:
-    from longshot.testbeds.sample_cost import estimate_sample
+    from longshot.tasks.sample_cost import estimate_sample
 
     return Estimate([asdict(estimate_sample(*subjects, **settings))])
 

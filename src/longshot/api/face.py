@@ -7,10 +7,10 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from longshot.core.errors import UserError
-from longshot.core.files import explain_long_names
-from longshot.core.settings import nearest
-from longshot.core.urls import is_url, shown
+from longshot.base.errors import UserError
+from longshot.base.files import explain_long_names
+from longshot.base.settings import nearest
+from longshot.base.urls import is_url, shown
 
 _PUT = ("sample", "evaluate", "report")  # what writes to URLs
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -32,7 +32,7 @@ def public(function: Verb, name: str) -> Verb:
     >>> public(draw, "draw")("toybox", wey=3)
     Traceback (most recent call last):
         ...
-    longshot.core.errors.UserError: longshot.draw has no parameter 'wey'; did you mean 'way'?
+    longshot.base.errors.UserError: longshot.draw has no parameter 'wey'; did you mean 'way'?
     """
 
     @wraps(function)

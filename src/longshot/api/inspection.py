@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.datasets.hierarchy import TaxonomyLike
-    from longshot.testbeds.inspection import Inspection
-    from longshot.testbeds.testbed import Testbed
+    from longshot.data.dataset import Dataset
+    from longshot.data.hierarchy import TaxonomyLike
+    from longshot.tasks.inspection import Inspection
+    from longshot.tasks.testbed import Testbed
 
 
 def inspect(
@@ -63,8 +63,8 @@ def inspect(
     >>> inspection.facts["tasks"], inspection.findings
     (20, ())
     """
-    from longshot.core.outputs import PAGE, claim_output
-    from longshot.testbeds.inspection import inspect
+    from longshot.base.outputs import PAGE, claim_output
+    from longshot.tasks.inspection import inspect
 
     if pictures is not None and html is None:
         raise UserError(f"{{pictures:{pictures}}} goes with {{html}} only", "say which page to write")
@@ -84,7 +84,7 @@ def _write_page(
     datasets: Mapping[str, Dataset | str | Path] | None,
     pictures: int,
 ) -> None:
-    from longshot.core.outputs import deliver_text
+    from longshot.base.outputs import deliver_text
     from longshot.evaluation.pictures import find_images
     from longshot.reports.testbed_page import render_testbed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from longshot.methods.base import Method
-    from longshot.methods.images import ImageMethod
+    from longshot.models.methods.base import Method
+    from longshot.models.methods.images import ImageMethod
 
 
 class MethodCheck(NamedTuple):
@@ -39,11 +39,11 @@ def check_method(method: str | Method | ImageMethod) -> list[MethodCheck]:
     """
     import torch
 
-    from longshot.core.progress import progress
+    from longshot.base.progress import progress
     from longshot.evaluation.threads import one_thread
-    from longshot.methods import checks, checks_images
-    from longshot.methods.images import ImageMethod
-    from longshot.methods.registry import get_method
+    from longshot.models.methods import checks, checks_images
+    from longshot.models.methods.images import ImageMethod
+    from longshot.models.methods.registry import get_method
 
     chosen = get_method(method)
     rules: dict[str, Any]

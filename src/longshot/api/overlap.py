@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from longshot.datasets import overlap
+from longshot.audit import Overlap
+from longshot.audit import find_overlap as find
 
 
-@wraps(overlap.find_overlap)
-def find_overlap(*arguments: Any, **settings: Any) -> overlap.Overlap:
-    """Find what two datasets share as ``longshot.datasets.overlap`` does, with the page of its pictures."""
+@wraps(find)
+def find_overlap(*arguments: Any, **settings: Any) -> Overlap:
+    """Find what two datasets share as ``longshot.audit`` does, with the page of its pictures."""
     from longshot.reports.overlap_page import render_overlap
 
-    return overlap.find_overlap(*arguments, **{"render": render_overlap, **settings})
+    return find(*arguments, **{"render": render_overlap, **settings})

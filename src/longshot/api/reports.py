@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
     from longshot.reports.data import Runs
     from longshot.reports.pictures import FindImages
 
@@ -72,9 +72,9 @@ def report(
     ['| Method', 'Backbone']
     """
     settings = dict(locals())  # before any other name is bound
-    from longshot.core.outputs import deliver_text
-    from longshot.core.remote import check_writable
-    from longshot.core.urls import is_url
+    from longshot.base.outputs import deliver_text
+    from longshot.base.remote import check_writable
+    from longshot.base.urls import is_url
     from longshot.reports.report import claim_report
 
     settings["format"] = claim_report(settings.pop("out"), format, force=settings.pop("force"))

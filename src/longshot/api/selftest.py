@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.api.doctor import installed
-from longshot.core.progress import progress
+from longshot.base.progress import progress
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from longshot.core.batches import ImageTask
+    from longshot.base.batches import ImageTask
 
 REFERENCE = "the CPU in double precision"
 _PACKAGES = ("torch", "numpy", "onnxruntime", "openvino", "timm", "transformers")
@@ -165,7 +165,7 @@ def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> P
     """Versions, hardware and outcomes as JSON, without paths or names of this machine or its user."""
     import torch
 
-    from longshot.core.outputs import deliver_text
+    from longshot.base.outputs import deliver_text
 
     name: str = device.type
     if name == "cuda":
@@ -201,11 +201,11 @@ def _reason(error: Exception) -> str:
 
 def all_checks() -> Iterator[Check]:
     """One check per registered method, objective and way of selection, engine, and way of training."""
-    from longshot.features.runtimes import engine_names
-    from longshot.methods.base import Method
-    from longshot.methods.checks_images import TOLERANCE
-    from longshot.methods.registry import get_method, image_method_names, method_names
-    from longshot.selection.objectives import NAMES
+    from longshot.models.engines import engine_names
+    from longshot.models.methods.base import Method
+    from longshot.models.methods.checks_images import TOLERANCE
+    from longshot.models.methods.registry import get_method, image_method_names, method_names
+    from longshot.tasks.selection.objectives import NAMES
     from longshot.training.registry import algorithm_names
 
     for name in method_names():
@@ -226,8 +226,8 @@ def all_checks() -> Iterator[Check]:
 def _feature_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     import torch
 
-    from longshot.methods.batching import Gatherer, batches
-    from longshot.methods.checks import World, task_rows
+    from longshot.models.methods.batching import Gatherer, batches
+    from longshot.models.methods.checks import World, task_rows
 
     world, generator = World.make(), np.random.default_rng(3)
     shots = ([5] * 5, [1, 4, 2])
@@ -246,7 +246,7 @@ def _relative(scores: Tensor) -> Tensor:
 
 
 def _image_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    from longshot.methods.checks_images import SmallNetwork, make_task, run
+    from longshot.models.methods.checks_images import SmallNetwork, make_task, run
 
     tasks = [
         _on(device, dtype, make_task([3] * 3, [4] * 3, seed)[0]) for seed in range(min(method.at_once, 2))
@@ -260,11 +260,11 @@ def _selected(
     """The query loss of the selected supports [T]."""
     import torch
 
-    from longshot.methods.checks import World
-    from longshot.selection.objectives import make_objective
-    from longshot.selection.run import select
-    from longshot.selection.table import FeatureTable
-    from longshot.selection.tasks import query_tasks
+    from longshot.models.methods.checks import World
+    from longshot.tasks.selection.objectives import make_objective
+    from longshot.tasks.selection.run import select
+    from longshot.tasks.selection.table import FeatureTable
+    from longshot.tasks.selection.tasks import query_tasks
 
     world, generator = World.make(), np.random.default_rng(4)
     count = len(world.features) // world.per_class
@@ -293,11 +293,11 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
     """Vectors of made-up pixels through a small network; the reference is PyTorch's, whatever the engine."""
     import torch
 
-    from longshot.core.preprocess import parse
-    from longshot.features.runtimes import RUNTIMES, missing_modules
-    from longshot.features.runtimes.export import export
-    from longshot.features.runtimes.sessions import open_session
-    from longshot.networks.registry import get_network
+    from longshot.base.preprocess import parse
+    from longshot.models.engines import RUNTIMES, missing_modules
+    from longshot.models.engines.export import export
+    from longshot.models.engines.sessions import open_session
+    from longshot.models.networks.registry import get_network
 
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0).eval()
     transform = parse("decode|resize(32,32)|normalize(0.5,0.5)")
@@ -322,7 +322,7 @@ def _step(name: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     """Loss and gradients of one step on made-up images."""
     import torch
 
-    from longshot.networks.registry import get_network
+    from longshot.models.networks.registry import get_network
     from longshot.training.base import ImageBatch
     from longshot.training.registry import get_algorithm
 
@@ -346,8 +346,8 @@ def _step(name: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
 
 
 def _episode(seed: int, device: torch.device, dtype: torch.dtype) -> Any:
-    from longshot.core.batches import Episode
-    from longshot.methods.checks_images import make_task
+    from longshot.base.batches import Episode
+    from longshot.models.methods.checks_images import make_task
 
     task, query_label = make_task([2] * 5, [3] * 5, seed)
     placed = _on(device, dtype, task)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.datasets import Dataset, DatasetLike
-    from longshot.features.backbones import BackboneLike
+    from longshot.data import Dataset, DatasetLike
+    from longshot.models.backbones import BackboneLike
 
 
 def plot_splits(
@@ -55,8 +55,8 @@ def plot_splits(
     engine : str, optional
         What computes the backbone, as in ``embed``.
     """
-    from longshot.core.outputs import PICTURE, claim_output
-    from longshot.datasets import as_dataset
+    from longshot.base.outputs import PICTURE, claim_output
+    from longshot.data import as_dataset
 
     claim_output(out, PICTURE, force=force)
     opened = as_dataset(dataset)
@@ -81,10 +81,10 @@ def _plot_classes(
     seen: dict[str, Any],
 ) -> None:
     """One panel per split."""
-    from longshot.features.extract import embed
+    from longshot.models.features.extract import embed
     from longshot.reports.split_plots import SplitPanel, class_map
-    from longshot.splits.comparing import open_splits
-    from longshot.splits.embeddings import class_embeddings
+    from longshot.tasks.splits.comparing import open_splits
+    from longshot.tasks.splits.embeddings import class_embeddings
 
     named = open_splits(splits, dataset, order=order)
     panels = [SplitPanel(name, split.positions(dataset)) for name, split in named.items()]
@@ -96,7 +96,7 @@ def _plot_classes(
 def _plot_hardness(splits: Sequence[str], dataset: Dataset, out: Path, **settings: Any) -> None:
     """One point per split."""
     from longshot.reports.split_plots import HardnessPoint, hardness_map
-    from longshot.splits.comparing import compare_splits
+    from longshot.tasks.splits.comparing import compare_splits
 
     compared = compare_splits(splits, dataset, **settings)
     points = [

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from longshot.core.arrays import Floats, Ints
-from longshot.core.errors import UserError
-from longshot.core.wording import count
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
+from longshot.base.wording import count
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.taxonomy.dag import Taxonomy
+    from longshot.data.dataset import Dataset
+    from longshot.data.taxonomy.dag import Taxonomy
 
 
 class ClassHierarchy(NamedTuple):
@@ -91,7 +91,7 @@ def measure_distances(
     source : str, Path or Dataset
         What ``open_taxonomy`` opens.
     kind : {"jiang-conrath", "lin", "wu-palmer", "path"}
-        Which distance; the first two look at how many images lie below a node. ``longshot.taxonomy.class_distances``
+        Which distance; the first two look at how many images lie below a node. ``longshot.data.taxonomy.class_distances``
         has the formulas.
     reduction : {"shortest-paths"}, optional
         Compute on one shortest path per class, as the published tieredImageNet distances do.
@@ -122,15 +122,15 @@ def measure_distances(
     """
     import numpy as np
 
-    from longshot.core.outputs import claim_output
-    from longshot.taxonomy.distances import (
+    from longshot.base.outputs import claim_output
+    from longshot.data.taxonomy.distances import (
         by_images,
         class_distances,
         extreme_pairs,
         lowest_common_ancestors,
         reduce_taxonomy,
     )
-    from longshot.taxonomy.readers import MATRIX, read_counts, write_matrix
+    from longshot.data.taxonomy.readers import MATRIX, read_counts, write_matrix
 
     if out is not None:
         claim_output(out, MATRIX, force=force)
@@ -162,10 +162,10 @@ def class_hierarchy(
     source: str | Path | Dataset, taxonomy: str | Path | Taxonomy | None = None
 ) -> ClassHierarchy:
     """As :func:`open_taxonomy`, with the classes: a file's leaves, or a dataset's classes with their images."""
-    from longshot.datasets import open_dataset
-    from longshot.datasets.hierarchy import with_taxonomy
-    from longshot.taxonomy.dag import Taxonomy
-    from longshot.taxonomy.readers import is_taxonomy_file, read_taxonomy
+    from longshot.data import open_dataset
+    from longshot.data.hierarchy import with_taxonomy
+    from longshot.data.taxonomy.dag import Taxonomy
+    from longshot.data.taxonomy.readers import is_taxonomy_file, read_taxonomy
 
     if isinstance(source, str | Path):
         if is_taxonomy_file(source):

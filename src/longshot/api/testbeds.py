@@ -6,13 +6,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from longshot.evaluation.judging import method_accuracies
-from longshot.testbeds import sample as drawing
+from longshot.tasks.sample import sample as draw
 
 if TYPE_CHECKING:
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 
-@wraps(drawing.sample)
+@wraps(draw)
 def sample(*arguments: Any, **settings: Any) -> Testbed:
-    """Draw tasks as ``longshot.testbeds.sample`` does; filtered tasks are judged by methods."""
-    return drawing.sample(*arguments, **{"score": method_accuracies, **settings})
+    """Draw tasks as ``longshot.tasks.sample`` does; filtered tasks are judged by methods."""
+    return draw(*arguments, **{"score": method_accuracies, **settings})

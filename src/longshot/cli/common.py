@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from longshot.cli.help import Grouped
-from longshot.core.errors import UserError
-from longshot.core.outputs import is_stream
-from longshot.core.urls import Location, is_url, shown
+from longshot.base.errors import UserError
+from longshot.base.outputs import is_stream
+from longshot.base.urls import Location, is_url, shown
 
 if TYPE_CHECKING:
     from longshot.api.estimates import Estimate

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import click
 
 from longshot.cli.faces import face_of
-from longshot.core.errors import UserError, speak_as
-from longshot.core.files import explain_long_names, keep_fonts, lend_temporary
-from longshot.core.outputs import is_screen, screen_for_output
+from longshot.base.errors import UserError, speak_as
+from longshot.base.files import explain_long_names, keep_fonts, lend_temporary
+from longshot.base.outputs import is_screen, screen_for_output
 
 # name → what it does. The module of that name is imported only when its command is called, so that
 # `longshot --help` stays fast; each module holds a click command called `command`.
@@ -91,7 +91,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"longshot.cli.{name}")
+        module = importlib.import_module(f"longshot.cli.{name}_command")
         return _remembered(module.command)
 
     def resolve_command(

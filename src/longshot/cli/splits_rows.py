@@ -11,9 +11,9 @@ import click
 from longshot.cli.common import print_table
 
 if TYPE_CHECKING:
-    from longshot.splits.compare import SplitComparison
-    from longshot.splits.comparing import OddPair
-    from longshot.splits.trees import TreeGap
+    from longshot.tasks.splits.compare import SplitComparison
+    from longshot.tasks.splits.comparing import OddPair
+    from longshot.tasks.splits.trees import TreeGap
 
 
 def comparison_row(comparison: SplitComparison) -> dict[str, str]:

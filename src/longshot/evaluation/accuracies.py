@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.core.arrays import Floats
-from longshot.core.tasks import TaskRows
+from longshot.base.arrays import Floats
+from longshot.base.tasks import TaskRows
 from longshot.evaluation.dispatch import renumbered
 from longshot.evaluation.inputs import used_rows
-from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, accuracies
-from longshot.scale import Crew, Tick, executor
+from longshot.models.methods.base import Method
+from longshot.models.methods.batching import Gatherer, accuracies
+from longshot.base.scale import Crew, Tick, executor
 
 
 class Scorer:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.evaluation.testbed_statistics import as_ragged, numbered_classes
 from longshot.statistics.crossed import Crossing
-from longshot.testbeds.columns import ragged
+from longshot.tasks.columns import ragged
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 
 class ClassIntervals:

@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.core.arrays import Floats, Ints
-from longshot.core.errors import UserError
-from longshot.core.tasks import TaskRows
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
+from longshot.base.tasks import TaskRows
 from longshot.evaluation.image_source import ImageSource, same_shape
 from longshot.evaluation.inputs import FeatureSource
 from longshot.evaluation.metrics import Metrics, task_metrics
 from longshot.evaluation.results import METRICS
 from longshot.evaluation.units import Unit, ragged_list
-from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, batches
-from longshot.methods.images import ImageMethod
-from longshot.scale import Tick
+from longshot.models.methods.base import Method
+from longshot.models.methods.batching import Gatherer, batches
+from longshot.models.methods.images import ImageMethod
+from longshot.base.scale import Tick
 
 # Queries of a task that methods on images see at once; more are read block by block, after learning once.
 QUERIES = 1024
@@ -60,7 +60,7 @@ def compute(work: Work, device: torch.device, keep_scores: bool, tick: Tick) -> 
     all_scores: list[torch.Tensor] = []
     seconds = np.zeros(len(tasks))
     clock = time.perf_counter()
-    for chosen, scores, labels, ways in score(work.method, work.source, tasks, device, unit.seed):
+    for chosen, scores, labels, ways in score_tasks(work.method, work.source, tasks, device, unit.seed):
         if device.type != "cpu":
             torch.accelerator.synchronize()
         now = time.perf_counter()
@@ -74,7 +74,7 @@ def compute(work: Work, device: torch.device, keep_scores: bool, tick: Tick) -> 
     return _assemble(work, tasks, order, measured, all_scores if keep_scores else None, seconds)
 
 
-def score(
+def score_tasks(
     method: Method | ImageMethod,
     source: FeatureSource | ImageSource,
     tasks: TaskRows,

@@ -14,20 +14,20 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from longshot.core.arrays import Ints
-from longshot.core.progress import Progress
-from longshot.core.ragged import Ragged
-from longshot.core.tasks import TaskRows
-from longshot.datasets.dataset import ImageStore
-from longshot.datasets.shipping import Shipment, shipment
-from longshot.evaluation.compute import Work, compute, score
+from longshot.base.arrays import Ints
+from longshot.base.progress import Progress
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskRows
+from longshot.data.dataset import ImageStore
+from longshot.data.shipping import Shipment, shipment
+from longshot.evaluation.compute import Work, compute, score_tasks
 from longshot.evaluation.image_source import ImageSource, sent_images
 from longshot.evaluation.inputs import FeatureSource, used_rows
 from longshot.evaluation.metrics import WORST_LOSS, task_metrics
 from longshot.evaluation.units import Unit
-from longshot.methods.batching import advise
-from longshot.methods.images import ImageMethod
-from longshot.scale import Crew, Executor, Tick
+from longshot.models.methods.batching import advise
+from longshot.models.methods.images import ImageMethod
+from longshot.base.scale import Crew, Executor, Tick
 
 _AT_ONCE = 1 << 30  # bytes of features up to which they travel before the units
 _TOGETHER = 16  # units that travel together at most
@@ -79,7 +79,7 @@ class Evaluator:
 @torch.no_grad()
 def measure(method: ImageMethod, source: ImageSource, tasks: TaskRows, tick: Tick) -> list[float]:
     """Accuracy and loss of a candidate on one task; none right at the worst loss where it breaks down."""
-    [(_, scores, labels, ways)] = score(method, source, tasks, source.backbone.device, _SEED)
+    [(_, scores, labels, ways)] = score_tasks(method, source, tasks, source.backbone.device, _SEED)
     metrics = task_metrics(scores, labels, ways)
     values = [float(metrics.accuracy), float(metrics.loss)]
     tick(1)

@@ -12,22 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.core.arrays import Ints
-from longshot.core.errors import UserError
-from longshot.core.files import hash_text
-from longshot.core.tasks import TaskRows
-from longshot.core.wording import note
-from longshot.methods.base import AnyMethod, Method
-from longshot.methods.images import ImageMethod
-from longshot.methods.registry import get_method
-from longshot.methods.variants import variant_methods
-from longshot.testbeds.content import say_changed
-from longshot.testbeds.testbed import Testbed
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.files import hash_text
+from longshot.base.tasks import TaskRows
+from longshot.base.wording import note
+from longshot.models.methods.base import AnyMethod, Method
+from longshot.models.methods.images import ImageMethod
+from longshot.models.methods.registry import get_method
+from longshot.models.methods.variants import variant_methods
+from longshot.tasks.content import say_changed
+from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.features.backbones.base import Backbone, Precomputed
-    from longshot.features.features import Features
+    from longshot.data.dataset import Dataset
+    from longshot.models.backbones.base import Backbone, Precomputed
+    from longshot.models.features.features import Features
 
 TestbedLike = Testbed | str | Path
 
@@ -241,8 +241,8 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
 
     UserError for an unknown name, a missing library, an object of another kind, before anything is computed.
     """
-    from longshot.features.backbones import load_backbone, open_backbone, split_label
-    from longshot.features.features import Features
+    from longshot.models.backbones import load_backbone, open_backbone, split_label
+    from longshot.models.features.features import Features
 
     opened = OpenedBackbones()
     for label, backbone in _labelled(backbones):
@@ -292,8 +292,8 @@ def find_datasets(
 
     UserError where the images that a testbed uses have other names or other bytes than when it was drawn.
     """
-    from longshot.datasets import as_dataset
-    from longshot.testbeds.origin import find_dataset
+    from longshot.data import as_dataset
+    from longshot.tasks.origin import find_dataset
 
     used = {name for testbed in testbeds.values() for name in testbed.datasets}
     unknown = sorted(set(datasets) - used)

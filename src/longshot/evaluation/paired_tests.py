@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longshot.core.arrays import Floats
-from longshot.core.progress import progress
+from longshot.base.arrays import Floats
+from longshot.base.progress import progress
 from longshot.statistics import Comparison, compare_many, holm, smallest_p
 
 SIGNIFICANCE = 0.05

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
 
     FindImages = Callable[[str, Sequence[str]], list[Image]]
 
@@ -38,7 +38,7 @@ def find_images(
     opened: dict[str, list[Dataset]] = {}
 
     def open_all(name: str) -> list[Dataset]:
-        from longshot.datasets import as_dataset, open_dataset, registry
+        from longshot.data import as_dataset, open_dataset, registry
 
         if datasets and name in datasets:
             source = datasets[name]

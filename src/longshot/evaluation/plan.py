@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from longshot.core.arrays import Floats, Ints
-from longshot.core.devices import pick_device
-from longshot.core.errors import UserError
-from longshot.core.tasks import TaskRows
-from longshot.core.wording import note
+from longshot.base.arrays import Floats, Ints
+from longshot.base.devices import pick_device
+from longshot.base.errors import UserError
+from longshot.base.tasks import TaskRows
+from longshot.base.wording import note
 from longshot.evaluation.choices import leaves_open, validation_split
 from longshot.evaluation.compute import Work
 from longshot.evaluation.image_source import ImageSource, adaptable
@@ -32,17 +32,17 @@ from longshot.evaluation.inputs import (
 )
 from longshot.evaluation.run_record import add_entry, add_network, add_testbed
 from longshot.evaluation.units import Unit, chunks
-from longshot.features.backbones.base import Backbone
-from longshot.methods.base import Method
-from longshot.methods.images import ImageMethod
-from longshot.methods.variants import variant_of
-from longshot.testbeds.testbed import Testbed
+from longshot.models.backbones.base import Backbone
+from longshot.models.methods.base import Method
+from longshot.models.methods.images import ImageMethod
+from longshot.models.methods.variants import variant_of
+from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.features.backbones import BackboneLike
-    from longshot.features.backbones.base import ModuleBackbone, Precomputed
-    from longshot.features.features import Features
+    from longshot.data.dataset import Dataset
+    from longshot.models.backbones import BackboneLike
+    from longshot.models.backbones.base import ModuleBackbone, Precomputed
+    from longshot.models.features.features import Features
 
 Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
 Backbones: TypeAlias = "BackboneLike | Sequence[BackboneLike] | Mapping[str, BackboneLike]"
@@ -237,7 +237,7 @@ class EvaluationPlan:
             if backbone in self.given:
                 source = features_for(self.given, backbone, dataset, fingerprint)
             else:
-                from longshot.features.extract import embed_rows
+                from longshot.models.features.extract import embed_rows
 
                 opened, device, rows = self.datasets[fingerprint], str(self.device), self.rows(fingerprint)
                 parts = [embed_rows(opened, part, rows, device=device) for part in self.parts(backbone)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 _PACKAGES = ("longshot", "numpy", "torch", "pyarrow", "scipy", "pillow")
 _OPTIONAL = ("onnxruntime", "openvino")  # engines
@@ -100,10 +100,10 @@ def record_upstream(
     """Enter into run.json what is known about overlap of training and test data, and warn where there is some.
 
     ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed (see
-    ``longshot.datasets.overlap.record``). Only networks with a sidecar tell what they were trained on.
+    ``longshot.audit.record``). Only networks with a sidecar tell what they were trained on.
     ``backbones`` are label → what opens it; ``testbeds`` and ``names`` go by content hash.
     """
-    from longshot.datasets.overlap import find_leak, leak_sentence
+    from longshot.audit import find_leak, leak_sentence
 
     for backbone, opens in backbones.items():
         trained = _training_data(opens)
@@ -123,7 +123,7 @@ def record_upstream(
 def _training_data(backbone: str) -> list[dict[str, Any]]:
     """What the sidecars of a backbone (or of several side by side) say about their training data."""
     from longshot.evaluation.inputs import backbone_parts
-    from longshot.networks.checkpoint import SIDECAR, read_sidecar
+    from longshot.models.networks.checkpoint import SIDECAR, read_sidecar
 
     trained: list[dict[str, Any]] = []
     for part in backbone_parts(backbone):

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from longshot.core.errors import UserError
-from longshot.core.files import hash_text, write_json
-from longshot.core.outputs import claim_folder
-from longshot.core.settings import Loose, read_record
+from longshot.base.errors import UserError
+from longshot.base.files import hash_text, write_json
+from longshot.base.outputs import claim_folder
+from longshot.base.settings import Loose, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 FORMAT = 1
 CHECKSUM = "checksum"

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.batches import TaskShape
-from longshot.core.heartbeat import heartbeat
-from longshot.core.progress import progress
+from longshot.base.batches import TaskShape
+from longshot.base.heartbeat import heartbeat
+from longshot.base.progress import progress
 from longshot.evaluation import provenance
 from longshot.evaluation.choices import choose_settings
 from longshot.evaluation.compute import Work
@@ -23,13 +23,13 @@ from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.results import Results
 from longshot.evaluation.stores import RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
-from longshot.features.runtimes import with_engine
-from longshot.methods.base import Method
-from longshot.methods.batching import bytes_per_task
-from longshot.scale import FailureList, UnitsFailed, current_choice, executor, with_executor
+from longshot.models.engines import with_engine
+from longshot.models.methods.base import Method
+from longshot.models.methods.batching import bytes_per_task
+from longshot.base.scale import FailureList, UnitsFailed, current_choice, executor, with_executor
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
 
 MEMORY = 2 << 30  # bytes that the batches of all workers together may take
 FREE_SHARE = 0.75  # of the machine's free memory that networks adapted beside one another may take

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from longshot.core.arrays import Bools, Floats, Ints
-from longshot.core.ragged import Ragged
+from longshot.base.arrays import Bools, Floats, Ints
+from longshot.base.ragged import Ragged
 from longshot.statistics import Confusion, confidences, confusion
-from longshot.testbeds.columns import dictionary, ragged
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.columns import dictionary, ragged
+from longshot.tasks.testbed import Testbed
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from longshot.core.files import atomic, hash_json
-from longshot.core.wording import note
-from longshot.testbeds.columns import content_hash
+from longshot.base.files import atomic, hash_json
+from longshot.base.wording import note
+from longshot.tasks.columns import content_hash
 
 SCHEMA = pa.schema(
     [

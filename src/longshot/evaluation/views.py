@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.outputs import PICTURE, claim_output, delivered, picture_stamp
+from longshot.base.outputs import PICTURE, claim_output, delivered, picture_stamp
 from longshot.statistics.crossed import differs
 
 if TYPE_CHECKING:

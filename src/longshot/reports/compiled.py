@@ -15,8 +15,8 @@ from pathlib import Path
 import jinja2
 from jinja2.bccache import Bucket, BytecodeCache
 
-from longshot.core.errors import UserError
-from longshot.core.files import atomic
+from longshot.base.errors import UserError
+from longshot.base.files import atomic
 
 _SEAL = 64  # characters before the code
 

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.core.arrays import Floats, Ints
-from longshot.core.errors import UserError
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 Runs: TypeAlias = "str | Path | Results | Sequence[str | Path | Results]"
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")

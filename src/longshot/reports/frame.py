@@ -10,15 +10,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.errors import in_words
-from longshot.core.wording import span
+from longshot.base.errors import in_words
+from longshot.base.wording import span
 from longshot.reports import svg, tables
 from longshot.reports.costs import duration
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def write_page(
 
 def bed_facts(name: str, testbed: Testbed) -> dict[str, Any]:
     """What the head of a page says about a testbed."""
-    from longshot.testbeds.content import say_identity
+    from longshot.tasks.content import say_identity
 
     return {
         "name": name,
@@ -141,7 +141,7 @@ def asset(name: str) -> str:
 
 
 def _call(template: str) -> str:
-    """A call between braces (see ``core/errors.py``) as whoever makes the page writes it."""
+    """A call between braces (see ``base/errors.py``) as whoever makes the page writes it."""
     return in_words(template).strip("'")
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from longshot.core.arrays import Floats
-from longshot.core.errors import UserError
-from longshot.core.settings import Loose
+from longshot.base.arrays import Floats
+from longshot.base.errors import UserError
+from longshot.base.settings import Loose
 from longshot.reports.data import unique_names
 from longshot.reports.svg import (
     COLOURS,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.core.errors import UserError
-from longshot.core.progress import progress
+from longshot.base.errors import UserError
+from longshot.base.progress import progress
 from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import thumbnail
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.core.wording import count, span
+from longshot.base.wording import count, span
 from longshot.evaluation.vouched import names_only
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
@@ -38,7 +38,7 @@ from longshot.reports.sections.planning import enough
 from longshot.reports.sections.ranks import ranks
 from longshot.reports.sections.training import training
 from longshot.reports.summary import compare_all, leaders, summarise
-from longshot.testbeds.content import say_identity
+from longshot.tasks.content import say_identity
 
 
 def render_page(request: Request, *, title: str | None = None, plotted: int | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
 from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.statistics.crossed import differs

@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.core.errors import UserError
-from longshot.core.progress import progress
-from longshot.core.wording import count, span
+from longshot.base.errors import UserError
+from longshot.base.progress import progress
+from longshot.base.wording import count, span
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
-from longshot.testbeds import describe
-from longshot.testbeds.difficult import is_network_column
-from longshot.testbeds.drops import HEADS, recorded_drops
-from longshot.testbeds.origin import sampler_settings
-from longshot.testbeds.task import Task
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks import describe
+from longshot.tasks.difficult import is_network_column
+from longshot.tasks.drops import HEADS, recorded_drops
+from longshot.tasks.origin import sampler_settings
+from longshot.tasks.task import Task
+from longshot.tasks.testbed import Testbed
 
 _NAMED = 3  # classes named at each end of the class balance
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from longshot.core.checks import check_declared, choice_field, count_field, number_field, with_settings
-from longshot.core.errors import UserError
-from longshot.core.tasks import TaskPlan, TaskRows
-from longshot.testbeds.base import Pool
-from longshot.testbeds.difficult import DifficultInstances
-from longshot.testbeds.judges import Judge
-from longshot.testbeds.streams import Streams
+from longshot.base.checks import check_declared, choice_field, count_field, number_field, with_settings
+from longshot.base.errors import UserError
+from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.tasks.base import Pool
+from longshot.tasks.difficult import DifficultInstances
+from longshot.tasks.judges import Judge
+from longshot.tasks.streams import Streams
 from longshot.training.base import TrainingDefaults
 from longshot.training.protonet import ProtoNetTraining
 
 if TYPE_CHECKING:
-    from longshot.features.features import Features
-    from longshot.testbeds.base import Instances
+    from longshot.models.features.features import Features
+    from longshot.tasks.base import Instances
 
 
 @dataclass(frozen=True, eq=False)

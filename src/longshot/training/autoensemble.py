@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.core.batches import Episode
-from longshot.core.checks import count_field, number_field, with_settings
-from longshot.core.errors import UserError
-from longshot.methods.batching import batches
-from longshot.methods.protonet import ProtoNet
-from longshot.networks.base import Network
-from longshot.networks.ensemble import Ensemble
+from longshot.base.batches import Episode
+from longshot.base.checks import count_field, number_field, with_settings
+from longshot.base.errors import UserError
+from longshot.models.methods.batching import batches
+from longshot.models.methods.protonet import ProtoNet
+from longshot.models.networks.base import Network
+from longshot.models.networks.ensemble import Ensemble
 from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.images import QUARTERS, turned
 from longshot.training.validation import Validation

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longshot.core.batches import Episode
-from longshot.core.calls import Called
-from longshot.networks.base import Network
+from longshot.base.batches import Episode
+from longshot.base.calls import Called
+from longshot.models.networks.base import Network
 
 if TYPE_CHECKING:
-    from longshot.features.features import Features
-    from longshot.testbeds.base import Instances
-    from longshot.testbeds.judges import Judge
+    from longshot.models.features.features import Features
+    from longshot.tasks.base import Instances
+    from longshot.tasks.judges import Judge
     from longshot.training.validation import Validation
 
 

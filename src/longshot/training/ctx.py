@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from longshot.core.batches import Episode
-from longshot.core.checks import check_declared, count_field, number_field, with_settings
-from longshot.core.errors import UserError
-from longshot.methods.ctx import KEY, VALUE, class_scores, heads
-from longshot.networks.base import Network
+from longshot.base.batches import Episode
+from longshot.base.checks import check_declared, count_field, number_field, with_settings
+from longshot.base.errors import UserError
+from longshot.models.methods.ctx import KEY, VALUE, class_scores, heads
+from longshot.models.networks.base import Network
 from longshot.training.augment import parse
 from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults
 
@@ -22,7 +22,7 @@ SIMCLR = "zoom(0.28)|flip|jitter(0.8)|grey(0.2)"
 
 @with_settings
 class CTXTraining(EpisodicAlgorithm):
-    """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``methods/ctx.py``), mean over the queries.
+    """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``models/methods/ctx.py``), mean over the queries.
 
     With probability ``simclr`` an episode becomes a SimCLR episode: every support image is a class of its own, the
     queries are as many of the same images per class as there were queries, and all of them are augmented strongly, each

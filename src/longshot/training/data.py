@@ -8,20 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.core.arrays import Ints
-from longshot.core.errors import UserError
-from longshot.core.ragged import rows_of_classes
-from longshot.datasets import DatasetLike
-from longshot.datasets.dataset import Dataset
-from longshot.datasets.hierarchy import TaxonomyLike
-from longshot.features.features import Features
-from longshot.testbeds.base import Classes, Instances, Pool, Shape
-from longshot.testbeds.classes import SiblingClasses, UniformClasses
-from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.judges import Judge, embedded_judges
-from longshot.testbeds.meta_dataset import MetaDatasetShape
-from longshot.testbeds.sample import open_with_splits
-from longshot.testbeds.shapes import AnyShape, FixedShape
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.ragged import rows_of_classes
+from longshot.data import DatasetLike
+from longshot.data.dataset import Dataset
+from longshot.data.hierarchy import TaxonomyLike
+from longshot.models.features.features import Features
+from longshot.tasks.base import Classes, Instances, Pool, Shape
+from longshot.tasks.classes import SiblingClasses, UniformClasses
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.judges import Judge, embedded_judges
+from longshot.tasks.meta_dataset import MetaDatasetShape
+from longshot.tasks.sample import open_with_splits
+from longshot.tasks.shapes import AnyShape, FixedShape
 from longshot.training.augment import Augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.episodes import EpisodeSource, Shuffled, TrainingSource, check_enough, draw_tasks

@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessRaisedException, spawn
 
-from longshot.core.devices import pick_device
-from longshot.core.errors import UserError
+from longshot.base.devices import pick_device
+from longshot.base.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from longshot.core.errors import UserError
-from longshot.core.files import atomic
-from longshot.core.heartbeat import FILE as HEARTBEAT
-from longshot.core.progress import progress
-from longshot.datasets import as_dataset
-from longshot.datasets.dataset import Dataset
-from longshot.datasets.shipping import portable_dataset
-from longshot.scale import Crew, Tick, executor
+from longshot.base.errors import UserError
+from longshot.base.files import atomic
+from longshot.base.heartbeat import FILE as HEARTBEAT
+from longshot.base.progress import progress
+from longshot.data import as_dataset
+from longshot.data.dataset import Dataset
+from longshot.data.shipping import portable_dataset
+from longshot.base.scale import Crew, Tick, executor
 from longshot.training.folders import TRAINING, read_facts
 
 Files = dict[str, bytes]

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.core.batches import Episode
-from longshot.core.errors import UserError
-from longshot.core.ragged import Ragged, rows_of_classes
-from longshot.core.tasks import TaskRows
-from longshot.features.features import Features
-from longshot.networks.base import Network
-from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings_of
-from longshot.testbeds.streams import Streams
+from longshot.base.batches import Episode
+from longshot.base.errors import UserError
+from longshot.base.ragged import Ragged, rows_of_classes
+from longshot.base.tasks import TaskRows
+from longshot.models.features.features import Features
+from longshot.models.networks.base import Network
+from longshot.tasks.base import Classes, Instances, Pool, Shape, settings_of
+from longshot.tasks.streams import Streams
 from longshot.training.augment import Augmentation
 from longshot.training.base import ImageBatch
 from longshot.training.images import TrainingImages, step_generator

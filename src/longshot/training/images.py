@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from longshot.core.errors import UserError
-from longshot.core.preprocess import Preprocessing
-from longshot.datasets.dataset import Dataset
+from longshot.base.errors import UserError
+from longshot.base.preprocess import Preprocessing
+from longshot.data.dataset import Dataset
 from longshot.training.augment import Augmentation
 
 QUARTERS = 4

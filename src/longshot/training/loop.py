@@ -11,17 +11,17 @@ from pathlib import Path
 import torch
 
 import longshot
-from longshot.core.errors import UserError
-from longshot.core.files import explain_disk_errors, write_json
-from longshot.core.heartbeat import heartbeat
-from longshot.core.outputs import claim_folder
-from longshot.core.progress import Progress, progress
-from longshot.datasets import as_dataset
-from longshot.datasets.dataset import Dataset
-from longshot.datasets.hierarchy import TaxonomyLike
-from longshot.networks import checkpoint
+from longshot.base.errors import UserError
+from longshot.base.files import explain_disk_errors, write_json
+from longshot.base.heartbeat import heartbeat
+from longshot.base.outputs import claim_folder
+from longshot.base.progress import Progress, progress
+from longshot.data import as_dataset
+from longshot.data.dataset import Dataset
+from longshot.data.hierarchy import TaxonomyLike
+from longshot.models.networks import checkpoint
 from longshot.statistics.intervals import Interval
-from longshot.testbeds.base import Classes, Shape
+from longshot.tasks.base import Classes, Shape
 from longshot.training.base import Algorithm
 from longshot.training.data import open_for_training
 from longshot.training.distributed import Team, launch

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.core.batches import Episode
-from longshot.core.checks import check_declared, choice_field, count_field, number_field, with_settings
-from longshot.networks.base import Network
-from longshot.networks.inner import (
+from longshot.base.batches import Episode
+from longshot.base.checks import check_declared, choice_field, count_field, number_field, with_settings
+from longshot.models.networks.base import Network
+from longshot.models.networks.inner import (
     LEARNED_HEAD,
     HeadStart,
     InnerLoop,

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from longshot.core.calls import check_settings, format_call, parse_call
-from longshot.core.errors import UserError
-from longshot.core.settings import nearest
+from longshot.base.calls import check_settings, format_call, parse_call
+from longshot.base.errors import UserError
+from longshot.base.settings import nearest
 from longshot.training.base import ParameterGroup
 
 # name → class and the settings a user may give, with their defaults

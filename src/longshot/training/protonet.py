@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.core.batches import Episode
-from longshot.core.calls import format_call
-from longshot.core.checks import choice_field, count_field, number_field, with_settings
-from longshot.core.prototypes import SCALES, prototype_scores, prototypes
-from longshot.networks.base import Network
+from longshot.base.batches import Episode
+from longshot.base.calls import format_call
+from longshot.base.checks import choice_field, count_field, number_field, with_settings
+from longshot.base.prototypes import SCALES, prototype_scores, prototypes
+from longshot.models.networks.base import Network
 from longshot.training.base import EpisodicAlgorithm, TrainingDefaults, embed
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.calls import find_class, make_called, parameters, parse_call
-from longshot.core.errors import UserError
+from longshot.base.calls import find_class, make_called, parameters, parse_call
+from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.training.base import Algorithm

@@ -21,12 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.errors import UserError
-from longshot.core.files import explain_disk_errors, write_json
-from longshot.core.outputs import claim_folder
-from longshot.core.progress import progress
-from longshot.core.tuned import Tuned, write_tuned
-from longshot.scale import executor
+from longshot.base.errors import UserError
+from longshot.base.files import explain_disk_errors, write_json
+from longshot.base.outputs import claim_folder
+from longshot.base.progress import progress
+from longshot.base.tuned import Tuned, write_tuned
+from longshot.base.scale import executor
 from longshot.training.spaces import Space, Trial
 
 if TYPE_CHECKING:

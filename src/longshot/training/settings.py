@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 
-from longshot.core.errors import UserError
-from longshot.core.settings import Record, nearest, read_parameters
-from longshot.core.tuned import is_tuned, tuned_training
-from longshot.testbeds.base import Classes, Shape
-from longshot.testbeds.words import check_settings, make_classes, make_shape
+from longshot.base.errors import UserError
+from longshot.base.settings import Record, nearest, read_parameters
+from longshot.base.tuned import is_tuned, tuned_training
+from longshot.tasks.base import Classes, Shape
+from longshot.tasks.words import check_settings, make_classes, make_shape
 from longshot.training.base import Algorithm
 
 Count = Annotated[int, Field(ge=1)]
@@ -103,7 +103,7 @@ def training_settings(**values: Any) -> TrainingSettings:
     >>> training_settings(steps=0)
     Traceback (most recent call last):
         ...
-    longshot.core.errors.UserError: steps is 0, but it must be a whole number of 1 or more.
+    longshot.base.errors.UserError: steps is 0, but it must be a whole number of 1 or more.
     """
     return read_parameters(TrainingSettings, values, "train")
 

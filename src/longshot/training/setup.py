@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from longshot.core.arrays import Ints
-from longshot.core.devices import pick_device
-from longshot.core.errors import UserError
-from longshot.core.files import hash_json
-from longshot.core.preprocess import Preprocessing, scaled
-from longshot.core.preprocess import parse as parse_preprocessing
-from longshot.datasets import as_dataset
-from longshot.datasets.dataset import Dataset
-from longshot.features.held import content_of
-from longshot.features.pixels_cache import pixels, positions
-from longshot.networks.base import Network
-from longshot.testbeds.base import Pool, Shape
-from longshot.testbeds.classes import UniformClasses
+from longshot.base.arrays import Ints
+from longshot.base.devices import pick_device
+from longshot.base.errors import UserError
+from longshot.base.files import hash_json
+from longshot.base.preprocess import Preprocessing, scaled
+from longshot.base.preprocess import parse as parse_preprocessing
+from longshot.data import as_dataset
+from longshot.data.dataset import Dataset
+from longshot.models.features.held import content_of
+from longshot.models.features.pixels_cache import pixels, positions
+from longshot.models.networks.base import Network
+from longshot.tasks.base import Pool, Shape
+from longshot.tasks.classes import UniformClasses
 from longshot.training.augment import parse as parse_augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.data import (
@@ -192,9 +192,9 @@ def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefault
 
 def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """The network to train, new or to go on from, and the preprocessing it is trained with."""
-    from longshot.features.backbones import load_backbone
-    from longshot.features.backbones.sight import bare_name, split_sight
-    from longshot.features.networks import load_network, open_network
+    from longshot.models.backbones import load_backbone
+    from longshot.models.backbones.sight import bare_name, split_sight
+    from longshot.models.features.networks import load_network, open_network
 
     text = settings.preprocessing
     side = settings.size

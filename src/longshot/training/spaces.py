@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from longshot.core.calls import parse_call
-from longshot.core.errors import UserError
-from longshot.core.settings import Record, nearest, read_record
+from longshot.base.calls import parse_call
+from longshot.base.errors import UserError
+from longshot.base.settings import Record, nearest, read_record
 
 _KINDS = ("choose", "uniform", "log")
 _FORM = "choose(a, b, …), uniform(low, high) or log(low, high)"

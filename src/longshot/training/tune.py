@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.errors import UserError
-from longshot.core.files import hash_json
-from longshot.core.settings import nearest
-from longshot.core.tuned import Tuned
-from longshot.datasets.dataset import Dataset
-from longshot.features.backbones import open_backbone
-from longshot.features.runtimes import with_engine
-from longshot.scale import with_executor
-from longshot.testbeds.testbed import Testbed
+from longshot.base.errors import UserError
+from longshot.base.files import hash_json
+from longshot.base.settings import nearest
+from longshot.base.tuned import Tuned
+from longshot.data.dataset import Dataset
+from longshot.models.backbones import open_backbone
+from longshot.models.engines import with_engine
+from longshot.base.scale import with_executor
+from longshot.tasks.testbed import Testbed
 from longshot.training.elsewhere import TrainingJob, train_elsewhere
 from longshot.training.search import TrialObjective, run_search
 from longshot.training.settings import TrainingSettings, training_settings
@@ -25,8 +25,8 @@ from longshot.training.spaces import Space, Trial, get_space, space_of_call
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
-    from longshot.features.backbones import BackboneLike
-    from longshot.features.backbones.base import Backbone, Precomputed
+    from longshot.models.backbones import BackboneLike
+    from longshot.models.backbones.base import Backbone, Precomputed
 
 
 TestbedLike = Testbed | str | Path
@@ -52,7 +52,7 @@ class Evaluating(TrialObjective):
 
     def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
         """All methods in one evaluation, whose units spread over the cluster; one by one where one of them fails."""
-        from longshot.methods.registry import get_method
+        from longshot.models.methods.registry import get_method
 
         if len(trials) > 1:
             with contextlib.suppress(UserError):
@@ -74,7 +74,7 @@ class Evaluating(TrialObjective):
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Mean over all tasks of all testbeds; rows of methods that were run before are not computed again."""
-        from longshot.methods.registry import get_method
+        from longshot.models.methods.registry import get_method
 
         assert trial.method is not None
         method = get_method(trial.method)
@@ -116,7 +116,7 @@ class TrainingTrial(TrialObjective):
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Accuracy on the validation tasks of the best network of the training."""
-        from longshot.features.networks import load_network
+        from longshot.models.features.networks import load_network
         from longshot.training.loop import train
         from longshot.training.setup import prepare
 

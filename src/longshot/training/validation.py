@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from longshot.core.arrays import Floats
-from longshot.core.batches import ImageTask
-from longshot.core.tasks import TaskRows, task_seeds
-from longshot.methods.batching import Gatherer, accuracies
-from longshot.methods.images import ImageMethod
-from longshot.methods.registry import get_method
-from longshot.networks.base import Network
+from longshot.base.arrays import Floats
+from longshot.base.batches import ImageTask
+from longshot.base.tasks import TaskRows, task_seeds
+from longshot.models.methods.batching import Gatherer, accuracies
+from longshot.models.methods.images import ImageMethod
+from longshot.models.methods.registry import get_method
+from longshot.models.networks.base import Network
 from longshot.statistics.intervals import Interval, mean_interval
 from longshot.training.episodes import embed_rows, read_episode
 from longshot.training.images import TrainingImages

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
-from longshot.features.networks import load_network, open_network
-from longshot.networks import checkpoint
+from longshot.base.errors import UserError
+from longshot.data import open_dataset
+from longshot.models.features.networks import load_network, open_network
+from longshot.models.networks import checkpoint
 from longshot.studies.cross_domain.cells import (
     BASELINES,
     CONDITIONS,

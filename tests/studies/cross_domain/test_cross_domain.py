@@ -18,10 +18,10 @@ from PIL import Image
 from scipy import stats
 
 from longshot.evaluation.results import Results
-from longshot.splits.split import Split
+from longshot.tasks.splits.split import Split
 from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import BASELINES, CONDITIONS
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.testbed import Testbed
 
 CHANGES = [
     *("held_out=1", "reserved=1", "network=cnn4(width=4)", "size=16", "shot=2", "train_shot=2", "query=3"),

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset
+from longshot.base.errors import UserError
+from longshot.data.dataset import Dataset
 from longshot.studies import get_study, layered
 from longshot.studies.cross_domain.plan import make_domains
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.training import OneBranch
-from longshot.testbeds.base import Pool
-from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.shapes import FixedShape
+from longshot.tasks.base import Pool
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.shapes import FixedShape
 from longshot.training.episodes import draw_tasks
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.presets import get_study, study_names

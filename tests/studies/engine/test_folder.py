@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.studies.engine.folder import StudyFolder
 from longshot.studies.engine.presets import Study, get_study, layered
 from longshot.studies.engine.training import training_folder, training_step

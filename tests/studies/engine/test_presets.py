@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.studies.engine.presets import get_study, layered, parse, read_study, study_names
 from longshot.studies.engine.recipe import RECIPES, get_recipe
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshot.core.errors import UserError
-from longshot.core.settings import read_record
+from longshot.base.errors import UserError
+from longshot.base.settings import read_record
 from longshot.studies.engine.published import PublishedTable, published_paper
 
 PAPERS = ("hard_md", "transfer", "vtab_md", "cross_domain")

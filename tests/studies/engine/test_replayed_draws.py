@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.core.errors import UserError
-from longshot.datasets.formats.meta_dataset import spec_dataset
-from longshot.datasets.formats.meta_dataset_spec import read_spec
+from longshot.base.errors import UserError
+from longshot.data.formats.meta_dataset import spec_dataset
+from longshot.data.formats.meta_dataset_spec import read_spec
 from longshot.studies import get_study, layered
 from longshot.studies.engine.draws import Draw
 from longshot.studies.hard_md.testbeds import draw_of, main
 from longshot.studies.vtab_md.data import StudySource
 from longshot.studies.vtab_md.plan import episodes
-from longshot.testbeds.replay import hash_episodes, read_source
+from longshot.tasks.replay import hash_episodes, read_source
 from record_writers import flat_spec, write_spec
 
 SIZES = [12, 14, 30, 21, 18, 16, 40]

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.datasets import open_dataset
-from longshot.features.extract import embed
+from longshot.data import open_dataset
+from longshot.models.features.extract import embed
 from longshot.studies import get_study, layered, run_study
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.testbed import Testbed
 
 OBJECTS = (1, 1, 2, 4, 4)  # of the images of a class, in turn
 

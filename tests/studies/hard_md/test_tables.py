@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from longshot.causes.composition import Composition
+from longshot.diagnosis.composition import Composition
 from longshot.statistics import Correlation, Interval
 from longshot.studies import get_study, layered
 from longshot.studies.engine.lab import Lab, Plan

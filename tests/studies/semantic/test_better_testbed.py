@@ -17,7 +17,7 @@ from longshot.evaluation.results import Results
 from longshot.studies import get_study, layered
 from longshot.studies.semantic.better_testbed import BetterTestbed
 from longshot.studies.semantic.common import printed_by_method
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.testbed import Testbed
 
 
 def _csv(path: Path) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.statistics import Rolling
 from longshot.studies import get_study, layered
 from longshot.studies.engine.claims import Measured, NotMeasured, judge, unpaired

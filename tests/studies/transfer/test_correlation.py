@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pytest
 from scipy import stats
 
-from longshot.datasets import open_dataset
+from longshot.data import open_dataset
 from longshot.evaluation.results import Results
-from longshot.features.extract import embed
-from longshot.splits.divergences import fit_gaussian, gaussian_divergence
+from longshot.models.features.extract import embed
+from longshot.tasks.splits.divergences import fit_gaussian, gaussian_divergence
 from longshot.studies.transfer.task_divergence import MEASURES, divergences, task_embeddings
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.testbed import Testbed
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pytest
 from PIL import Image
 
-from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.base.errors import UserError
+from longshot.data import open_dataset
 from longshot.evaluation.results import Results
-from longshot.splits.split import Split
+from longshot.tasks.splits.split import Split
 from longshot.studies import read_changes, run_study
 from longshot.studies.engine.training import training_outcome
-from longshot.testbeds.testbed import Testbed
+from longshot.tasks.testbed import Testbed
 
 CHANGES = [
     *(

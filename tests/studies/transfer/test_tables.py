@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.core.errors import UserError
-from longshot.splits.divergences import between
+from longshot.base.errors import UserError
+from longshot.tasks.splits.divergences import between
 from longshot.studies import get_study
 from longshot.studies.engine.tables import TableFile
 from longshot.studies.transfer import paper

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.base.errors import UserError
+from longshot.data import open_dataset
 from longshot.studies import get_study, layered, study_names
 from longshot.studies.engine.claims import JudgedClaim, judge
 from longshot.studies.vtab_md.claims import STATEMENTS, vtab_claims

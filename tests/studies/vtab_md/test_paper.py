@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports.sheets import markdown
 from longshot.studies.vtab_md import paper as paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from longshot.datasets.dataset import Dataset
+from longshot.data.dataset import Dataset
 from longshot.evaluation.inputs import backbone_parts
 from longshot.studies import Study, get_study, layered, study_names
 from longshot.studies.engine.run import run_opened
@@ -52,7 +52,7 @@ def shrunk(study: Study) -> Study:
 
 
 def _quick(call: str) -> str:
-    from longshot.core.calls import format_call, parse_call
+    from longshot.base.calls import format_call, parse_call
 
     name, settings = parse_call(call)
     quick = {**settings, "steps": 1} if name in ("bit", "md-transfer", "protomaml") else settings

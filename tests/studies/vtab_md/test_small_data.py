@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset
+from longshot.base.errors import UserError
+from longshot.data.dataset import Dataset
 from longshot.studies import get_study, layered
 from longshot.studies.engine.data import GivenDataset
 from longshot.studies.engine.job import StudyOutcome

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.datasets import open_dataset
+from longshot.data import open_dataset
 from longshot.studies import get_study, layered
 from longshot.studies.engine.training import StudyTraining, TrainingRecord
 from longshot.studies.vtab_md import paper

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.statistics import mean_interval, wilson
 from longshot.studies import get_study, layered

@@ -1,7 +1,7 @@
 """Numbers from papers, as data to stand beside one's own; a report marks them as published.
 
 A file per paper: ``source`` names it, each table has columns (what was measured) and rows (a method each). ``variant``
-names the authors' own settings of the methods (see ``longshot.methods.variants``); ``settings`` are those of them that
+names the authors' own settings of the methods (see ``longshot.models.methods.variants``); ``settings`` are those of them that
 decide the answers, a list where several values give the same. A method that was run with others is another method.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from longshot.core.errors import UserError, in_words
+from longshot.base.errors import UserError, in_words
 
 
 @dataclass(frozen=True)

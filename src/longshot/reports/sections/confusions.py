@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.reports.data import Cell, ReportTestbed
 from longshot.reports.pictures import class_names, thumbnail
 from longshot.reports.sections.base import Request, Section, shown_series

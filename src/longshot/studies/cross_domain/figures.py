@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.core.arrays import Bools, Ints
+from longshot.base.arrays import Bools, Ints
 from longshot.reports.split_plots import PALETTE
 from longshot.statistics import dataset_difficulty
 from longshot.studies.cross_domain import paper

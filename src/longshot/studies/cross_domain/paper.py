@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.reports.sheets import Sheet
 from longshot.statistics import correlation
 from longshot.studies.cross_domain.cells import Condition

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.core.errors import UserError
-from longshot.core.wording import count, first
-from longshot.datasets.part import branches, under
-from longshot.splits.split import Split
+from longshot.base.errors import UserError
+from longshot.base.wording import count, first
+from longshot.data.part import branches, under
+from longshot.tasks.splits.split import Split
 from longshot.studies.cross_domain.settings import PRETRAINED, CrossDomainSettings
 from longshot.studies.engine.presets import get_study
-from longshot.testbeds.shapes import AnyShape, FixedShape
+from longshot.tasks.shapes import AnyShape, FixedShape
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
 
 PRESET = "cross-domain"  # has the paper's amounts; what differs from them is said
 _AMOUNTS = (

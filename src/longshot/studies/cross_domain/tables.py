@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.core.arrays import Bools, Floats, Ints
+from longshot.base.arrays import Bools, Floats, Ints
 from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.reports.summary import column_marks
 from longshot.statistics import Interval, dataset_difficulty, mean_interval, welch

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from longshot.core.calls import format_call
-from longshot.core.errors import UserError
-from longshot.core.ragged import Ragged
+from longshot.base.calls import format_call
+from longshot.base.errors import UserError
+from longshot.base.ragged import Ragged
 from longshot.studies.cross_domain.cells import BASELINES, network_name, start_name
 from longshot.studies.cross_domain.plan import DomainData, Repetition, fitted
 from longshot.studies.cross_domain.settings import PRETRAINED, RANDOM, CrossDomainSettings
 from longshot.studies.engine.training import TRAININGS, StudyTraining, TrainingRecord
-from longshot.testbeds.base import Pool, Shape
-from longshot.testbeds.classes import draw_within
-from longshot.testbeds.shapes import FixedShape
-from longshot.testbeds.streams import Streams
+from longshot.tasks.base import Pool, Shape
+from longshot.tasks.classes import draw_within
+from longshot.tasks.shapes import FixedShape
+from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.networks.base import Network
+    from longshot.data.dataset import Dataset
+    from longshot.models.networks.base import Network
     from longshot.studies.engine.folder import StudyFolder
 
 _PRETRAINING_BATCH = 64
@@ -58,7 +58,7 @@ class StartWeights(StudyTraining):
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """Save the network as the trainings of the study find it; one that is there is not touched."""
-        from longshot.networks import checkpoint
+        from longshot.models.networks import checkpoint
 
         path = folder.path / TRAININGS / self.folder
         side = self.options["size"]
@@ -98,18 +98,18 @@ class StartWeights(StudyTraining):
 
 def random_network(call: str, side: int, seed: int) -> Network:
     """The architecture with random weights, whatever weights it comes with."""
-    from longshot.methods.adapt_heads import restart
-    from longshot.networks.registry import is_own
+    from longshot.models.methods.adapt_heads import restart
+    from longshot.models.networks.registry import is_own_network
 
     network = open_weights(call, side, seed)
-    if not is_own(call):
+    if not is_own_network(call):
         restart(network, torch.Generator().manual_seed(seed))
     return network
 
 
 def open_weights(call: str, side: int, seed: int = 0) -> Network:
     """A network by name for pictures of so many pixels."""
-    from longshot.features.networks import open_network
+    from longshot.models.features.networks import open_network
 
     return open_network(call, size=(side, side), seed=seed)
 

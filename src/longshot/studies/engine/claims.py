@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.statistics import Correlation, Slope, holm, mean_interval, smallest_p, welch
 
 LEVEL = 0.05

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.studies.engine.draws import Draw
 
 _ABSENT = "absent"
@@ -59,7 +59,7 @@ class Comparison:
     >>> Comparison("steps", "testbed.instances.search.steps", [side("uniform", 1), side("random", 2)])
     Traceback (most recent call last):
         ...
-    longshot.core.errors.UserError: The comparison 'steps' varies testbed.instances.search.steps, but its sides also \
+    longshot.base.errors.UserError: The comparison 'steps' varies testbed.instances.search.steps, but its sides also \
 differ in testbed.instances.search.start ('uniform' on '1 steps', 'random' on '2 steps'); make them equal, or compare \
 them apart.
     """

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.files import hash_text
-from longshot.testbeds.judges import split_method
-from longshot.testbeds.words import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described
+from longshot.base.files import hash_text
+from longshot.tasks.judges import split_method
+from longshot.tasks.words import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.testbeds.testbed import Testbed
+    from longshot.data.dataset import Dataset
+    from longshot.tasks.testbed import Testbed
 
 _CHOICES = ("shape", "classes", "instances")
 _KNOWN = {"shape": SHAPES, "classes": CLASSES, "instances": INSTANCES}
@@ -72,7 +72,7 @@ class Draw:
         if self.make is not None:
             return self.make(dataset)
         from longshot.evaluation.judging import method_accuracies
-        from longshot.testbeds.sample import sample
+        from longshot.tasks.sample import sample
 
         words = dict(self.words)
         for part in ("judge", "held_out"):
@@ -85,7 +85,7 @@ class Draw:
 
         The name is its seed, so that testbeds which differ only in how supports are chosen stay apart.
         """
-        from longshot.testbeds.sample import sample
+        from longshot.tasks.sample import sample
 
         if self.make is not None:
             return self.make(dataset)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.reports.svg import save_figure
 from longshot.statistics import mean_interval
 

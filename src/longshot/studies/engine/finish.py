@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.files import hash_json, write_text
+from longshot.base.files import hash_json, write_text
 from longshot.studies.engine.claims import JudgedClaim
 from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.figures import SUFFIXES, Drawings
@@ -16,7 +16,7 @@ from longshot.studies.engine.job import StudyJob, StudyOutcome
 from longshot.studies.engine.tables import TableFile, claims_table
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
     from longshot.evaluation.results import Results
     from longshot.studies.engine.folder import StudyFolder
     from longshot.studies.engine.training import TrainingRecord

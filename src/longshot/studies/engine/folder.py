@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from longshot.core.errors import UserError
-from longshot.core.files import canonical_json, hash_json, write_json
-from longshot.core.outputs import claim_folder
-from longshot.core.settings import Loose, read_json
-from longshot.core.wording import count, note
-from longshot.testbeds.testbed import Testbed
+from longshot.base.errors import UserError
+from longshot.base.files import canonical_json, hash_json, write_json
+from longshot.base.outputs import claim_folder
+from longshot.base.settings import Loose, read_json
+from longshot.base.wording import count, note
+from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
     from longshot.studies.engine.presets import Study
 
 FORMAT = 1

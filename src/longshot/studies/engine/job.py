@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from longshot.datasets.dataset import Dataset
+from longshot.data.dataset import Dataset
 from longshot.studies.engine.settings import StudySettings
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from longshot.studies.engine.claims import JudgedClaim
     from longshot.studies.engine.presets import Study
     from longshot.studies.engine.tables import TableFile
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 Settings = TypeVar("Settings", bound=StudySettings)
 Data = TypeVar("Data")

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from longshot.core.errors import UserError
+from longshot.base.errors import UserError
 from longshot.studies.engine.job import Calls, Data, Settings, StudyJob
 from longshot.studies.engine.scores import Scores
 
 if TYPE_CHECKING:
-    from longshot.core.tasks import TaskRows
-    from longshot.datasets.dataset import Dataset
+    from longshot.base.tasks import TaskRows
+    from longshot.data.dataset import Dataset
     from longshot.evaluation.results import Results
-    from longshot.features.features import Features
+    from longshot.models.features.features import Features
     from longshot.studies.engine.draws import Draw
     from longshot.studies.engine.folder import StudyFolder
     from longshot.studies.engine.training import StudyTraining, TrainingRecord
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 Value = TypeVar("Value")
 
@@ -135,7 +135,7 @@ class Lab(Generic[Settings, Data]):
     def _inputs(self, draw: Draw) -> Any:
         """What decides a testbed; a network of the study that judges is known by its training, not by its name."""
         from longshot.studies.engine.draws import networks_of
-        from longshot.testbeds.judges import split_method
+        from longshot.tasks.judges import split_method
 
         named = [
             split_method(network)[0]
@@ -154,7 +154,7 @@ class Lab(Generic[Settings, Data]):
     def features(self, source: str, backbone: str, tasks: TaskRows | None = None) -> Features:
         """A dataset through a backbone, or through a network of the study; of ``tasks`` only their images."""
         from longshot.evaluation.inputs import used_rows
-        from longshot.features.extract import embed, embed_rows
+        from longshot.models.features.extract import embed, embed_rows
 
         if tasks is not None:
             data, rows = self.datasets[source], used_rows([tasks])

@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ConfigDict
 
-from longshot.core.errors import UserError
-from longshot.core.settings import Record
+from longshot.base.errors import UserError
+from longshot.base.settings import Record
 from longshot.studies.engine.settings import Text
 from longshot.studies.engine.training import option_names
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from longshot.core.errors import UserError
-from longshot.core.wording import count
+from longshot.base.errors import UserError
+from longshot.base.wording import count
 from longshot.reports.frame import Section, write_page
 from longshot.studies.engine.claims import RULE, JudgedNumber, Verdict
 from longshot.studies.engine.tables import measured_text, printed_text
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
     from longshot.studies.engine.finish import Findings
     from longshot.studies.engine.presets import Study
     from longshot.studies.engine.tables import TableFile

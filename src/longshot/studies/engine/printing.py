@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from longshot.core.errors import UserError
-from longshot.core.settings import Loose, read_json
+from longshot.base.errors import UserError
+from longshot.base.settings import Loose, read_json
 
 TableFormat = Literal["md", "latex", "csv"]
 _ENDINGS = {"md": "md", "latex": "tex", "csv": "csv"}

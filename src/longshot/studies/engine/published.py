@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
-from longshot.core.errors import UserError
-from longshot.core.settings import Loose, Record, read_json
+from longshot.base.errors import UserError
+from longshot.base.settings import Loose, Record, read_json
 from longshot.reports.sheets import Sheet, SheetCell, row
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.studies.engine.claims import Measured, paired, unpaired
 from longshot.studies.engine.training import TRAININGS
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
     from longshot.studies.engine.comparisons import Side
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 
 class Scores:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.reports.sheets import Sheet, SheetCell, escape_markdown, heads, markdown, row, to_csv, to_latex
 from longshot.statistics import mean_interval
 

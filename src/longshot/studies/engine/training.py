@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.core.files import hash_json
+from longshot.base.files import hash_json
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
     from longshot.studies.engine.folder import StudyFolder
     from longshot.training.elsewhere import TrainingJob
 
@@ -137,7 +137,7 @@ class TunedTraining(StudyTraining):
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """The path of the best network; a search that is finished is not touched."""
-        from longshot.core.tuned import read_tuned
+        from longshot.base.tuned import read_tuned
         from longshot.reports.learning_curves import folder_curves
         from longshot.training.spaces import Parameter, Space
         from longshot.training.tune import tune

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from longshot.core.wording import count
+from longshot.base.wording import count
 from longshot.reports.sheets import Sheet, heads, row
 from longshot.studies.engine.tables import Fact, TableFile, present
 from longshot.studies.engine.training import slug

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.core.arrays import Floats
-from longshot.core.wording import count
+from longshot.base.arrays import Floats
+from longshot.base.wording import count
 from longshot.studies.engine.claims import (
     Claim,
     Measured,

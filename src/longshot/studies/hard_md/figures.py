@@ -16,7 +16,7 @@ from longshot.studies.hard_md.sweep import draw_sweep, sweep_sources
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
 
 if TYPE_CHECKING:
-    from longshot.causes.composition import Composition
+    from longshot.diagnosis.composition import Composition
 
 _COLOURS = {"uniform": "#3b6fb6", "difficult": "#c8412b", "easy": "#4a8f4a"}
 _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.networks.aliases import ALIASES
+from longshot.models.networks.aliases import ALIASES
 from longshot.reports.sheets import Sheet
 from longshot.studies.engine.published import published_paper
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from longshot.core.errors import UserError
-from longshot.core.wording import count
-from longshot.datasets.dataset import Dataset
-from longshot.datasets.formats.wordnet_ids import wordnet_above
+from longshot.base.errors import UserError
+from longshot.base.wording import count
+from longshot.data.dataset import Dataset
+from longshot.data.formats.wordnet_ids import wordnet_above
 from longshot.studies.engine.data import GivenDataset, check_names, read_given
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.lab import Plan
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from longshot.studies.engine.comparisons import Comparison
     from longshot.studies.engine.figures import Drawings
     from longshot.studies.engine.tables import TableFile
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 
 class HardMd(Recipe[HardSettings, Sources]):

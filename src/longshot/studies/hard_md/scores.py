@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.core.arrays import Floats, Ints
+from longshot.base.arrays import Floats, Ints
 from longshot.reports.sheets import SheetCell
 from longshot.statistics import mean_interval
 from longshot.statistics.crossed import differs

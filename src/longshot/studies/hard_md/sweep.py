@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.reports.sheets import Sheet, heads, row
 from longshot.studies.engine.figures import axes_of
 from longshot.studies.engine.tables import Fact, TableFile

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from longshot.causes.composition import Composition
-from longshot.causes.explanation import Explanation, explain_testbed
+from longshot.diagnosis.composition import Composition
+from longshot.diagnosis.explanation import Explanation, explain_testbed
 from longshot.evaluation.inputs import backbone_name
 from longshot.studies.hard_md.testbeds import KINDS, main
 

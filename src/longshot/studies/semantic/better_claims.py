@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from longshot.core.arrays import Floats
-from longshot.datasets.dataset import Dataset
+from longshot.base.arrays import Floats
+from longshot.data.dataset import Dataset
 from longshot.statistics import correlation
 from longshot.studies.engine.claims import (
     Claim,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.core.arrays import Floats
-from longshot.datasets.hierarchy import no_taxonomy, with_taxonomy
+from longshot.base.arrays import Floats
+from longshot.data.hierarchy import no_taxonomy, with_taxonomy
 from longshot.reports.published import published
 from longshot.reports.sheets import Sheet, heads, row
 from longshot.studies.engine.claims import Claim
@@ -38,7 +38,7 @@ from longshot.studies.semantic.common import (
 )
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
 
 QUARTILES = ("1st", "2nd", "3rd", "4th")
 _NOTE = (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from longshot.core.arrays import Floats
-from longshot.methods.registry import get_method
-from longshot.methods.variants import find_variant
+from longshot.base.arrays import Floats
+from longshot.models.methods.registry import get_method
+from longshot.models.methods.variants import find_variant
 from longshot.reports.published import PublishedNumber, published
 from longshot.reports.sheets import Sheet, heads, row
 from longshot.statistics import quantile_bins
@@ -23,7 +23,7 @@ from longshot.studies.engine.tables import Fact, TableColumn, TableRow, percent
 
 if TYPE_CHECKING:
     from longshot.studies.engine.lab import Lab
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 KINDS = ("semantic", "uniform")
 KEYS = ("testbed", "part", "way", "shot", "metric")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
-from longshot.core.arrays import Floats
-from longshot.core.errors import UserError
+from longshot.base.arrays import Floats
+from longshot.base.errors import UserError
 from longshot.reports.published import published
 from longshot.reports.ways import head, metrics
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values, some
@@ -39,7 +39,7 @@ from longshot.studies.semantic.common import (
 )
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
 
 _NOTE = (
     "Mean over tasks in %, ± half the 95 % interval (Student t); classes drawn uniformly. Top-5 is left out for tasks "

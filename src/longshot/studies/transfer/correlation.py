@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.core.arrays import Floats, Ints
-from longshot.core.errors import UserError
-from longshot.core.files import write_json
-from longshot.datasets.dataset import Dataset
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
+from longshot.base.files import write_json
+from longshot.data.dataset import Dataset
 from longshot.reports.split_plots import Cloud, clouds
-from longshot.splits import with_split
-from longshot.splits.embeddings import class_embeddings
+from longshot.tasks.splits import with_split
+from longshot.tasks.splits.embeddings import class_embeddings
 from longshot.statistics import correlation
 from longshot.studies.engine.claims import Claim, Measured, of_correlation, of_resamples
 from longshot.studies.engine.comparisons import Comparison, Side
@@ -44,8 +44,8 @@ from longshot.studies.transfer.task_divergence import (
 )
 
 if TYPE_CHECKING:
-    from longshot.features.features import Features
-    from longshot.testbeds.testbed import Testbed
+    from longshot.models.features.features import Features
+    from longshot.tasks.testbed import Testbed
 
 _STRONG = -0.71  # r² of one half: beyond it a divergence would tell most of a single task's accuracy
 

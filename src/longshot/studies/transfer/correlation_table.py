@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.base.arrays import Floats
 from longshot.reports.sheets import Sheet, SheetCell, heads, row
 from longshot.statistics import Correlation, correlation, holm
 from longshot.studies.engine.claims import LEVEL, NotMeasured, of_resamples

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.core.files import hash_json
-from longshot.datasets.dataset import Dataset
-from longshot.splits.compare import compare_split
-from longshot.splits.embeddings import class_embeddings
-from longshot.splits.split import Split
+from longshot.base.files import hash_json
+from longshot.data.dataset import Dataset
+from longshot.tasks.splits.compare import compare_split
+from longshot.tasks.splits.embeddings import class_embeddings
+from longshot.tasks.splits.split import Split
 from longshot.studies.engine.claims import Claim
 from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.figures import Drawings
@@ -32,8 +32,8 @@ from longshot.studies.transfer.stats import SplitPlace, TransferScores
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from longshot.core.arrays import Floats
-    from longshot.features.features import Features
+    from longshot.base.arrays import Floats
+    from longshot.models.features.features import Features
 
 TransferLab = Lab[TransferSettings, Dataset]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
 
-from longshot.core.calls import parameters, parse_call
+from longshot.base.calls import parameters, parse_call
 from longshot.evaluation.inputs import backbone_parts
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.vtab_md.networks import ApproachRow, make_rows
@@ -140,15 +140,15 @@ def _methods(row: ApproachRow) -> dict[str, Any]:
 
 
 def _method(call: str) -> dict[str, Any]:
-    from longshot.methods.registry import is_own, method_class
+    from longshot.models.methods.registry import is_own_method, method_class
 
-    return _call(call, None if is_own(parse_call(call)[0]) else method_class)
+    return _call(call, None if is_own_method(parse_call(call)[0]) else method_class)
 
 
 def _network(call: str) -> dict[str, Any]:
-    from longshot.networks.registry import is_own, network_class
+    from longshot.models.networks.registry import is_own_network, network_class
 
-    return _call(call, network_class if is_own(call) else None)
+    return _call(call, network_class if is_own_network(call) else None)
 
 
 def _algorithm(call: str) -> dict[str, Any]:

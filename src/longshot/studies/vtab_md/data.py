@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from longshot.core.arrays import Ints
-from longshot.core.errors import UserError
-from longshot.core.wording import count, first
-from longshot.datasets.dataset import Dataset, ImageStore
-from longshot.datasets.formats.base import assemble
-from longshot.datasets.formats.vtab import TASKS
-from longshot.datasets.part import branches, under
-from longshot.datasets.stores import RowsStore
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.wording import count, first
+from longshot.data.dataset import Dataset, ImageStore
+from longshot.data.formats.base import assemble
+from longshot.data.formats.vtab import TASKS
+from longshot.data.part import branches, under
+from longshot.data.stores import RowsStore
 from longshot.studies.engine.data import NAME, GivenDataset, check_names
-from longshot.taxonomy.dag import Taxonomy
-from longshot.testbeds.big_episode import shuffled_splits, split_rows, with_splits
+from longshot.data.taxonomy.dag import Taxonomy
+from longshot.tasks.big_episode import shuffled_splits, split_rows, with_splits
 
 if TYPE_CHECKING:
     from PIL.Image import Image

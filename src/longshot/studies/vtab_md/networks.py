@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from longshot.core.errors import UserError
-from longshot.core.wording import first
+from longshot.base.errors import UserError
+from longshot.base.wording import first
 from longshot.evaluation.inputs import backbone_parts
 from longshot.studies.engine.training import StudyTraining
 from longshot.studies.vtab_md.data import StudySource, union
 from longshot.studies.vtab_md.settings import VtabNetwork, VtabSettings
-from longshot.testbeds.base import Pool
-from longshot.testbeds.classes import SiblingClasses
-from longshot.testbeds.meta_dataset import MetaDatasetShape
+from longshot.tasks.base import Pool
+from longshot.tasks.classes import SiblingClasses
+from longshot.tasks.meta_dataset import MetaDatasetShape
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
+    from longshot.data.dataset import Dataset
 
 UPSTREAM, EPISODES = "upstream", "md"  # under data: every source of that role
 

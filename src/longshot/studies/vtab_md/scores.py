@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.core.arrays import Floats
-from longshot.core.ragged import Ragged
-from longshot.core.wording import count
+from longshot.base.arrays import Floats
+from longshot.base.ragged import Ragged
+from longshot.base.wording import count
 from longshot.statistics import Interval, mean_interval, wilson
 from longshot.studies.engine.tables import TableRow, first_places
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, StudySource
@@ -20,7 +20,7 @@ from longshot.studies.vtab_md.networks import ApproachRow
 
 if TYPE_CHECKING:
     from longshot.studies.engine.scores import Scores
-    from longshot.testbeds.testbed import Testbed
+    from longshot.tasks.testbed import Testbed
 
 PARTS = ("md", "all", *GROUPS)
 

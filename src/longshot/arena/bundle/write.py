@@ -1,0 +1,226 @@
+"""Write a competition as a Codabench bundle: pages, data, tasks, the two programs and competition.yaml in one zip."""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from longshot.arena import sandbox
+from longshot.arena.bundle.describe import describe
+from longshot.arena.bundle.images import SealedImages, seal_images
+from longshot.arena.bundle.pages import pages
+from longshot.arena.data import CompetitionData, HiddenTask
+from longshot.arena.leagues import META
+from longshot.arena.settings import PER_SUBMISSION, RUN, Competition, Phase
+from longshot.base.errors import UserError
+from longshot.base.outputs import Kind, delivered
+from longshot.base.settings import nearest
+from longshot.statistics.student import t_quantile
+
+PROGRAMS = Path(__file__).parent / "programs"
+IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"  # has all that the programs need
+COMMANDS = {
+    "ingestion": "python3 /app/program/ingestion.py /app/input_data /app/output /app/ingested_program wipe",
+    "scoring": "python3 /app/program/scoring.py /app/input /app/output",
+}
+
+
+def _is_bundle(path: Path) -> bool:
+    """Whether ``write_bundle`` wrote a file, by the names inside."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return names[0] == "competition.yaml" and {"ingestion", "reference"} <= {
+        name.split("-")[0] for name in names
+    }
+
+
+KIND = Kind("bundle", {".zip": _is_bundle})
+
+
+def write_bundle(
+    competition: Competition, out: Path, *, docker_image: str = IMAGE, league: str | None = None
+) -> Path:
+    """Write a competition as a Codabench bundle (version 2).
+
+    Test labels are in the reference data only, which ingestion never sees. The images are written once, as the input
+    data of every task, each dataset sealed under a key of its own; keys, tasks and support labels of a run are in its
+    ingestion program, which hands them to a submission one task at a time. It signs the answers, and scoring accepts no
+    others.
+
+    Parameters
+    ----------
+    competition : Competition
+        What is written; phases that take no submissions are left out.
+    out : Path
+        The zip.
+    docker_image : str
+        Image that runs the programs; it needs Python, NumPy, torch and Pillow.
+    league : str, optional
+        Write the competition of this league alone. The platform does not tell programs which league a team chose, so
+        only in a bundle of the meta-learning league alone do the programs keep to its rule.
+
+    Returns
+    -------
+    Path
+        ``out``.
+    """
+    competition = _of_league(competition, league)
+    data = CompetitionData(competition)
+    taking = [phase for phase in competition.phases if phase.submissions]
+    if not taking:
+        raise UserError("No phase of the competition takes submissions", "set 'submissions: true' for one")
+    if competition.draws == PER_SUBMISSION:
+        raise UserError(
+            "A bundle holds its tasks, so that they cannot be drawn anew for every submission",
+            "set 'draws: fixed'",
+        )
+    if competition.isolation == RUN:
+        raise UserError(
+            "A bundle's programs answer every task in a process of its own, but the competition has 'isolation: run'",
+            "set 'isolation: task'",
+        )
+    runs = [(phase, seed) for phase in taking for seed in phase.seeds]
+    tasks = [
+        {
+            "index": index,
+            "name": f"{phase.name}, seed {seed}",
+            "description": f"{phase.tasks} tasks of each of {len(phase.test)} datasets",
+            "input_data": "input_data.zip",
+            "reference_data": f"reference-{phase.name}-{seed}.zip",
+            "ingestion_program": f"ingestion-{phase.name}-{seed}.zip",
+            "scoring_program": "scoring_program.zip",
+        }
+        for index, (phase, seed) in enumerate(runs)
+    ]
+    used = [[index for index, (owner, _) in enumerate(runs) if owner is phase] for phase in taking]
+    described = describe(competition, taking, tasks, used, docker_image)  # before the work: dates may not fit
+    hidden = [data.test_tasks(phase, seed) for phase, seed in runs]
+    train = list(dict.fromkeys(name for phase in taking for name in phase.train))
+    images = seal_images(data, train, [task for run_tasks in hidden for task in run_tasks])
+    with delivered(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("competition.yaml", described)
+        bundle.writestr("logo.png", _logo())
+        inputs = _zip({sealed.file: sealed.content for sealed in images.values()}, zipfile.ZIP_STORED)
+        bundle.writestr("input_data.zip", inputs, zipfile.ZIP_STORED)
+        bundle.writestr("scoring_program.zip", _zip(_scoring()))
+        shared = _ingestion()
+        for (phase, seed), entry, tasks_of_run in zip(runs, tasks, hidden, strict=True):
+            # It signs the answers: in the programs of this run and nowhere else.
+            key = {"key": secrets.token_hex(32)}
+            run = {**_run(data, phase, seed, tasks_of_run, images), **key}
+            program = {**shared, "run.json": json.dumps(run).encode()}
+            bundle.writestr(str(entry["ingestion_program"]), _zip(program), zipfile.ZIP_STORED)
+            truth = {"truth.json": json.dumps({**_truth(tasks_of_run), **key}).encode()}
+            bundle.writestr(str(entry["reference_data"]), _zip(truth), zipfile.ZIP_STORED)
+        stored = len(inputs)
+        for name, text in pages(competition, taking, stored, len(runs)).items():
+            bundle.writestr(name, text)
+    return out
+
+
+def _of_league(competition: Competition, league: str | None) -> Competition:
+    """The competition of one league alone; as it is where none is named."""
+    if league is None:
+        return competition
+    if league not in competition.leagues:
+        raise UserError(
+            f"The competition has no league '{league}'; {nearest(league, competition.leagues, 'it has')}"
+        )
+    title = f"{competition.title}: {league}"
+    return competition.model_copy(update={"leagues": (league,), "title": title})
+
+
+def _run(
+    data: CompetitionData,
+    phase: Phase,
+    seed: int,
+    tasks: Sequence[HiddenTask],
+    images: Mapping[str, SealedImages],
+) -> dict[str, Any]:
+    """All that the ingestion of one run needs and no submission may read: keys, rows, support labels."""
+    train = [
+        {
+            "name": name,
+            "rows": images[name].place.tolist(),
+            "offsets": data.dataset(name).offsets.tolist(),
+            "classes": list(data.dataset(name).class_ids),
+        }
+        for name in phase.train
+    ]
+    return {
+        "seed": seed,
+        "size": data.competition.image_size,
+        "from_nothing": data.competition.leagues == (META,),
+        "logs": phase.logs,
+        "log": phase.limits.log,
+        "images": {name: images[name].entry for name in (*phase.train, *phase.test)},
+        "train": train,
+        "tasks": [images[task.dataset].task(task) for task in tasks],
+    }
+
+
+def _truth(tasks: Sequence[HiddenTask]) -> dict[str, Any]:
+    """The labels, and the quantiles of Student's t that the scoring program has no library for."""
+    return {
+        "tasks": [
+            {
+                "dataset": task.dataset,
+                "ways": task.ways,
+                "shots": task.shots,
+                "query_label": task.query_label.tolist(),
+            }
+            for task in tasks
+        ],
+        "t95": {count: t_quantile(count - 1, 0.95) for count in range(2, len(tasks) + 1)},
+    }
+
+
+def _scoring() -> dict[str, bytes]:
+    files = {
+        **{f"{name}.py": (PROGRAMS / f"{name}.py").read_bytes() for name in ("scoring", "handover")},
+        "metadata.yaml": yaml.safe_dump({"command": COMMANDS["scoring"]}).encode(),
+    }
+    return files | {f"inside/{path.name}": path.read_bytes() for path in sorted(sandbox.PROGRAM.glob("*.py"))}
+
+
+def _ingestion() -> dict[str, bytes]:
+    """The program; below ``host`` is what a submission may read, Longshot included, as in the sandbox."""
+    files = {
+        "ingestion.py": (PROGRAMS / "ingestion.py").read_bytes(),
+        "metadata.yaml": yaml.safe_dump({"command": COMMANDS["ingestion"]}).encode(),
+    }
+    for name in ("confine", "handover", "pictures", "spawn"):
+        files[f"host/{name}.py"] = (PROGRAMS / f"{name}.py").read_bytes()
+    for path in sorted(sandbox.PROGRAM.glob("*.py")):
+        files[f"host/inside/{path.name}"] = path.read_bytes()
+    for path in sorted(sandbox.PACKAGE.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            files[f"host/longshot/{path.relative_to(sandbox.PACKAGE).as_posix()}"] = path.read_bytes()
+    return files
+
+
+def _zip(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def _logo() -> bytes:
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (256, 256), (32, 58, 92))
+    draw = ImageDraw.Draw(image)
+    for radius, colour in ((100, (230, 236, 244)), (66, (200, 72, 60)), (30, (230, 236, 244))):
+        draw.ellipse((128 - radius, 128 - radius, 128 + radius, 128 + radius), fill=colour)
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()

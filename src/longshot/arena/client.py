@@ -1,0 +1,174 @@
+"""The API's first client: one sentence for whatever goes wrong, and patience where asking again helps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from longshot.arena.refusals import Refusal
+from longshot.base.errors import UserError
+
+API = "api/v1"
+TRIES = 4  # while a server does not answer, with pauses of 1, 2, 4, 8 seconds
+LONGEST = 8.0  # seconds of such a pause
+TIMEOUT = (10.0, 120.0)  # seconds to connect, and without a byte
+TOKEN = "LONGSHOT_TOKEN"  # the environment's variable that holds one's token
+
+
+class Client:
+    """Asks one server.
+
+    Parameters
+    ----------
+    url : str
+        Its address, as ``https://cup.example.org``.
+    token : str, optional
+        One's token; unless given, that of the environment's ``LONGSHOT_TOKEN``. Without one only what everybody may
+        see is answered.
+    tries : int
+        How often to ask while the server does not answer.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, tries: int = TRIES) -> None:
+        import requests
+
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UserError(f"'{url}' is no address of a server; write it as https://cup.example.org.")
+        if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+            raise UserError(
+                f"'{url}' would send your token over the network as it is", "use the server's https address"
+            )
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self.tries = tries
+        self._session = requests.Session()
+        self._session.headers["user-agent"] = "longshot"
+        secret = token or os.environ.get(TOKEN)
+        if secret:
+            if not secret.isascii() or not secret.isprintable():
+                raise UserError("The token has letters that no token has; copy it once more.")
+            self._session.headers["authorization"] = f"Bearer {secret.strip()}"
+        self._session.auth = _as_it_is  # nothing of ~/.netrc takes its place
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, Any] | None = None,
+        body: Any = None,
+        data: bytes | None = None,
+        stream: bool = False,
+    ) -> Any:
+        """The answer to a request; UserError with the server's sentence where it refuses.
+
+        What may be asked twice is asked again while the server does not answer or says that it will soon; the server
+        sees to it that nothing is done twice.
+        """
+        import requests
+
+        for attempt in range(self.tries):
+            last = attempt == self.tries - 1
+            try:
+                answer = self._session.request(
+                    method,
+                    f"{self.url}/{API}{path}",
+                    params={key: value for key, value in (query or {}).items() if value is not None},
+                    json=body,
+                    data=data,
+                    timeout=TIMEOUT,
+                    stream=stream,
+                    allow_redirects=False,
+                    headers={"longshot-time": f"{time.time():.0f}"},
+                )
+            except requests.exceptions.SSLError as error:
+                raise UserError(
+                    f"The server {self.url} could not prove who it is: {_reason(error)}",
+                    "look at its address and at your clock",
+                ) from error
+            except requests.exceptions.RequestException as error:
+                if last:
+                    raise UserError(
+                        f"The server {self.url} does not answer: {_reason(error)}",
+                        "look at its address and your network, and try again",
+                    ) from error
+                time.sleep(min(2.0**attempt, LONGEST))
+                continue
+            if answer.status_code in (429, 502, 503, 504) and not last:
+                time.sleep(
+                    min(30.0, _seconds(answer.headers.get("retry-after")) or min(2.0**attempt, LONGEST))
+                )
+                continue
+            return self._read(answer, stream)
+        raise AssertionError
+
+    def _read(self, answer: Any, stream: bool) -> Any:
+        if answer.status_code == 200:
+            if stream:
+                return answer
+            try:
+                return answer.json()
+            except ValueError:
+                raise UserError(f"What answers at {self.url} is no competition server of Longshot.") from None
+        try:
+            problem = answer.json()
+            fact, remedy = str(problem["fact"]), str(problem.get("remedy", ""))
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"What answers at {self.url} is no competition server of Longshot (status {answer.status_code})."
+            ) from None
+        raise Refusal(answer.status_code, fact, remedy)
+
+    def fetch(self, path: str, target: Path, sha256: str, *, query: dict[str, Any] | None = None) -> Path:
+        """A file by its hash: not fetched where it is there, and not kept where it is another."""
+        if target.is_file():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        answer = self.ask("GET", path, query=query, stream=True)
+        digest = hashlib.sha256()
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with temporary.open("wb") as out:
+                for piece in _pieces(answer):
+                    digest.update(piece)
+                    out.write(piece)
+            if digest.hexdigest() != sha256:
+                raise UserError(
+                    f"The file {target.name[:12]}… from {self.url} is not what it should be; ask again."
+                )
+            temporary.chmod(0o644)
+            temporary.rename(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target
+
+
+def _pieces(answer: Any) -> Iterator[bytes]:
+    import requests
+
+    try:
+        yield from answer.iter_content(1 << 20)
+    except requests.exceptions.RequestException as error:
+        raise UserError(f"The server broke off: {_reason(error)}; ask again.") from error
+
+
+def _as_it_is(request: Any) -> Any:
+    return request
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text is not None and text.isdecimal() else 0.0
+
+
+def _reason(error: Exception) -> str:
+    """The innermost cause of a failed connection, in a few words."""
+    cause: BaseException = error
+    while cause.__cause__ is not None or cause.__context__ is not None:
+        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+    text = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    return " ".join(str(text).split())[:160]

@@ -1,0 +1,201 @@
+"""``longshot compete make-submission | check | run | bundle | validate | run-bundle``: make and try submissions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from longshot.cli.common import FILE, PATH, force_option, print_table
+from longshot.arena.compete_results import command, folder_argument
+from longshot.base.errors import UserError
+from longshot.base.outputs import is_stream
+from longshot.base.wording import count
+
+
+@command.command("make-submission")
+@click.argument("method_or_network", metavar="METHOD_OR_NETWORK")
+@click.argument("out", type=PATH)
+@click.option("--backbone", help="Network the method looks through; with --train the network to train.")
+@click.option(
+    "--train", metavar="ALGORITHM", help="Have meta_fit train the network, as in protonet or multiclass."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the method, or with --train of the training; repeat for several.",
+)
+@click.option("--league", help="Refuse what this league would refuse.")
+def make_submission_command(
+    method_or_network: str,
+    out: Path,
+    backbone: str | None,
+    train: str | None,
+    settings: tuple[str, ...],
+    league: str | None,
+) -> None:
+    """Write any method, or any trained network, as a submission: a folder, or a zip where OUT ends so.
+
+    \b
+    Example:
+      longshot compete make-submission "tim(steps=100)" tim --backbone efficientnet-lite0
+      longshot compete make-submission runs/net net.zip
+      longshot compete make-submission protonet own --train protonet --backbone "cnn4(width=16)" --set steps=20
+    """
+    from longshot.arena import make_submission
+
+    made = make_submission(
+        method_or_network,
+        out,
+        backbone=backbone,
+        train=train,
+        settings=read_settings(settings),
+        league=league,
+    )
+    click.echo(f"{made.path}: {made.title}")
+    if made.weights:
+        click.echo(
+            f"it has the learned weights of {made.weights[0]}: the meta-learning league does not take it"
+        )
+
+
+def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:
+    """``KEY=VALUE`` texts as settings; values are JSON where they can be read so, else texts."""
+    settings: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"'{text}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return settings
+
+
+@command.command("run")
+@folder_argument
+@click.argument("submission", type=PATH)
+@click.option("--phase", help="Phase whose data to use.  [default: the first]")
+@click.option("--seed", type=int, help="Seed of the run.  [default: the phase's first]")
+@click.option("-o", "--out", type=PATH, required=True, help="Folder for log and scores.")
+@click.option(
+    "--unsafe", is_flag=True, help="Run without the sandbox: for your own code only, never official."
+)
+def run_command(
+    folder: Path, submission: Path, phase: str | None, seed: int | None, out: Path, unsafe: bool
+) -> None:
+    """Try a submission without entering it: the same program, the same scores, no leaderboard.
+
+    \b
+    Example:
+      longshot compete run my-competition proto --phase public -o tried
+    """
+    from longshot.arena import try_submission
+    from longshot.arena.inside.scoring import with_half
+
+    scores = try_submission(folder, submission, out, phase=phase, seed=seed, unsafe=unsafe)
+    overall = scores["overall"]
+    shown = with_half(overall["normalized_accuracy"], overall["normalized_accuracy_ci95"])
+    click.echo(f"normalised accuracy {shown} over {overall['tasks']} tasks")
+    click.echo(f"{out / 'detailed_results.html'}: by dataset, ways and shots")
+
+
+@command.command("check")
+@click.argument("archive", type=PATH)
+@click.option("--league", default="free-style", show_default=True, help="League it is to compete in.")
+def check_command(archive: Path, league: str) -> None:
+    """Check a submission at home as 'submit' does before it takes it; nothing is run and no competition is needed.
+
+    \b
+    Example:
+      longshot compete check proto.zip --league meta-learning
+    """
+    from longshot.arena import check_submission
+
+    checked = check_submission(archive, league=league)
+    size = (
+        f"{checked.bytes / 2**20:,.1f} MB" if checked.bytes >= 1 << 20 else f"{checked.bytes / 2**10:,.1f} KB"
+    )
+    click.echo(f"{archive} can be submitted: {count(checked.files, 'file')}, {size}")
+    for line in checked.notes:
+        click.echo(f"note: {line}; the league refuses it where it runs")
+
+
+@command.command("bundle")
+@folder_argument
+@click.option("-o", "--out", type=FILE, required=True, help="Zip to write.")
+@force_option
+@click.option(
+    "--docker-image", help="Image that runs the programs; it needs Python, NumPy, torch and Pillow."
+)
+@click.option("--league", help="Write this league alone; only so its programs keep to the league's rule.")
+def bundle_command(
+    folder: Path, out: Path, force: bool, docker_image: str | None, league: str | None
+) -> None:
+    """Write the competition as a Codabench bundle (version 2).
+
+    \b
+    Example:
+      longshot compete bundle my-competition -o bundle.zip
+      longshot compete bundle my-competition -o meta.zip --league meta-learning
+    """
+    from longshot.arena import export_bundle
+
+    image = {"docker_image": docker_image} if docker_image else {}
+    path = export_bundle(folder, out, league=league, force=force, **image)
+    size = "" if is_stream(path) else f": {path.stat().st_size / 2**20:,.1f} MB"
+    click.echo(f"{path}{size}; 'longshot compete validate {path}' checks it")
+
+
+@command.command("validate")
+@click.argument("bundle", type=PATH)
+def validate_command(bundle: Path) -> None:
+    """Check any Codabench bundle against the rules of its unpacker; exits with 1 when something is wrong.
+
+    \b
+    Example:
+      longshot compete validate bundle.zip
+    """
+    from longshot.arena import check_bundle
+
+    mistakes = check_bundle(bundle)
+    for mistake in mistakes:
+        click.echo(mistake)
+    if mistakes:
+        raise click.exceptions.Exit(1)
+    click.echo(f"{bundle} is a valid bundle")
+
+
+@command.command("run-bundle")
+@click.argument("bundle", type=PATH)
+@click.argument("submission", type=PATH)
+@click.option("--phase", help="Phase to run.  [default: the first]")
+@click.option("-o", "--out", type=PATH, required=True, help="Folder for what it writes.")
+def run_bundle_command(bundle: Path, submission: Path, phase: str | None, out: Path) -> None:
+    """Run a bundle's own programs on a submission, in the sandbox, with the platform's mounts.
+
+    \b
+    Example:
+      longshot compete run-bundle bundle.zip proto -o tried
+    """
+    from longshot.arena import run_bundle
+
+    rows = run_bundle(bundle, submission, out, phase=phase)
+    # Any bundle's scores; of ours the intervals and datasets stay in scores.json.
+    shown = [
+        {
+            "task": task,
+            **{
+                key.replace("_", " "): f"{value:.4f}"
+                for key, value in row.items()
+                if not key.endswith("_ci95") and not key.startswith("dataset_")
+            },
+        }
+        for task, row in enumerate(rows)
+    ]
+    print_table(shown, footer=f"{out}: scores.json and detailed_results.html of every task")

@@ -1,0 +1,213 @@
+"""Who is where: the leaderboard of a phase and league, who enters the final, and when results are final."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from longshot.arena import queue, rules, timetable
+from longshot.arena.draws import read_secret
+from longshot.arena.fact_sheet import PRIVATE, FactSheet, dump, stored
+from longshot.arena.settings import Competition, parse_time
+from longshot.arena.store import Store, events, note, runs, submissions, teams
+from longshot.base.errors import UserError
+
+RankBy = Literal["last", "best", "selected"]
+
+
+class BoardEntry(NamedTuple):
+    """One line of a leaderboard. ``rank`` is None for entries that are shown but not ranked."""
+
+    rank: int | None
+    team: str
+    score: float
+    submission: int
+    created: str  # when it was made: of a final entry, the feedback submission it comes from
+    sheet: tuple[tuple[str, str], ...] = ()  # fields of the fact sheet that everybody may read
+    half: float | None = None  # half of the 95 % interval of the run that counts
+    team_id: int = 0
+    entries: int = 1  # valid submissions of the team
+    pending: bool = False  # it is being scored anew: this is the score before
+
+
+def leaderboard(
+    competition: Competition, store: Store, phase: str, league: str, by: RankBy | None = None
+) -> list[BoardEntry]:
+    """One valid submission of every team, best score first, ties to the earlier one.
+
+    ``by`` says which: the last, the best, or the one that the team selected (the last where it selected none); as the
+    competition has it unless given. A query over scores, never a flag that could be out of date: what has no finite
+    score or lies in the trash has no line. A final entry is as early as the feedback submission it was made from.
+    """
+    competition.phase(phase)
+    original = submissions.alias("original")
+    scored_anew = sa.and_(submissions.c.state.in_(("queued", "running")), submissions.c.version > 1)
+    query = (
+        sa.select(
+            submissions,
+            teams.c.name,
+            teams.c.pseudonym,
+            teams.c.ranked,
+            sa.func.coalesce(original.c.created, submissions.c.created).label("made"),
+            sa.func.coalesce(original.c.id, submissions.c.id).label("first"),
+            half_of_worst().label("half"),
+        )
+        .join(teams, teams.c.id == submissions.c.team)
+        .outerjoin(original, original.c.id == submissions.c.origin)
+        .where(
+            submissions.c.phase == phase,
+            submissions.c.league == league,
+            sa.or_(submissions.c.state == "scored", scored_anew),
+            submissions.c.score.is_not(None),
+            submissions.c.deleted.is_(None),
+            teams.c.deleted.is_(None),
+        )
+        .order_by(submissions.c.id)
+    )
+    valid = [row for row in store.rows(query) if math.isfinite(row["score"])]
+    ordered = sorted(
+        counting(valid, by or competition.ranks_by),
+        key=lambda row: (-row["score"], row["made"], row["first"]),
+    )
+    made = Counter(row["team"] for row in valid)
+    entries, rank = [], 0
+    for row in ordered:
+        rank += bool(row["ranked"])
+        shown = (row["pseudonym"] or row["name"]) if competition.pseudonyms else row["name"]
+        hidden = PRIVATE if shown != row["name"] else ()
+        sheet = stored(row["fact_sheet"]).items()
+        entry = BoardEntry(rank if row["ranked"] else None, shown, row["score"], row["id"], row["made"])
+        entries.append(
+            entry._replace(
+                sheet=tuple((name, text) for name, text in sheet if name.lower() not in hidden),
+                half=row["half"],
+                team_id=row["team"],
+                entries=made[row["team"]],
+                pending=row["state"] != "scored",
+            )
+        )
+    return entries
+
+
+def half_of_worst() -> sa.ScalarSelect[Any]:
+    """Half of the interval of a submission's run that counts, the worst."""
+    worst = runs.alias("worst")
+    own = sa.select(worst.c.half).where(worst.c.submission == submissions.c.id)
+    return own.order_by(worst.c.score, worst.c.id).limit(1).scalar_subquery()
+
+
+def counting(rows: Iterable[Mapping[str, Any]], by: RankBy) -> list[Mapping[str, Any]]:
+    """The row of every team that counts, of all its valid submissions in the order they were made."""
+    chosen: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        before = chosen.get(row["team"])
+        if before is None or _replaces(row, before, by):
+            chosen[row["team"]] = row
+    return list(chosen.values())
+
+
+def _replaces(row: Mapping[str, Any], before: Mapping[str, Any], by: RankBy) -> bool:
+    """Whether a later submission counts in place of an earlier one."""
+    if by == "best":
+        return bool(row["score"] > before["score"])
+    if by == "selected":
+        return bool(row["selected"]) or not before["selected"]
+    return True
+
+
+def qualified(competition: Competition, store: Store, phase: str) -> list[dict[str, Any]]:
+    """For every team and league, its last valid submission to ``phase`` with ``enters`` and, if not, ``why``."""
+    entries = []
+    for league in competition.leagues:
+        for entry in leaderboard(competition, store, phase, league):
+            row = store.submission(entry.submission)
+            why = rules.kept_out(competition, league, entry.score, row["fact_sheet"])
+            entries.append({**row, "enters": not why, "why": why})
+    return entries
+
+
+def hand_in_sheet(store: Store, number: int, sheet: FactSheet) -> None:
+    """Give a submission its fact sheet, or another one in place of the former."""
+    store.submission(number)
+    with store.change() as connection:
+        connection.execute(
+            submissions.update().where(submissions.c.id == number).values(fact_sheet=dump(sheet))
+        )
+        note(connection, number, "its fact sheet was handed in")
+
+
+def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
+    """Enter every qualified submission of the phase before into the final, once; says what was done with each."""
+    before = competition.qualifying
+    if before is None:
+        raise UserError(
+            "The competition has 0 phases with submissions before its last, and a final needs one",
+            "add it to competition.yaml",
+        )
+    return [
+        {**row, "final": _final_submission(competition, store, row)} if row["enters"] else row
+        for row in qualified(competition, store, before.name)
+    ]
+
+
+def _final_submission(competition: Competition, store: Store, row: dict[str, Any]) -> int:
+    """The final submission made from ``row``; the one that was made before, where there is one."""
+    final = competition.final
+    with queue.alone(store) as connection:
+        same = (submissions.c.team == row["team"], submissions.c.league == row["league"])
+        earlier = connection.execute(
+            sa.select(submissions.c.id).where(*same, submissions.c.phase == final.name)
+        ).first()
+        if earlier is not None:
+            return int(earlier[0])
+        goal = timetable.target(competition, final, read_secret(competition))
+        # The name holds what it is run on: asked again, the same job; with other tasks, another one.
+        job = f"carry/{final.name}/{row['league']}/team-{row['team']}/{goal[:16]}"
+        entry = queue.Entry(final, row["league"], row["fact_sheet"], job=job)
+        source = queue.archive_path(competition, row["id"])
+        number = queue.insert(
+            competition, connection, row["team"], entry, row["id"], source / "submission.zip"
+        )
+        target = queue.archive_path(competition, number)
+        shutil.rmtree(target, ignore_errors=True)  # left by an entry that was not committed
+        shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("seed-*"))
+        note(connection, row["id"], f"entered the final as submission {number}")
+        return number
+
+
+def final_on(competition: Competition, store: Store) -> dt.datetime | None:
+    """When the review period after the final's last run ends; None while runs are still to come."""
+    phase = competition.final
+    entries = store.rows(sa.select(submissions).where(submissions.c.phase == phase.name))
+    if not entries or any(row["state"] in ("queued", "running") for row in entries):
+        return None
+    numbers = [row["id"] for row in entries]
+    runs = (events.c.submission.in_(numbers), events.c.what.like("seed %"))  # not a fact sheet that came late
+    ended = store.rows(sa.select(sa.func.max(events.c.time).label("time")).where(*runs))
+    if ended[0]["time"] is None:  # all were cancelled before any began
+        return None
+    return parse_time(ended[0]["time"], phase.name) + dt.timedelta(days=phase.review_days)
+
+
+def standing(competition: Competition, store: Store, phase: str) -> str:
+    """Whether the results of a phase are final, in a few words for people."""
+    since = final_on(competition, store) if phase == competition.final.name else None
+    return standing_since(competition, phase, since)
+
+
+def standing_since(competition: Competition, phase: str, moment: dt.datetime | None) -> str:
+    """The same, where ``final_on`` was asked before."""
+    if phase != competition.final.name:
+        return f"provisional: only the phase '{competition.final.name}' ranks for good"
+    if moment is None:
+        return "provisional: runs are still to come"
+    if moment > dt.datetime.now(dt.UTC):
+        days = competition.final.review_days
+        return f"provisional until {moment:%Y-%m-%d %H:%M} UTC: {days} days of review"
+    return f"final since {moment:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,270 @@
+"""From a request to a call and back: who asks, how often, whether they may, what they sent; then the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response
+
+from longshot.arena.policy import VISITOR, Person, permit
+from longshot.arena.refusals import Refusal
+from longshot.arena.services import credentials
+from longshot.arena.services.blobs import BlobStore
+from longshot.arena.services.office import Office
+from longshot.base.errors import UserError
+from longshot.base.settings import read_record
+from longshot.arena.server.buckets import Buckets, Rates, network
+from longshot.arena.server.declare import Begun, Call, FileAnswer, Operation, Written, plain
+from longshot.arena.server.logins import Attempt, Logins
+from longshot.arena.server.problems import as_refusal, problem
+
+COOKIE = "__Host-longshot"
+JSON = 256 << 10  # bytes of a JSON body
+DRAINED = (
+    256 << 20
+)  # bytes of a form that are read though they are too many, so that a browser shows the answer
+PAUSE = 20.0  # seconds between two pieces of a body
+SLOWEST = 20_000  # bytes a second that a body must come with, after the first pause
+SLOW = 4  # requests at a time that take longer than reading
+CLOCK = 600.0  # seconds that a client's clock may differ
+_UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class Front:
+    """What all endpoints share.
+
+    Parameters
+    ----------
+    office : Office
+        The competition.
+    rates : Rates
+        How often anybody may ask.
+    """
+
+    def __init__(self, office: Office, rates: Rates | None = None) -> None:
+        self.rates = rates or Rates()
+        self.office, self.blobs = office, BlobStore(office.folder)
+        self.slow = CapacityLimiter(SLOW)
+        self.addresses = Buckets("requests from your address", self.rates.clock)
+        self.accounts = Buckets("requests of yours", self.rates.clock)
+        self.logins = Logins(lambda: office.competition.server, self.rates.logins, self.rates.clock)
+
+    def person(self, request: Request) -> Person:
+        """Who asks; Refusal where a token is wrong, a visitor where nothing is brought. It may ask the database."""
+        self.addresses.take(address_of(request), self.rates.address)
+        bearer = request.headers.get("authorization", "")
+        secret = cookie(request)
+        if bearer:
+            scheme, _, token = bearer.partition(" ")
+            if scheme.lower() != "bearer" or not token.strip():
+                raise Refusal(401, "The authorisation is no 'Bearer TOKEN'.")
+            person = credentials.by_token(self.office, token.strip())
+        elif secret:
+            person = credentials.by_session(self.office, secret)
+        else:
+            person = VISITOR
+        if person.via:
+            self.accounts.take(f"{person.role} {person.account} {person.token}", self.rates.account)
+        return person
+
+    def check_csrf(self, request: Request, person: Person, brought: str | None) -> None:
+        """Refusal where a session changes something without the token that its own pages have."""
+        if person.via != "session" or request.method not in _UNSAFE:
+            return
+        expected = self.office.csrf(cookie(request) or "")
+        if brought is None or not hmac.compare_digest(brought.encode(), expected.encode()):
+            raise Refusal(403, "The form is not one of your session", "load the page again")
+
+    def password_try(self, request: Request, action: str, person: Person, name: str) -> Attempt:
+        """Count a try with a password: for the account that a log-in names, whoever asks; a new one has none yet."""
+        account = {"session.begin": name, "account.register": None}.get(action, person.name)
+        return self.logins.begin(address_of(request), account)
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from, as limits count it."""
+    return network(request.client.host if request.client else "")
+
+
+def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of an operation."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await _answer(front, operation, request)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return problem(as_refusal(error))
+
+    return endpoint
+
+
+async def _answer(front: Front, operation: Operation, request: Request) -> Response:
+    """Whatever asks the database or makes a long answer is done in a thread; where no body comes, in one go."""
+    admitted, body, data = None, None, None
+    counted: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if operation.raw or operation.body is not None:
+        admitted = await run_in_threadpool(_admit, front, operation, request)
+        if operation.raw:
+            data = await read_body(request, operation.raw)
+        else:
+            body = await _json(request, operation)
+        if operation.costly:
+            name = str(getattr(body, "name", ""))
+            counted = front.password_try(request, operation.action, admitted[0], name)
+
+    def work() -> Response:
+        person, query = admitted or _admit(front, operation, request)
+        tag = ""
+        if operation.steady:
+            tag = f'"{front.office.tag(person, request.url.path, request.url.query)}"'
+            if request.headers.get("if-none-match") == tag:
+                return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
+        path = dict(request.path_params)
+        if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
+            raise Refusal(404, "There is nothing of that number here.")
+        with counted:
+            answer = operation.call(Call(front.office, front.blobs, person, path, query, body, data))
+        response = _response(operation, answer)
+        if tag:
+            response.headers["etag"] = tag
+        return response
+
+    slow = operation.heavy or operation.costly
+    return await to_thread.run_sync(work, limiter=front.slow if slow else None)
+
+
+def _admit(front: Front, operation: Operation, request: Request) -> tuple[Person, Any]:
+    """Who asks, who may, and what stands behind the question mark."""
+    person = front.person(request)
+    permit(person, operation.action)
+    front.check_csrf(request, person, request.headers.get("x-csrf-token"))
+    _check_clock(request)
+    if operation.query is None:
+        return person, None
+    return person, read_record(operation.query, dict(request.query_params), "The request")
+
+
+def _response(operation: Operation, answer: Any) -> Response:
+    if isinstance(answer, Path):
+        answer = FileAnswer(answer)
+    if isinstance(answer, FileAnswer):
+        done = BackgroundTask(_remove, answer) if answer.temporary else None
+        lasting = "private, max-age=31536000, immutable" if answer.lasting else "no-store"
+        headers = {"cache-control": lasting}
+        return FileResponse(
+            answer.path, headers=headers, media_type=answer.kind, filename=answer.name, background=done
+        )
+    begun = answer if isinstance(answer, Begun) else None
+    if isinstance(answer, Written):
+        text = answer.text
+    else:
+        content = plain(begun.answer if begun else answer)
+        text = json.dumps({} if content is None and operation.answer is None else content, allow_nan=False)
+    response = Response(text, media_type="application/json", headers={"cache-control": "no-store"})
+    if begun is not None:
+        set_cookie(response, begun.secret)
+    return response
+
+
+def set_cookie(response: Response, secret: str | None) -> None:
+    """Give the browser its session, or take it away."""
+    response.set_cookie(
+        COOKIE,
+        secret or "",
+        max_age=None if secret else 0,
+        path="/",
+        secure=True,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def cookie(request: Request) -> str | None:
+    """The session's secret that a browser brought."""
+    jar: SimpleCookie = SimpleCookie()
+    for value in request.headers.getlist("cookie"):
+        with contextlib.suppress(CookieError):
+            jar.load(value)
+    return jar[COOKIE].value if COOKIE in jar else None
+
+
+async def read_body(request: Request, most: int, *, to_its_end: bool = False) -> bytes:
+    """A body of at most ``most`` bytes, counted while it comes; a client that is too slow is not waited for.
+
+    ``to_its_end``: of one that is larger, up to ``DRAINED`` bytes are read and forgotten before it is refused.
+    """
+    announced = request.headers.get("content-length", "")
+    longest = DRAINED if to_its_end else most
+    if announced.isdecimal() and int(announced) > longest:
+        raise Refusal(413, f"The body has {int(announced):,} bytes, at most {most:,} are allowed.")
+    pieces: list[bytes] = []
+    size, begun = 0, time.monotonic()
+    stream = request.stream().__aiter__()
+    while True:
+        try:
+            piece = await asyncio.wait_for(anext(stream), PAUSE)
+        except StopAsyncIteration:
+            if size > most:
+                raise Refusal(413, f"The body has {size:,} bytes, at most {most:,} are allowed.") from None
+            return b"".join(pieces)
+        except TimeoutError:
+            raise Refusal(408, f"Nothing came for {PAUSE:.0f} seconds", "send it again") from None
+        size += len(piece)
+        if size > longest:
+            raise Refusal(413, f"The body has more than the {most:,} bytes that are allowed.")
+        if time.monotonic() - begun > PAUSE + size / SLOWEST:
+            raise Refusal(408, f"The body came at less than {SLOWEST:,} bytes a second", "send it again")
+        if size <= most:
+            pieces.append(piece)
+        else:
+            pieces.clear()
+
+
+async def _json(request: Request, operation: Operation) -> Any:
+    assert operation.body is not None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(415, f"The body must be application/json, and it says '{kind[:60]}'.")
+    data = await read_body(request, JSON)
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError("The body is no JSON that can be read.") from error
+    return read_record(operation.body, values, "The request")
+
+
+def _check_clock(request: Request) -> None:
+    """Refusal where a client says what time it has and is far off: deadlines would mean two things."""
+    text = request.headers.get("longshot-time")
+    if text is None:
+        return
+    try:
+        theirs = float(text)
+    except ValueError:
+        raise UserError("The header Longshot-Time holds no number of seconds.") from None
+    ours = time.time()
+    if not abs(theirs - ours) <= CLOCK:
+        raise Refusal(
+            409,
+            f"Your clock differs from the server's by {min(abs(theirs - ours), 9e9) / 60:,.0f} minutes, and "
+            f"{CLOCK / 60:.0f} are allowed; the server has {time.strftime('%Y-%m-%d %H:%M', time.gmtime(ours))} UTC",
+            "set your clock, so that deadlines mean the same on both sides",
+        )
+
+
+def _remove(answer: FileAnswer) -> None:
+    answer.path.unlink(missing_ok=True)

@@ -1,0 +1,250 @@
+"""What a team sees of its submissions, and what it may do with them; organisers see all."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from longshot.arena import queue, quota, timetable
+from longshot.arena.fact_sheet import missing, parse_sheet, stored
+from longshot.arena.policy import Person, permit, permit_own, sees_all
+from longshot.arena.ranking import half_of_worst, hand_in_sheet
+from longshot.arena.refusals import Refusal, not_there
+from longshot.arena.services.office import Office, record
+from longshot.arena.services.teams import require_team
+from longshot.arena.tables import events, filled, runs, submissions, teams
+from longshot.base.errors import UserError
+
+# Queries of one submission, put together once: that takes as long as asking them.
+RUNS_OF = sa.select(runs).where(runs.c.submission == sa.bindparam("number")).order_by(runs.c.seed)
+EVENTS_OF = (
+    sa.select(events)
+    .where(events.c.submission == sa.bindparam("number"), events.c.id > sa.bindparam("after"))
+    .order_by(events.c.id)
+)
+
+
+class RunView(NamedTuple):
+    """One run of a submission."""
+
+    seed: int
+    state: str
+    attempt: int
+    score: float | None
+    half: float | None
+    duration: float | None
+
+
+class SubmissionView(NamedTuple):
+    """A submission as one person may see it: hidden scores are None."""
+
+    id: int
+    team: str
+    phase: str
+    league: str
+    state: str
+    score: float | None
+    half: float | None
+    hidden: bool  # whether there is a score that this person may not see yet
+    reason: str | None
+    created: str  # UTC
+    charged: str | None  # UTC; None: it costs no quota (yet)
+    sha256: str | None
+    bytes: int | None
+    selected: bool
+    deleted: str | None
+    origin: int | None
+    target: str | None
+    version: int
+    position: int | None  # in the queue: 1 is next; None where it does not wait
+    lacking: list[str]  # fields of the fact sheet that are empty
+
+
+class SubmissionPage(NamedTuple):
+    """One submission with its runs and its history."""
+
+    submission: SubmissionView
+    runs: list[RunView]
+    history: list[tuple[str, str]]  # (UTC, line)
+    fact_sheet: dict[str, str]
+
+
+class SubmissionList(NamedTuple):
+    """Some submissions, newest first, and how many there are."""
+
+    total: int
+    items: list[SubmissionView]
+
+
+def list_submissions(
+    office: Office,
+    person: Person,
+    *,
+    every: bool = False,
+    phase: str | None = None,
+    state: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> SubmissionList:
+    """A team's submissions, newest first; ``every`` team's for organisers. ``before`` is the number a page ends at."""
+    if every:
+        permit(person, "submission.every")
+    else:
+        permit(person, "submission.list")
+    which: list[Any] = [sa.true()]
+    if not every:
+        which += [submissions.c.team == person.team, submissions.c.deleted.is_(None)]
+    if phase:
+        which.append(submissions.c.phase == phase)
+    if state:
+        which.append(submissions.c.state == state)
+    most = max(1, min(limit, 100))
+    listed = which if before is None else [*which, submissions.c.id < before]
+    rows = office.store.rows(_rows().where(*listed).order_by(submissions.c.id.desc()).limit(most))
+    total = len(rows)
+    if before is not None or total == most:  # there may be more than these
+        count = sa.select(sa.func.count().label("total")).select_from(submissions).where(*which)
+        total = office.store.rows(count)[0]["total"]
+    return SubmissionList(total, _views(office, person, rows))
+
+
+def read_submission(office: Office, person: Person, number: int) -> SubmissionPage:
+    """One submission with its runs and history."""
+    row = own_row(office, person, "submission.read", number)
+    (view,) = _views(office, person, [row])
+    shown = may_see_score(office, person, row)
+    without = {} if shown else {"score": None, "half": None}
+    seen = [{**each, **without} for each in office.store.rows(RUNS_OF, number=number)]
+    lines = [
+        (line["time"], _without_score(line["what"], shown))
+        for line in office.store.rows(EVENTS_OF, number=number, after=0)
+    ]
+    listed = [filled(RunView, each) for each in seen]
+    return SubmissionPage(view, listed, lines, stored(row["fact_sheet"]))
+
+
+def cancel_submission(office: Office, person: Person, number: int) -> SubmissionView:
+    """End a submission that waits or runs."""
+    own_row(office, person, "submission.cancel", number)
+    try:
+        before = queue.cancel(office.store, number, person.name or person.role)
+    except UserError as error:
+        raise Refusal(409, error.fact, error.remedy) from None
+    with office.store.change() as connection:
+        change = {"state": before}, {"state": "cancelled"}
+        record(connection, person, "submission.cancel", f"submission {number}", *change)
+    return read_submission(office, person, number).submission
+
+
+def select_submission(
+    office: Office, person: Person, number: int, *, selected: bool = True
+) -> SubmissionView:
+    """Choose the submission that counts on boards that rank by selection; one per phase and league."""
+    row = own_row(office, person, "submission.select", number)
+    with queue.alone(office.store) as connection:
+        alike = [submissions.c[name] == row[name] for name in ("team", "phase", "league")]
+        connection.execute(submissions.update().where(*alike).values(selected=sa.false()))
+        if selected:
+            connection.execute(submissions.update().where(submissions.c.id == number).values(selected=True))
+        record(connection, person, "submission.select", f"submission {number}", after={"selected": selected})
+    return read_submission(office, person, number).submission
+
+
+def set_sheet(office: Office, person: Person, number: int, fields: dict[str, str]) -> SubmissionPage:
+    """Give a submission its fact sheet, or another one."""
+    row = own_row(office, person, "submission.sheet", number)
+    sheet = parse_sheet(fields)
+    hand_in_sheet(office.store, number, sheet)
+    with office.store.change() as connection:
+        record(
+            connection, person, "submission.sheet", f"submission {number}", stored(row["fact_sheet"]), sheet
+        )
+    return read_submission(office, person, number)
+
+
+def allowances(office: Office, person: Person) -> list[quota.AllowanceInfo]:
+    """What a team has used and what remains, for every phase that takes submissions and every kind of league."""
+    permit(person, "quota.read")
+    team = require_team(person)
+    competition = office.competition
+    with office.store.reading() as connection:
+        taking = [phase for phase in competition.phases if phase.submissions]
+        return quota.allowances(connection, team, taking, competition.leagues)
+
+
+def own_row(office: Office, person: Person, action: str, number: int) -> dict[str, Any]:
+    """The row of a submission that a person may take an action on; elsewhere it is not there."""
+    permit(person, action)
+    rows = office.store.rows(_row(), number=number) if 0 < number < 2**31 else []
+    if not rows or (rows[0]["deleted"] is not None and not sees_all(person)):
+        raise not_there("submission", number)
+    permit_own(person, action, rows[0]["team"], "submission", number)
+    return rows[0]
+
+
+def may_see_score(office: Office, person: Person, row: dict[str, Any]) -> bool:
+    """Whether a person may see the score in a row: organisers any, others once the phase shows them."""
+    if sees_all(person):
+        return True
+    phases = {phase.name: phase for phase in office.competition.phases}
+    phase = phases.get(row["phase"])
+    return phase is not None and timetable.scores_shown(phase)
+
+
+@cache
+def _row() -> sa.Select[Any]:
+    return _rows().where(submissions.c.id == sa.bindparam("number"))
+
+
+@cache
+def _rows() -> sa.Select[Any]:
+    """Submissions with their team's name and the interval of the run that counts, the worst."""
+    joined = sa.select(submissions, teams.c.name.label("team_name"), half_of_worst().label("half"))
+    return joined.join(teams, teams.c.id == submissions.c.team)
+
+
+def _views(office: Office, person: Person, rows: list[dict[str, Any]]) -> list[SubmissionView]:
+    places = positions(office) if any(row["state"] == "queued" for row in rows) else {}
+    views = []
+    for row in rows:
+        score = row["score"] if row["score"] is not None and math.isfinite(row["score"]) else None
+        shown = may_see_score(office, person, row)
+        views.append(
+            filled(
+                SubmissionView,
+                row,
+                team=row["team_name"],
+                score=score if shown else None,
+                half=row["half"] if shown and score is not None else None,
+                hidden=score is not None and not shown,
+                selected=bool(row["selected"]),
+                position=places.get(row["id"]),
+                lacking=missing(stored(row["fact_sheet"]), office.competition.fact_fields),
+            )
+        )
+    return views
+
+
+def positions(office: Office) -> dict[int, int]:
+    """Submission → its position in the queue; 1 is next."""
+    first = sa.func.min(runs.c.id).label("first")
+    query = (
+        sa.select(runs.c.submission, first)
+        .where(runs.c.state == "queued")
+        .group_by(runs.c.submission)
+        .order_by(first)
+    )
+
+    def count() -> dict[int, int]:
+        return {row["submission"]: number for number, row in enumerate(office.store.rows(query), start=1)}
+
+    return office.memory.kept("positions", office.memory.state(), count)
+
+
+def _without_score(line: str, shown: bool) -> str:
+    """A line of the history; ``seed 1: scored 0.2110 in 3.2 s`` loses its number where scores are hidden."""
+    head, word, _ = line.partition(": scored ")
+    return line if shown or not word else f"{head}: scored"

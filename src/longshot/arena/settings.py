@@ -1,0 +1,266 @@
+"""``competition.yaml``: one file that says what is asked, on which data, within which budgets, for whom."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+import yaml
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+
+from longshot.arena.domains import Domains, check_domains
+from longshot.arena.fact_sheet import FIELDS
+from longshot.arena.leagues import FREE, META, League
+from longshot.arena.limits import RunLimits
+from longshot.arena.server_settings import ServerSettings
+from longshot.base.errors import UserError
+from longshot.base.settings import Record, read_record
+
+FILE = "competition.yaml"
+TASK: Final = "task"
+RUN: Final = "run"
+DISJOINT: Final = "disjoint"
+SHARED: Final = "shared"
+FIXED: Final = "fixed"
+PER_SUBMISSION: Final = "per-submission"
+_MARKS = (
+    (
+        "isolation",
+        RUN,
+        "one process answered all tasks of a run and may have remembered them (isolation: run)",
+    ),
+    ("pools", SHARED, "an image may be support in one task and a query in another (pools: shared)"),
+    ("draws", PER_SUBMISSION, "every submission answered tasks of its own (draws: per-submission)"),
+)
+_Member = TypeVar("_Member")
+# YAML's lists; a single value stands for a list of one.
+_Listed = Annotated[
+    tuple[_Member, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
+]
+# ISO, in UTC where it names no zone. YAML reads what is not quoted as a date.
+_Moment = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, dt.date) else value)]
+_Ways = Annotated[int, Field(ge=2)]
+
+
+class CompetitionShape(Record):
+    """Test tasks: N ~ U{min_way … max_way}, k ~ U{min_shot … max_shot}, ``query`` images of every class."""
+
+    min_way: _Ways = 2
+    max_way: _Ways = 20
+    min_shot: PositiveInt = 1
+    max_shot: PositiveInt = 20
+    query: PositiveInt = 20
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for kind in ("way", "shot"):
+            low, high = getattr(self, f"min_{kind}"), getattr(self, f"max_{kind}")
+            if low > high:
+                raise ValueError(f"min_{kind} {low} must not exceed max_{kind} {high}")
+        return self
+
+
+class Phase(Record):
+    """One phase. ``train`` and ``test`` name datasets; every seed is one run of a submission, the worst counts."""
+
+    name: str
+    train: _Listed[str]
+    test: _Listed[str]
+    tasks: PositiveInt = 100  # per test dataset
+    seeds: Annotated[_Listed[int], Field(min_length=1)] = (1,)
+    limits: RunLimits = RunLimits()
+    per_day: int = 2  # submissions of a team; 0: no limit
+    total: int = 100
+    logs: Literal["system", "printed"] = (
+        "system"  # what participants get of a run; printed: for data that may be seen
+    )
+    submissions: bool = True  # False: public data to practise on at home
+    practice: bool = False  # True: submissions count for nothing and have no quota
+    attempts_per_day: int = 50  # submissions of a team, whatever became of them; 0: no limit
+    scores: Literal["shown", "hidden"] = "shown"  # hidden: for organisers alone until the phase has ended
+    version: PositiveInt = 1  # of its tasks: another number draws others
+    start: _Moment | None = None  # open-ended where they are missing
+    end: _Moment | None = None
+    threshold: Mapping[str, float] = {}  # league → score that a feedback entry must exceed
+    review_days: int = 0  # after the last run, before results are final
+
+
+class Competition(Record):
+    """A competition: its folder, its data by name, its phases in order."""
+
+    folder: Path
+    title: str
+    datasets: Mapping[str, str]  # name → dataset, or DATASET#BRANCH for the classes under one branch
+    domains: Domains | None = (
+        None  # of test tasks: the one of training, some of them, or others; None: not said
+    )
+    domain_of: Mapping[str, str] = {}  # dataset → domain; a branch is one by itself, Meta-Album's are known
+    phases: tuple[Phase, ...]
+    leagues: _Listed[League] = (FREE, META)
+    shape: CompetitionShape = CompetitionShape()
+    image_size: int = 128
+    isolation: Literal["task", "run"] = TASK  # a process for every task, or one for the whole run
+    pools: Literal["disjoint", "shared"] = DISJOINT  # disjoint: an image is support or query in all tasks
+    draws: Literal["fixed", "per-submission"] = FIXED  # whether all submissions answer the same tasks
+    ranks_by: Literal["last", "best", "selected"] = "last"  # which valid submission of a team counts
+    pseudonyms: bool = True
+    fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
+    fact_fields: _Listed[str] = tuple(FIELDS)  # what a fact sheet must say
+    requirements: str = ""  # file in the folder that names packages for submissions, as pip reads it
+    devices: bool = False  # pass graphics processors on to the boxes
+    database: str = ""  # SQLAlchemy URL; empty: a SQLite file in the folder
+    server: ServerSettings = ServerSettings()
+
+    def phase(self, name: str) -> Phase:
+        """A phase by name; UserError with those there are."""
+        for phase in self.phases:
+            if phase.name == name:
+                return phase
+        raise UserError(
+            f"The competition has no phase '{name}'; it has {', '.join(phase.name for phase in self.phases)}."
+        )
+
+    @property
+    def marks(self) -> list[str]:
+        """What readers of a score must know: each departure from blind tasks that are the same for all."""
+        return marks(self.model_dump())
+
+    @property
+    def final(self) -> Phase:
+        """The last phase, which ranks for good."""
+        return self.phases[-1]
+
+    @property
+    def qualifying(self) -> Phase | None:
+        """The phase whose submissions may enter the final: the last before it that takes any."""
+        earlier = reversed(self.phases[:-1])
+        return next((phase for phase in earlier if phase.submissions and not phase.practice), None)
+
+
+def marks(settings: Mapping[str, Any]) -> list[str]:
+    """Sentences about ``isolation``, ``pools`` and ``draws`` where they are not the default.
+
+    >>> marks({"isolation": "run", "pools": "disjoint", "draws": "fixed"})
+    ['one process answered all tasks of a run and may have remembered them (isolation: run)']
+    """
+    return [text for name, value, text in _MARKS if settings.get(name) == value]
+
+
+def load(folder: str | Path) -> Competition:
+    """Read and check ``competition.yaml``.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+
+    Returns
+    -------
+    Competition
+        Its settings; a phase's ``limits`` replace those of the whole file one by one.
+
+    Raises
+    ------
+    UserError
+        For the first setting that is wrong: the file, the phase, the setting, its value and what is possible.
+    """
+    folder = Path(folder)
+    path = folder / FILE
+    if not path.is_file():
+        raise UserError(
+            f"There is no {FILE} in {folder}", f"make a competition with {{competition.create({folder})}}"
+        )
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path} is not YAML that can be read: {reason[:300]}.") from error
+    values = _by_name(values, str(path))
+    limits = _by_name(values.pop("limits", {}), f"{path}, limits,")
+    read_record(RunLimits, limits, f"{path}, limits,")
+    phases = values.pop("phases", None)
+    if not isinstance(phases, dict) or not phases:
+        raise UserError(
+            f"{path} has no phases and at least 1 is needed", "name one below 'phases', as in feedback"
+        )
+    values["phases"] = tuple(
+        _phase(str(name), settings, limits, f"{path}, phase '{name}',") for name, settings in phases.items()
+    )
+    competition = read_record(Competition, {**values, "folder": folder}, str(path))
+    _check_datasets(competition, path)
+    check_domains(competition, str(path))
+    return competition
+
+
+def _phase(name: str, values: Any, limits: Mapping[str, Any], where: str) -> Phase:
+    """A phase whose limits are those of the file, but for its own."""
+    values = _by_name(values, where)
+    own = _by_name(values.get("limits", {}), f"{where} limits,")
+    phase = read_record(Phase, {**values, "name": name, "limits": {**limits, **own}}, where)
+    for moment in (phase.start, phase.end):
+        if moment is not None:
+            parse_time(moment, where)
+    return phase
+
+
+def parse_time(moment: str, where: str) -> dt.datetime:
+    """An ISO date-time, in UTC where it names no zone.
+
+    Examples
+    --------
+    >>> parse_time("2027-06-15 12:00", "The phase").isoformat()
+    '2027-06-15T12:00:00+00:00'
+    """
+    try:
+        parsed = dt.datetime.fromisoformat(moment)
+    except ValueError as error:
+        raise UserError(
+            f"{where} names the time '{moment}', which is no date and time such as '2027-06-15 12:00'."
+        ) from error
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+
+
+def _check_datasets(competition: Competition, path: Path) -> None:
+    """UserError where a phase names no datasets, unknown ones, or the same to train and to test on."""
+    for phase in competition.phases:
+        where = f"{path}, phase '{phase.name}',"
+        for name in (*phase.train, *phase.test):
+            if name not in competition.datasets:
+                raise UserError(
+                    f"{where} names the dataset '{name}', which is not among {', '.join(competition.datasets)}."
+                )
+        if not phase.train or not phase.test:
+            raise UserError(
+                f"{where} has {len(phase.train)} datasets to train and {len(phase.test)} to test on; at least 1 of "
+                f"each is needed."
+            )
+        seen = sorted(set(phase.train) & set(phase.test))
+        if seen:
+            raise UserError(f"{where} trains and tests on '{seen[0]}'; a test set must be unseen.")
+        for trained, tested in product(phase.train, phase.test):
+            specs = competition.datasets[trained], competition.datasets[tested]
+            if _overlap(*specs):
+                raise UserError(
+                    f"{where} trains on '{trained}' ({specs[0]}) and tests on '{tested}' ({specs[1]}), which have "
+                    f"classes in common; a test set must be unseen."
+                )
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Whether two datasets are one, or a branch of the other.
+
+    >>> _overlap("toybox#fish", "toybox"), _overlap("toybox#fish", "toybox#fish/sea"), _overlap("a#fish", "b#fish")
+    (True, True, False)
+    """
+    (source, _, branch), (other, _, limb) = first.partition("#"), second.partition("#")
+    parts = sorted((branch.split("/") if branch else [], limb.split("/") if limb else []), key=len)
+    return source == other and parts[0] == parts[1][: len(parts[0])]
+
+
+def _by_name(values: Any, where: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must hold settings by name, but it holds {type(values).__name__}.")
+    return {str(key): value for key, value in values.items()}

@@ -1,0 +1,146 @@
+"""The competition's memory: teams, submissions, their runs and everything that happened to them, in a database.
+
+SQLite in the competition's folder, or any database by URL through SQLAlchemy. Every change of state is one
+transaction that says which state it expects, so that neither two workers nor a crash can count anything twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
+
+from longshot.arena import migrations
+from longshot.arena.inside.shown import one_line
+from longshot.arena.settings import Competition, load
+from longshot.arena.tables import events as events
+from longshot.arena.tables import now as now
+from longshot.arena.tables import runs as runs
+from longshot.arena.tables import submissions as submissions
+from longshot.arena.tables import teams as teams
+from longshot.base.errors import UserError
+from longshot.base.locks import file_lock
+
+_CONNECTIONS = 10  # held open, and as many more under load
+
+
+class Store:
+    """A connection to the competition's database; its tables are made, or brought up to date, on first use."""
+
+    def __init__(self, competition: Competition) -> None:
+        self.folder = competition.folder
+        url = competition.database or f"sqlite:///{competition.folder / 'competition.db'}"
+        try:
+            self.engine: Engine = sa.create_engine(
+                url,
+                connect_args={"timeout": 60} if "sqlite" in url else {},
+                pool_size=_CONNECTIONS,
+                max_overflow=_CONNECTIONS,
+                pool_pre_ping="sqlite" not in url,  # a server that was restarted leaves dead connections
+            )
+            if self.engine.dialect.name == "sqlite":
+                event.listen(self.engine, "connect", _sqlite_settings)
+                event.listen(self.engine, "begin", _sqlite_begin)
+            with self._alone():
+                self._bring_up_to_date()
+        except (sa.exc.SQLAlchemyError, ImportError) as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise UserError(
+                f"The competition's database cannot be opened: {reason}", "see 'database' in its YAML"
+            ) from error
+
+    def _bring_up_to_date(self) -> None:
+        with self.reading() as connection:
+            version = migrations.version(connection)
+        if version == migrations.HEAD:
+            return
+        if version is not None and version > migrations.HEAD:
+            raise UserError(
+                f"The competition's database is at version {version} and this Longshot knows {migrations.HEAD}",
+                "use the Longshot that last opened it, or a later one",
+            )
+        with self.change() as connection:
+            migrations.upgrade(connection)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Of those that open the database first, one at a time prepares it."""
+        if self.engine.dialect.name == "sqlite":
+            with (
+                file_lock(self.folder / ".database.lock"),
+                closing(self.engine.raw_connection()) as connection,
+            ):
+                # Readers do not wait for a writer. The file remembers it; two that change it at once fail with
+                # "database is locked", however long they are willing to wait.
+                connection.cursor().execute("PRAGMA journal_mode=WAL")
+                yield
+        elif self.engine.dialect.name == "postgresql":
+            with self.engine.begin() as connection:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(7)"))  # until this transaction ends
+                yield
+        else:
+            yield
+
+    @contextmanager
+    def change(self) -> Iterator[Connection]:
+        """One transaction: all of it or nothing."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that only reads and waits for no writer."""
+        with self.engine.connect() as connection:
+            yield connection.execution_options(reading=True)
+
+    def rows(self, query: sa.Select[Any], **values: Any) -> list[dict[str, Any]]:
+        """The rows of a query, with values for its parameters, as plain dictionaries."""
+        with self.reading() as connection:
+            return [dict(row) for row in connection.execute(query, values).mappings()]
+
+    def submission(self, number: int) -> dict[str, Any]:
+        """One submission with its team's name; UserError when there is none of that number."""
+        rows = self.rows(
+            sa.select(submissions, teams.c.name.label("team_name"))
+            .join(teams, teams.c.id == submissions.c.team)
+            .where(submissions.c.id == number)
+        )
+        if not rows:
+            raise UserError(
+                f"There is no submission {number}", f"{{competition.status({self.folder})}} lists them"
+            )
+        return rows[0]
+
+    def history(self, number: int) -> list[dict[str, Any]]:
+        """What happened to a submission, oldest first."""
+        return self.rows(sa.select(events).where(events.c.submission == number).order_by(events.c.id))
+
+
+def open_competition(folder: str | Path) -> tuple[Competition, Store]:
+    """The settings of the competition in ``folder`` and its memory."""
+    competition = load(folder)
+    return competition, Store(competition)
+
+
+def note(connection: Connection, submission: int, line: str) -> None:
+    """Write a line into a submission's history; what strangers put into it cannot make two of it."""
+    connection.execute(events.insert().values(submission=submission, time=now(), what=one_line(line)))
+
+
+def _sqlite_settings(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # BEGIN is sent below: Python's own would start too late
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA synchronous=FULL")  # what was committed survives a power cut
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    reading = connection.get_execution_options().get("reading")
+    # Writers queue up here instead of failing half way; readers see the last committed state at once.
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

@@ -1,0 +1,189 @@
+"""Classes that two datasets share: by id, by name, by WordNet's synonyms, or one above the other in a hierarchy."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from longshot.base.errors import UserError
+from longshot.base.settings import Record
+from longshot.data.dataset import Dataset
+from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.taxonomy.wordnet import ROOT, find_wordnet, read_wordnet
+
+RELATIONS = ("same", "name", "synonym", "above", "below")  # the strongest first
+_SYNSET = re.compile(r"^n\d{8}$")
+_NUMBER = re.compile(r"^\d+[\s._-]+(?=.*[^\W\d])")  # the "001." of "001.Black_footed_Albatross"
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+# Nodes so general that to lie below them says nothing: entity, object, living thing … have thousands below.
+_GENERAL = 6  # levels from the root
+
+
+@dataclass(frozen=True)
+class Nouns:
+    """``lemmas``: synset → its words; ``first``: word → the synset of its most frequent sense."""
+
+    lemmas: Mapping[str, tuple[str, ...]]
+    first: Mapping[str, str]
+    taxonomy: Taxonomy
+    _ancestors: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def ancestors(self, synsets: frozenset[str]) -> frozenset[str]:
+        """Synsets above these (themselves left out), without the most general ones."""
+        above: set[str] = set()
+        for synset in synsets:
+            if synset not in self._ancestors and synset in self.taxonomy:
+                higher = self.taxonomy.ancestors(synset) - {synset, ROOT}
+                self._ancestors[synset] = frozenset(s for s in higher if self.taxonomy.depth(s) >= _GENERAL)
+            above |= self._ancestors.get(synset, frozenset())
+        return frozenset(above)
+
+
+def read_nouns() -> Nouns | None:
+    """WordNet's nouns, or None where WordNet is not installed."""
+    try:
+        file = find_wordnet()
+    except UserError:
+        return None
+    return _read(file)
+
+
+@lru_cache(maxsize=1)
+def _read(file: Path) -> Nouns:
+    taxonomy = read_wordnet(file)
+    lemmas: dict[str, tuple[str, ...]] = {}
+    first: dict[str, str] = {}
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith(" "):
+                continue  # the licence
+            fields = line.split(" | ", 1)[0].split()
+            words = int(fields[3], 16)
+            lemmas["n" + fields[0]] = tuple(
+                w.replace("_", " ").lower() for w in fields[4 : 4 + 2 * words : 2]
+            )
+    with contextlib.suppress(FileNotFoundError), (file.parent / "index.noun").open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.startswith(" "):
+                fields = line.split()
+                # The offsets stand at the end, the most frequent sense first; their number is the third field.
+                first[fields[0].replace("_", " ").replace("-", " ")] = "n" + fields[-int(fields[2])]
+    if not first:  # a data.noun alone: a word that belongs to one synset only has one sense
+        counted: dict[str, list[str]] = {}
+        for synset, words_of in lemmas.items():
+            for word in words_of:
+                counted.setdefault(word.replace("-", " "), []).append(synset)
+        first = {word: synsets[0] for word, synsets in counted.items() if len(synsets) == 1}
+    return Nouns(lemmas, first, taxonomy)
+
+
+class SharedClass(Record):
+    """A class of A and one of B: ``same`` id, same ``name``, ``synonym``; ``above``: B's class is a kind of A's;
+    ``below``: A's class is a kind of B's."""
+
+    a: str
+    b: str
+    relation: str
+    by: str  # the name, synset or node that both have in common
+
+
+def normalise(name: str) -> str:
+    """A class name for comparison: lower case, words apart, without a leading number or punctuation.
+
+    >>> normalise("001.Black_footed_Albatross"), normalise("GrannySmith")
+    ('black footed albatross', 'granny smith')
+    """
+    text = _HUMP.sub(" ", _NUMBER.sub("", name.strip()))
+    words = re.sub(r"[^\w]+|_+", " ", text.lower()).split()
+    return " ".join(words) or name.strip().lower()
+
+
+def _path(class_id: str) -> str:
+    """A class id with each part normalised."""
+    return "/".join(part if _SYNSET.match(part) else normalise(part) for part in class_id.split("/"))
+
+
+def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[SharedClass]:
+    """Related classes, one row per pair with the strongest relation; sorted by A's class, then B's.
+
+    A class is above another when one of the other's ancestors, in its own dataset's taxonomy or in WordNet, has its
+    name. ``nouns`` is WordNet where it is installed: ids such as n02084071 are its synsets, other names are taken
+    in their most frequent sense.
+    """
+    strongest: dict[tuple[str, str], SharedClass] = {}
+
+    def add(pairs: Iterable[SharedClass]) -> None:
+        for pair in pairs:
+            strongest.setdefault((pair.a, pair.b), pair)
+
+    names_a, names_b = _names(a, nouns), _names(b, nouns)
+    ids_a, ids_b = ({c: frozenset([_path(c)]) for c in dataset.class_ids} for dataset in (a, b))
+    add(_matches(ids_a, ids_b, "same"))
+    add(_matches(names_a, names_b, "name"))
+    if nouns is not None:
+        senses_a, senses_b = ({c: _sense(names, nouns) for c, names in x.items()} for x in (names_a, names_b))
+        add(_matches(senses_a, senses_b, "synonym"))
+    above_a, above_b = _above(a, names_a), _above(b, names_b)
+    add(_matches(names_a, above_b, "above"))
+    add(_matches(above_a, names_b, "below"))
+    if nouns is not None:
+        high_a, high_b = ({c: nouns.ancestors(s) for c, s in x.items()} for x in (senses_a, senses_b))
+        add(_matches(senses_a, high_b, "above"))
+        add(_matches(high_a, senses_b, "below"))
+    within = a.fingerprint == b.fingerprint  # then a class is no news to itself, nor a pair twice
+    pairs = [pair for pair in strongest.values() if pair.a < pair.b or not within]
+    return sorted(pairs, key=lambda pair: (pair.a, pair.b))
+
+
+ClassTexts = Mapping[str, frozenset[str]]
+
+
+def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:
+    """What each class goes by: its synset id, its label in the taxonomy, the last part of its id."""
+    names_of = {}
+    for class_id, name in zip(dataset.class_ids, dataset.class_names, strict=True):
+        names = {name if _SYNSET.match(name) else normalise(name)}
+        if dataset.taxonomy is not None and class_id in dataset.taxonomy:
+            names.add(normalise(dataset.taxonomy.label(class_id)))
+        if nouns is not None and _SYNSET.match(name):
+            names.update(normalise(lemma) for lemma in nouns.lemmas.get(name, ()))
+        names_of[class_id] = frozenset(names - {""})
+    return names_of
+
+
+def _sense(names: frozenset[str], nouns: Nouns) -> frozenset[str]:
+    """The synsets of a class: its own id where it is one, else the most frequent sense of its name."""
+    own = {name for name in names if _SYNSET.match(name)}
+    return frozenset(own or {nouns.first[name] for name in names if name in nouns.first})
+
+
+def _above(dataset: Dataset, names: ClassTexts) -> dict[str, frozenset[str]]:
+    """Names of the nodes above each class in the dataset's own taxonomy, the root left out."""
+    taxonomy = dataset.taxonomy
+    if taxonomy is None:
+        return {}
+    above = {}
+    for class_id in names:
+        if class_id in taxonomy:
+            higher = taxonomy.ancestors(class_id) - {class_id, taxonomy.root}
+            texts = {text for node in higher for text in (node, normalise(taxonomy.label(node))) if text}
+            above[class_id] = frozenset(texts - names[class_id])
+    return above
+
+
+def _matches(a: ClassTexts, b: ClassTexts, relation: str) -> list[SharedClass]:
+    """Pairs of classes with a common text, through an index over B."""
+    index: dict[str, list[str]] = {}
+    for class_id, texts in b.items():
+        for text in texts:
+            index.setdefault(text, []).append(class_id)
+    return [
+        SharedClass(a=class_id, b=other, relation=relation, by=text)
+        for class_id, texts in a.items()
+        for text in sorted(texts)
+        for other in index.get(text, ())
+    ]

@@ -1,0 +1,390 @@
+"""Local copies of what lies at URLs: every file is fetched once per cache and kept under the digest of its bytes.
+
+    remote/urls/HASH.json         what a URL held when it was last looked at: names, marks, digests
+    remote/blobs/AB/SHA256        the bytes of each file
+    remote/trees/DIGEST/NAME      the file or folder as it was at the URL: links to the blobs; never changed
+    remote/work/ID/               files on their way to a URL
+
+A download is a temporary file until it is whole, a tree appears by one renaming. A URL is looked at whenever it is
+opened: what has another mark (ETag, time, size) by then is fetched again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from longshot.base import remote
+from longshot.base.errors import UserError
+from longshot.base.files import (
+    cache_dir,
+    cache_places,
+    explain_disk_errors,
+    find_cached,
+    hash_file,
+    hash_text,
+    make_shareable,
+    remove_at_exit,
+    write_json,
+)
+from longshot.base.locks import file_lock
+from longshot.base.remote import Listing, Megabytes, RemoteObject
+from longshot.base.urls import Location, base_name, is_url, looks_swallowed, shown, sibling
+from longshot.base.wording import count, first, note
+
+_ROUNDS = 5  # looks at a URL whose files change while they are fetched
+_LONG = 4_000_000  # bytes
+_SAVE_EVERY = 15.0  # seconds of fetching that a kill can cost
+_held = contextlib.ExitStack()  # locks of folders that last as long as this process
+atexit.register(_held.close)  # before modules are taken apart, which a lock needs for its release
+_Objects = dict[str, dict[str, Any]]  # name → mark, size, sha256
+
+
+def local_copy(
+    location: Location, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False
+) -> Path:
+    """The path of a file or folder on this machine: a path as it is, a URL fetched into the cache.
+
+    Parameters
+    ----------
+    location : str or path
+        A path, or a URL.
+    also : sequence of str
+        Names of files beside the one at the URL that are fetched with it, where they are there.
+    or_nothing : bool
+        Where nothing is at the URL, an empty folder instead of a UserError.
+    grows : bool
+        Whether more files at the URL are nothing to tell, as those of a run.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> local_copy("photos.zip")
+    PosixPath('photos.zip')
+    """
+    if not is_url(location):
+        path = Path(location)
+        if looks_swallowed(path) and not path.exists():
+            raise UserError(f"'{path}' was a URL that lost a slash when it became a Path", "give it as text")
+        return path
+    url = str(location)
+    if url.startswith(("file://", "local://")):
+        return Path(remote.connect(url)[1])
+    with file_lock(
+        cache_dir("remote", "urls") / f"{_address(url)}.lock",
+        waiting=f"another process is fetching {shown(url)}; waiting for it",
+    ):
+        return _fetched(url, also, or_nothing, grows)
+
+
+@contextlib.contextmanager
+def here(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
+    """``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
+    path = local_copy(location, also=also)
+    try:
+        yield path
+    except UserError as error:
+        if not is_url(location):
+            raise
+        raise UserError(
+            *(text.replace(str(path), shown(location)) for text in (error.fact, error.remedy))
+        ) from error
+
+
+def is_cached(url: str) -> bool:
+    """Whether there is a local copy of what lies, or lay, at ``url``; nothing is asked there."""
+    record = _read_record(url)
+    return record is not None and record["tree"] is not None and _find_tree(record) is not None
+
+
+@contextlib.contextmanager
+def work_folder() -> Iterator[Path]:
+    """A folder in the cache for files on their way to a URL; it is gone when the block ends."""
+    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
+    try:
+        with file_lock(folder / "in-use.lock"):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def lasting_work_folder() -> Path:
+    """As ``work_folder``, until this process ends."""
+    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
+    _held.enter_context(file_lock(folder / "in-use.lock"))
+    remove_at_exit(folder)
+    inside = folder / "files"
+    inside.mkdir()
+    return inside
+
+
+def link_files(source: Path, target: Path) -> None:
+    """The files of one folder in another, in place of those that are there, as links where the file system has them."""
+    with explain_disk_errors(target):
+        for file in source.rglob("*"):
+            if file.is_file():
+                copy = target / file.relative_to(source)
+                copy.unlink(missing_ok=True)  # never written through: its bytes may be those of a blob
+                _link(file, copy)
+
+
+def add_missing(url: str, folder: Path) -> None:
+    """Bring the files that lie at ``url`` and not in ``folder``; those that are there are the same."""
+    for _ in range(_ROUNDS):
+        there = remote.listing(url)
+        if there is None:
+            return
+        _check_names(url, there)
+        todo = {name: each for name, each in there.objects.items() if not (folder / name).exists()}
+        if not todo:
+            return
+        have: _Objects = {}
+        with contextlib.suppress(remote.Vanished):  # the next look tells
+            _fetch_all(url, there, todo, have, recorded=False)
+        for name, facts in have.items():
+            blob = _blob(facts["sha256"])
+            if blob is not None:
+                _link(blob, folder / name)
+
+
+def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Path:
+    record = _read_record(url)
+    have: _Objects = {} if record is None else record["objects"]
+    before = None if record is None or record["tree"] is None else dict(have)
+    fresh: set[str] = set()  # without a mark, and fetched just now
+    for _ in range(_ROUNDS * 4 if grows else _ROUNDS):
+        there = _look(url, also)
+        if there is None:
+            if or_nothing:
+                return lasting_work_folder()
+            raise UserError(f"There is nothing at {shown(url)}", "correct the address")
+        _check_names(url, there)
+        todo = {
+            name: each
+            for name, each in there.objects.items()
+            if name not in fresh and not _is_here(have.get(name), each)
+        }
+        have = {name: facts for name, facts in have.items() if name in there.objects}
+        if not todo:
+            return _tree(url, there, have, None if grows else before)
+        try:
+            _fetch_all(url, there, todo, have)
+        except remote.Vanished:  # the next look tells
+            continue
+        if grows:  # others go on writing: each file is whole, and there may be more by now
+            return _tree(url, there, have, None)
+        fresh |= {name for name, each in todo.items() if each.mark is None and name in have}
+    raise UserError(
+        f"{shown(url)} changed again and again while it was fetched", "try again when nobody writes to it"
+    )
+
+
+def _look(url: str, also: Sequence[str]) -> Listing | None:
+    there = remote.listing(url)
+    if there is None or not there.is_file:
+        return there
+    objects = dict(there.objects)
+    for name in also:
+        beside = remote.listing(sibling(url, name))
+        if beside is not None and beside.is_file:
+            objects |= beside.objects
+    return Listing(True, objects)
+
+
+def _check_names(url: str, there: Listing) -> None:
+    """UserError for names that cannot be files below a folder here."""
+    for name in there.objects:
+        parts = name.split("/")
+        if {"", ".", ".."} & {*parts} or "\0" in name or (os.sep == "\\" and "\\" in name):
+            raise UserError(f"{shown(url)} holds '{name[:80]}', which cannot be a file here", "rename it")
+        for depth in range(1, len(parts)):
+            if "/".join(parts[:depth]) in there.objects:
+                raise UserError(
+                    f"{shown(url)} holds '{'/'.join(parts[:depth])[:80]}' as a file and as a folder",
+                    "rename one",
+                )
+
+
+def _is_here(facts: dict[str, Any] | None, there: RemoteObject) -> bool:
+    return (
+        facts is not None
+        and there.mark is not None
+        and facts["mark"] == there.mark
+        and _blob(facts["sha256"]) is not None
+    )
+
+
+def _fetch_all(
+    url: str, there: Listing, todo: dict[str, RemoteObject], have: _Objects, *, recorded: bool = True
+) -> None:
+    """Fetch objects into blobs; ``have`` grows, and is recorded now and then."""
+    total = sum(each.size or 0 for each in todo.values())
+    saved = time.monotonic()
+    # otherwise it is no matter of seconds, and another bar may be shown
+    long = total >= _LONG or len(todo) >= 50
+    bar = remote.megabyte_bar(f"fetch {base_name(url)}", total) if long else contextlib.nullcontext()
+    with bar as megabytes, ThreadPoolExecutor(remote.THREADS) as pool:
+        pending = {
+            pool.submit(_fetch_blob, url, each, megabytes): (name, each) for name, each in todo.items()
+        }
+
+        def keep() -> None:
+            for future, (name, each) in pending.items():
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    have[name] = {"mark": each.mark, "size": each.size, "sha256": future.result()}
+            if recorded:
+                _write_record(url, there.is_file, have, None)
+
+        try:
+            left_over = {*pending}
+            while left_over:
+                done, left_over = wait(left_over, timeout=0.2, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                if megabytes is not None:
+                    megabytes.show()
+                if time.monotonic() - saved > _SAVE_EVERY:
+                    keep()
+                    saved = time.monotonic()
+        finally:
+            pool.shutdown(cancel_futures=True)
+            keep()  # what did arrive, for the next time
+
+
+def _fetch_blob(url: str, there: RemoteObject, megabytes: Megabytes | None) -> str:
+    """Fetch one object; its digest. It takes its place among the blobs when all of it is there."""
+    folder = cache_dir("remote", "blobs")
+    with explain_disk_errors(folder):
+        handle, name = tempfile.mkstemp(prefix=".fetch.", suffix=".tmp", dir=folder)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            remote.fetch(url, there, temporary, megabytes)
+            digest = hash_file(temporary)
+            target = folder / digest[:2] / digest
+            target.parent.mkdir(exist_ok=True)
+            if not target.exists() or hash_file(target) != digest:  # otherwise others have links to it
+                make_shareable(temporary)
+                temporary.replace(target)
+            return digest
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> Path:
+    """The file or folder with these objects, made of links where it is not there yet."""
+    name = base_name(url)
+    if there.is_file and name not in have:  # written with percent signs in the URL
+        name = next(iter(there.objects))
+    lines = [f"{key} {have[key]['sha256']}" for key in sorted(have)]
+    digest = hash_text("longshot tree 1", name, str(there.is_file), *lines)[:32]
+    record = {"tree": digest, "name": name, "is_file": there.is_file, "objects": have}
+    path = _find_tree(record)
+    if path is None:
+        path = _make_tree(record)
+    if before != have:
+        _write_record(url, there.is_file, have, digest, name)
+        changed = [key for key in have if before is not None and before.get(key) != have[key]]
+        gone = [key for key in before or () if key not in have]
+        if changed or gone:
+            note(
+                f"{shown(url)} has changed since it was last fetched: {count(changed, 'file')} fetched again or new, "
+                f"{len(gone):,} gone ({first([*changed, *gone])})"
+            )
+    else:
+        with contextlib.suppress(OSError):  # a cache that cannot be written still serves
+            os.utime(cache_dir("remote", "urls") / f"{_address(url)}.json")
+    return path
+
+
+def _find_tree(record: dict[str, Any]) -> Path | None:
+    """The tree of a record in the first place of the cache that has all its files in their size."""
+    for folder in cache_places("remote", "trees", record["tree"]):
+        root = folder if record["is_file"] else folder / record["name"]
+        try:
+            sizes = {name: (root / name).stat().st_size for name in record["objects"]}
+        except OSError:
+            continue
+        if all(facts["size"] in (None, sizes[name]) for name, facts in record["objects"].items()):
+            return folder / str(record["name"])
+    return None
+
+
+def _make_tree(record: dict[str, Any]) -> Path:
+    trees = cache_dir("remote", "trees")
+    with explain_disk_errors(trees):
+        temporary = Path(tempfile.mkdtemp(prefix=".tree.", suffix=".tmp", dir=trees))
+        temporary.chmod(0o755)
+        try:
+            root = temporary if record["is_file"] else temporary / record["name"]
+            for name, facts in record["objects"].items():
+                blob = _blob(facts["sha256"])
+                assert blob is not None
+                _link(blob, root / name)
+            target = trees / str(record["tree"])
+            shutil.rmtree(target, ignore_errors=True)  # damaged, or it would have served
+            temporary.replace(target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target / str(record["name"])
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another disk, or a file system without links
+        shutil.copyfile(source, target)
+
+
+def _blob(digest: str) -> Path | None:
+    return find_cached("remote", "blobs", digest[:2], digest)
+
+
+def _address(url: str) -> str:
+    return hash_text(url.rstrip("/") + ("/" if url.endswith("/") else ""))[:32]
+
+
+def _read_record(url: str) -> dict[str, Any] | None:
+    file = find_cached("remote", "urls", f"{_address(url)}.json")
+    return None if file is None else read_record_file(file)
+
+
+def read_record_file(file: Path) -> dict[str, Any] | None:
+    """What a URL held; None where the file does not say."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if record["format"] != 1:
+            return None
+        for facts in record["objects"].values():
+            _ = facts["mark"], facts["size"], facts["sha256"]
+        _ = record["url"], record["tree"], record["name"], record["is_file"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _write_record(
+    url: str, is_file: bool, objects: _Objects, tree: str | None, name: str | None = None
+) -> None:
+    record = {
+        "format": 1,
+        "url": shown(url),
+        "is_file": is_file,
+        "name": name or base_name(url),
+        "objects": objects,
+        "tree": tree,
+    }
+    write_json(cache_dir("remote", "urls") / f"{_address(url)}.json", record)

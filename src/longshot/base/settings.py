@@ -1,0 +1,235 @@
+"""Settings and files declared once as pydantic models; what does not fit is told in one sentence.
+
+A room declares what it reads as a subclass of :class:`Record`; :func:`read_record` turns plain values (from YAML, JSON,
+keyword arguments) into it. A file of Longshot's own format adds ``format: Literal[1]`` and goes through
+:func:`read_json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from longshot.base.errors import UserError
+
+
+class Record(BaseModel):
+    """Named values with types: frozen, no unknown names, no silent conversion between kinds (1 is not "1")."""
+
+    # Validators are built on first use: a command declares some sixty records and reads two or three.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, defer_build=True
+    )
+
+
+class Loose(Record):
+    """A record whose file may hold more than is read here, as files of a later version do."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+# pydantic's kinds of errors → what a person is asked for; where a kind is absent, pydantic's own words serve
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "settings by name",
+    "mapping_type": "settings by name",
+    "model_type": "settings by name",
+}
+_BOUND_ERRORS = ("greater_than_equal", "greater_than", "less_than_equal", "less_than")
+RecordType = TypeVar("RecordType", bound=BaseModel)
+
+
+def read_record(model: type[RecordType], values: Any, subject: str) -> RecordType:
+    """``values`` as ``model``; a value that does not fit is a ``UserError`` that begins with ``subject``.
+
+    Parameters
+    ----------
+    model : type
+        A subclass of :class:`Record`.
+    values : mapping
+        Names and plain values, as YAML or JSON gives them. Lists serve where the model has tuples.
+    subject : str
+        What the values are, to begin a sentence with: "The study 'hard-md'".
+
+    Examples
+    --------
+    >>> class Phase(Record):
+    ...     tasks: int
+    >>> read_record(Phase, {"tasks": 5}, "The phase").tasks
+    5
+    >>> read_record(Phase, {"taks": 5}, "The phase")
+    Traceback (most recent call last):
+        ...
+    longshot.base.errors.UserError: The phase has no setting 'taks'; did you mean 'tasks'?
+    """
+    if not isinstance(values, Mapping):
+        raise UserError(f"{subject} must hold settings by name, but it holds {_kind(values)}.")
+    try:
+        # Through JSON's rules where a list is a tuple and a text a date, without changing kinds.
+        return model.model_validate(_listed(dict(values)))
+    except ValidationError as error:
+        # a mistyped name comes before the setting that it left out
+        detail = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        raise UserError(f"{subject} {_sentence(model, detail)}") from error
+
+
+def read_parameters(model: type[RecordType], values: Mapping[str, Any], function: str) -> RecordType:
+    """The parameters of ``function`` as ``model``; a UserError names the one that is wrong as every face names it.
+
+    Examples
+    --------
+    >>> class Length(Record):
+    ...     steps: int
+    >>> read_parameters(Length, {"steps": "many"}, "train")
+    Traceback (most recent call last):
+        ...
+    longshot.base.errors.UserError: steps is 'many', but it must be a whole number.
+    """
+    try:
+        return model.model_validate(_listed(dict(values)))
+    except ValidationError as error:
+        detail = error.errors()[0]
+    name = str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        raise UserError(
+            f"{function} has no parameter '{name}'; {nearest(name, model.model_fields, 'its parameters are')}"
+        )
+    if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
+        raise UserError(f"{{{name}}} is {detail['input']!r}, but {detail['ctx']['error']}.")
+    raise UserError(f"{{{name}}} is {detail['input']!r}, but it must be {_wanted(model, detail)}.")
+
+
+def read_json(model: type[RecordType], path: Path, subject: str) -> RecordType:
+    """The JSON file at ``path`` as ``model``; a file that is missing, damaged or of another kind is a UserError."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{subject} {path} does not exist.") from error
+    except OSError as error:
+        raise UserError(f"{subject} {path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{subject} {path} is damaged: it is not JSON ({error}).") from error
+    return read_record(model, values, f"{subject} {path}")
+
+
+def nearest(name: str, names: Any, listed: str) -> str:
+    """ "did you mean 'x'?" where a name is near, else all of them behind ``listed``.
+
+    >>> nearest("sibling", ["uniform", "siblings"], "choose")
+    "did you mean 'siblings'?"
+    >>> nearest("zzz", ["uniform", "siblings"], "choose")
+    'choose uniform, siblings.'
+    """
+    options = [str(each) for each in names]
+    near = get_close_matches(str(name), options, n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else f"{listed} {', '.join(options)}."
+
+
+def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
+    """One pydantic error as the rest of a sentence."""
+    path = [str(part) for part in detail["loc"]]
+    setting = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return (
+            f"has no setting '{setting}'; {nearest(path[-1], _names(model, path[:-1]), 'the settings are')}"
+        )
+    if detail["type"] == "missing":
+        return f"lacks the setting '{setting}'; add it."
+    if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
+        reason = str(detail["ctx"]["error"])
+        return (
+            f"has the setting {setting} = {_shown(detail['input'])}, but {reason}." if path else f"{reason}."
+        )
+    return f"has the setting {setting} = {_shown(detail['input'])}, but it must be {_wanted(model, detail)}."
+
+
+def _wanted(model: type[BaseModel], detail: ErrorDetails) -> str:
+    """What a value must be, with its bounds: "a whole number of 8 or more"."""
+    if detail["type"] == "too_short":
+        return f"of {detail['ctx']['min_length']} or more entries"
+    words = _WANTED.get(detail["type"])
+    if words is None and detail["type"] not in _BOUND_ERRORS:
+        return detail["msg"].removeprefix("Input should be ")
+    annotation, bounds = _inside(model, [str(part) for part in detail["loc"]])
+    if words is None:
+        words = "a whole number" if annotation is int else "a number"
+    return words + (bounds if words.endswith("number") else "")
+
+
+def _names(model: type[BaseModel], path: list[str]) -> list[str]:
+    """The settings there are at ``path`` inside ``model``."""
+    annotation, _ = _inside(model, path)
+    return list(getattr(annotation, "model_fields", {}))
+
+
+def _inside(model: type[BaseModel], path: list[str]) -> tuple[Any, str]:
+    """The type at ``path`` inside ``model``, through lists and mappings, and the bounds of its numbers in words."""
+    current, bounds = _unwrapped(model)
+    for part in path:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(part)
+            current, bounds = _unwrapped(None if field is None else field.annotation)
+            bounds += [] if field is None else _bounds(field.metadata)
+        else:  # a list's position, or a mapping's name
+            arguments = [argument for argument in get_args(current) if argument is not ...]
+            current, bounds = _unwrapped(arguments[-1] if arguments else None)
+    return current, f" {' and '.join(bounds)}" if bounds else ""
+
+
+def _unwrapped(annotation: Any) -> tuple[Any, list[str]]:
+    """A type without None and without what is annotated, and the bounds that were annotated."""
+    bounds: list[str] = []
+    while True:
+        if hasattr(annotation, "__metadata__"):
+            for part in annotation.__metadata__:
+                bounds += _bounds(getattr(part, "metadata", [part]))
+            annotation = annotation.__origin__
+        elif get_origin(annotation) in (Union, UnionType):
+            annotation = next(part for part in get_args(annotation) if part is not type(None))
+        else:
+            return annotation, bounds
+
+
+def _bounds(metadata: Iterable[Any]) -> list[str]:
+    words = {"ge": "of {} or more", "gt": "above {}", "le": "up to {}", "lt": "below {}"}
+    return [words[key].format(getattr(part, key)) for part in metadata for key in words if hasattr(part, key)]
+
+
+def _shown(value: Any) -> str:
+    """A value as it was written: lists, not tuples."""
+
+    def listed(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: listed(inner) for key, inner in value.items()}
+        return [listed(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    return repr(listed(value))
+
+
+def _listed(value: Any) -> Any:
+    """Lists as tuples, all the way down: YAML and JSON have no tuples, frozen records nothing else."""
+    if isinstance(value, Mapping):
+        return {key: _listed(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_listed(inner) for inner in value)
+    return value
+
+
+def _kind(value: Any) -> str:
+    names = {"list": "a list", "str": "text", "int": "a number", "float": "a number", "NoneType": "nothing"}
+    return names.get(type(value).__name__, type(value).__name__)

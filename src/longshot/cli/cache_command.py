@@ -1,0 +1,123 @@
+"""``longshot cache``: what Longshot keeps on disk, and how to free it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from longshot.cli.common import echo_json, print_table, shared
+from longshot.base.errors import UserError
+
+
+@click.group(invoke_without_command=True)
+@shared("json")
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Show and prune what Longshot keeps on disk.
+
+    \b
+    Example:
+      longshot cache
+      longshot cache prune --features --older-than 30
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(show, as_json=as_json)
+
+
+@command.command()
+@shared("json")
+def show(as_json: bool) -> None:
+    """Sizes by kind, and the largest entries.
+
+    \b
+    Example:
+      longshot cache show --json
+    """
+    from longshot.base.files import own_cache
+    from longshot.models.features.cache import entries
+
+    stored = entries()
+    kinds = sorted({entry.kind for entry in stored})
+    totals: list[dict[str, Any]] = [
+        {
+            "kind": kind,
+            "entries": sum(entry.kind == kind for entry in stored),
+            "bytes": sum(entry.bytes for entry in stored if entry.kind == kind),
+        }
+        for kind in kinds
+    ]
+    if as_json:
+        listed = [{"kind": e.kind, "name": e.name, "bytes": e.bytes, "used": e.used} for e in stored]
+        echo_json({"path": str(own_cache()), "kinds": totals, "entries": listed})
+        return
+    click.echo(f"{own_cache()}: {_size(sum(entry.bytes for entry in stored))}")
+    if stored:
+        print_table([{**row, "bytes": _size(row["bytes"])} for row in totals])
+        click.echo()
+        now = time.time()
+        print_table(
+            [
+                {
+                    "kind": entry.kind,
+                    "size": _size(entry.bytes),
+                    "last used": f"{max(now - entry.used, 0) / 86400:.0f} days ago",
+                    "entry": entry.name,
+                }
+                for entry in stored[:20]
+            ],
+            title="largest entries",
+        )
+
+
+@command.command()
+@click.option(
+    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Only what was not used for DAYS."
+)
+@click.option("--features", "chosen", flag_value="features", help="Features, finished and unfinished.")
+@click.option("--scans", "chosen", flag_value="scans", help="Remembered scans of folders.")
+@click.option("--remote", "chosen", flag_value="remote", help="Copies of what lies at URLs.")
+@click.option("--all", "chosen", flag_value="all", help="Everything but the list of datasets.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@shared("dry_run", "json")
+def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Delete entries; everything deleted can be made again by the command that made it.
+
+    \b
+    Example:
+      longshot cache prune --features --older-than 30 --dry-run
+    """
+    from longshot.models.features import cache as store
+
+    if chosen is None and older_than is None:
+        raise UserError("Say what to delete: --features, --scans, --remote, --all, or --older-than DAYS.")
+    entries = store.prunable(None if chosen == "all" else chosen, days=older_than or 0.0)
+    total = sum(entry.bytes for entry in entries)
+    if not as_json:
+        print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in entries])
+    if dry_run or not entries:
+        freed = 0
+        verb = "would free"
+    else:
+        if not yes and not _agreed(f"Delete {len(entries)} entries, {_size(total)}?"):
+            raise UserError("Nothing was deleted; answer y, or add --yes where no one can answer.")
+        freed = store.prune(entries)
+        verb = "freed"
+    if as_json:
+        summary = {"entries": [e.name for e in entries], "bytes": total, "freed": freed, "dry_run": dry_run}
+        echo_json(summary)
+    else:
+        click.echo(f"{verb} {_size(total if dry_run else freed)} in {len(entries)} entries")
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # nobody is there, or Ctrl-C
+        click.echo(err=True)
+        return False
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.2f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

@@ -1,0 +1,163 @@
+"""``longshot embed``: run backbones over a dataset and keep the features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from longshot.cli.common import COUNT, FILE_PLACE, echo_json, print_table, shared
+
+
+@click.command()
+@click.argument("dataset")
+@click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    required=True,
+    help="What turns an image into numbers; repeat for several (see 'longshot backbones').",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float16", "float32"]),
+    default="float16",
+    help="How the numbers are stored.",
+)
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    help="Processes that decode images; 0 decodes in the computing threads.  [default: what pays]",
+)
+@click.option(
+    "--batch-size",
+    type=COUNT,
+    help="Images decoded at a time; changes memory and speed, not the numbers.  [default: 64]",
+)
+@click.option(
+    "--preprocessing",
+    help="In place of the network's own, and then part of its name: 'decode|resize(96)|central_crop(84)|"
+    "normalize(imagenet)'. For another size alone write it behind the name: 'efficientnet-lite0(size=128)'.",
+)
+@click.option("--skip-bad", is_flag=True, help="Leave unreadable images out and record them in the dataset.")
+@click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
+@click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")
+@shared("identity")
+@click.option("-o", "--out", type=FILE_PLACE, help="Also write a copy: FILE.npy and FILE.json, or URLs.")
+@shared("force", "dry_run", "json")
+def command(
+    dataset: str,
+    backbones: tuple[str, ...],
+    skip_bad: bool,
+    out: Path | str | None,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Turn every image of DATASET into numbers, once: a later call finds them in the cache.
+
+    \b
+    Example:
+      longshot embed toybox --backbone pixels
+      longshot embed ./my_photos --backbone efficientnet-lite0 --backbone pixels
+
+    DATASET is a folder of class folders, a zip of one, a table, an .npz, the URL of one (s3://bucket/photos/), a
+    name you added, or toybox. A run that was interrupted goes on where it was.
+    """
+    import longshot
+    from longshot.base.errors import UserError
+    from longshot.models.features.features import claim_features
+
+    if out is not None and len(backbones) > 1:
+        raise UserError(
+            f"-o names one file, but {len(backbones)} backbones were given; export them one by one."
+        )
+    if out is not None and not dry_run:
+        claim_features(out, force=force)
+    opened = longshot.open_dataset(dataset, skip_bad=skip_bad)
+    rows: list[dict[str, Any]] = []
+    for backbone in backbones:
+        if dry_run:
+            rows += longshot.estimate("embed", opened, backbone, **settings).steps
+            continue
+        features = longshot.embed(opened, backbone, **settings)
+        work = features.work
+        if out is not None:
+            features.save(out, force=force)
+        rows.append(
+            {
+                "dataset": features.dataset,
+                "backbone": features.backbone,
+                "preprocessing": features.preprocessing,
+                "images": len(features),
+                "dim": features.dim,
+                "dtype": features.array.dtype.name,
+                "identity": features.identity,
+                "content": features.content,
+                "backbone_identity": features.backbone_identity,
+                "skipped": len(opened.skipped),
+                "cached": work.cached,
+                "resumed_shards": work.resumed,
+                "computed_images": work.images,
+                "seconds": round(work.seconds, 2),
+                "images_per_second": _rate(work.images, work.seconds),
+                "hash": features.hash,
+                "path": str(features.path)
+                if out is None
+                else out
+                if isinstance(out, str)
+                else str(out.resolve()),
+            }
+        )
+    if as_json:
+        echo_json(rows)
+    elif dry_run:
+        print_table([_planned(row) for row in rows])
+    else:
+        print_table([_done(row) for row in rows])
+        for row in rows:
+            click.echo(f"{row['backbone']}: {row['path']}")
+
+
+def _rate(images: int, seconds: float) -> float | None:
+    return round(images / seconds, 1) if images and seconds else None
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+def _done(row: dict[str, Any]) -> dict[str, Any]:
+    work = "from the cache" if row["cached"] else f"{row['seconds']:.1f} s"
+    if row["resumed_shards"]:
+        work += f", {row['resumed_shards']} shards resumed"
+    rate = row["images_per_second"]
+    return {
+        "backbone": row["backbone"],
+        "images": f"{row['images']:,}",
+        "dim": row["dim"],
+        "stored as": row["dtype"],
+        "images by": row["identity"],
+        "work": work,
+        "images/s": f"{rate:,.0f}" if rate else "",
+        "skipped": row["skipped"],
+        "preprocessing": row["preprocessing"],
+    }
+
+
+def _planned(row: dict[str, Any]) -> dict[str, Any]:
+    rate = row["images_per_second"]
+    return {
+        "backbone": row["backbone"],
+        "images": f"{row['images']:,}",
+        "dim": row["dim"],
+        "time": "none, it is in the cache" if row["cached"] else f"about {row['seconds']:,.0f} s",
+        "images/s": f"{rate:,.0f}" if rate else "",
+        # While shards are joined they and the whole lie on the disk together.
+        "disk": f"{_size(row['bytes'])} ({_size(2 * row['bytes'])} for a moment)",
+        "shards": f"{row['finished_shards']} of {row['shards']} done",
+        "preprocessing": row["preprocessing"],
+    }

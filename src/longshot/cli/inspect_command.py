@@ -1,0 +1,79 @@
+"""``longshot inspect``: describe a testbed and check it against its dataset."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from longshot.cli.common import COUNT, FILE_PLACE, PLACE, datasets_option, echo_json, print_written, shared
+
+
+@click.command()
+@click.argument("testbed", metavar="FILE", type=PLACE)
+@click.option(
+    "--verify", is_flag=True, help="Check every class and image against the dataset; reads the images again."
+)
+@click.option("--sample", type=COUNT, help="With --verify: read only so many images of each dataset.")
+@datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
+@shared("taxonomy", "reduction")
+@click.option(
+    "--html", type=FILE_PLACE, metavar="FILE", help="Also write a page with plots and task pictures."
+)
+@shared("force")
+@click.option(
+    "--pictures",
+    type=click.IntRange(min=0),
+    help="With --html: how many tasks of each kind to show as pictures. [2]",
+)
+@shared("json")
+def command(
+    testbed: Path | str, verify: bool, html: Path | str | None, as_json: bool, **settings: Any
+) -> None:
+    """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
+
+    \b
+    Examples:
+      longshot sample toybox -o easy.parquet
+      longshot inspect easy.parquet --verify
+      longshot inspect easy.parquet --html easy.html
+      longshot inspect easy.parquet --reduction shortest-paths
+
+    The content hash is checked in any case; --verify also checks each image and class against the dataset, says how
+    many images it compared by their bytes or by name only, and which changed or are missing. --html writes one
+    self-contained page: the histograms as plots, and the finest and the coarsest tasks (with selected images the
+    hardest and the easiest) and some random ones as pictures.
+
+    \b
+    Exit codes of --verify:
+      0  every image that was checked has the bytes that the testbed was drawn from
+      2  a mistake in the input
+      3  images changed, or the testbed does not fit the dataset
+      4  images are missing
+      5  the dataset has new images
+      7  as far as names tell: the testbed was drawn with --identity names
+    """
+    import longshot
+    from longshot.base.outputs import is_stream
+    from longshot.tasks.verification import EXIT_CODES
+
+    inspection = longshot.inspect(testbed, verify=verify, html=html, **settings)
+    if as_json:
+        here = html is not None and not (isinstance(html, str) or is_stream(html))
+        page = {} if html is None else {"html": str(Path(html).resolve() if here else html)}
+        echo_json({**inspection.facts, **page})
+    else:
+        click.echo(f"{inspection}\n")
+    if verify and not as_json:
+        for check in inspection.images:
+            click.echo(f"{check.dataset}: {check}")
+        if not inspection.findings:
+            click.echo("verified: content hash, fingerprints, and every class and image name of every task")
+    if html is not None and not as_json:
+        print_written(html)
+    for finding in inspection.findings or ():
+        click.echo(f"differs: {finding}", err=True)
+    if code := EXIT_CODES[inspection.outcome]:
+        sys.exit(code)

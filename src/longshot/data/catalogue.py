@@ -1,0 +1,287 @@
+"""What there is to say about datasets: which are known here, what one holds, which formats can be opened.
+
+A dataset shows itself in a few lines at a prompt, and with pictures of its first classes in a notebook.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from html import escape
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from longshot.base.calls import format_call, parameters
+from longshot.base.errors import UserError
+from longshot.base.files import cache_places, is_writable
+from longshot.base.wording import count
+from longshot.data import registry
+from longshot.data.dataset import SPLITS, Dataset
+from longshot.data.formats import FORMATS, make_format
+from longshot.data.hierarchy import class_labels, has_wordnet_ids
+from longshot.data.opening import as_dataset, load, locate, open_dataset
+from longshot.data.part import find_bad
+
+if TYPE_CHECKING:
+    from longshot.data.dataset import Dataset
+
+_SHOWN = 8  # classes with a picture
+_SIDE = 96  # pixels of a thumbnail's longer side
+
+
+def list_datasets() -> list[dict[str, Any]]:
+    """The datasets that were opened or added on this machine, and toybox.
+
+    Returns
+    -------
+    list of dict
+        ``name``, ``classes``, ``images``, ``skipped`` (images left out), ``fingerprint``, ``source`` and ``present``
+        (whether it still lies there). The numbers of toybox are None until it is opened for the first time.
+
+    Examples
+    --------
+    >>> "toybox" in [row["name"] for row in list_datasets()]
+    True
+    """
+    rows = registry.entries()
+    if not any(row["source"] == "toybox" for row in rows):
+        unopened: dict[str, Any] = {"classes": None, "images": None, "skipped": 0, "fingerprint": None}
+        rows.append({"name": "toybox", **unopened, "source": "toybox", "present": True})
+    return rows
+
+
+class AddedDataset(NamedTuple):
+    """A dataset under a name, and the source that the name stood for before (None: nothing else)."""
+
+    dataset: Dataset
+    before: str | None
+
+
+def add_dataset(
+    name: str, path: str | Path, *, form: str | None = None, skip_bad: bool = False, refresh: bool = False
+) -> AddedDataset:
+    """Remember the dataset at ``path`` under ``name``.
+
+    Parameters
+    ----------
+    name : str
+        What to call it from now on.
+    path : str or path
+        Where it lies.
+    form : str, optional
+        The format of what lies there, as in ``"vtab(task='clevr-count')"``; see :func:`list_formats`.
+    skip_bad : bool
+        Leave unreadable images out, and record them.
+    refresh : bool
+        Scan anew, and drop the record of images left out.
+
+    Returns
+    -------
+    AddedDataset
+        The dataset, and where the name pointed before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("birds.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["wren", "crow", "wren", "crow"])
+    >>> add_dataset("my-birds", "birds.npz").dataset.name
+    'my-birds'
+    """
+    registry.check_name(name)  # before a long scan
+    if not any(map(is_writable, cache_places())):
+        raise UserError(
+            f"'{name}' cannot be remembered: the cache cannot be written ({', '.join(map(str, cache_places()))})",
+            f"set LONGSHOT_CACHE to a folder that you may write to, or open {path} by its path",
+        )
+    if form:
+        make_format(form)  # a mistyped format is reported as that, not as a path that is not there
+    spec = f"{form}:{path}" if form else path
+    dataset = open_dataset(spec, name=name, skip_bad=skip_bad, refresh=refresh)
+    return AddedDataset(dataset, registry.add_name(name, dataset.source))
+
+
+def list_formats() -> list[dict[str, str]]:
+    """The formats of datasets that are opened where they lie.
+
+    Returns
+    -------
+    list of dict
+        ``format`` (a call with its settings and defaults), ``what`` it is, the ``files`` it looks for, and where
+        people get such data (``from``).
+
+    Examples
+    --------
+    >>> [row["format"] for row in list_formats()][0]
+    'view'
+    """
+    rows = []
+    for name in FORMATS:
+        form = type(make_format(name))
+        call = format_call(name, parameters(form.__init__))
+        rows.append({"format": call, "what": form.title, "files": form.layout, "from": form.origin})
+    return rows
+
+
+def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
+    """What there is to say of a dataset, as plain values.
+
+    Parameters
+    ----------
+    dataset : Dataset, str or Path
+        A dataset, or what ``open_dataset`` opens.
+
+    Returns
+    -------
+    dict
+        ``name``, ``source``, ``fingerprint``, numbers of ``classes`` and ``images``, ``images_per_class`` (least,
+        median, most), ``splits`` (classes in each), ``taxonomy`` (nodes, levels, edges, or None), ``wordnet_ids``
+        (whether the classes are called by them), ``attributes`` (name → type), ``skipped`` (keys of images left out),
+        ``left_out`` (what else was, in words), and ``class_list`` (class, images, split of each, and its label where a
+        taxonomy has other names).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("birds.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["wren", "crow", "wren", "crow"])
+    >>> facts = describe_dataset("birds.npz")
+    >>> facts["classes"], facts["images_per_class"]["median"]
+    (2, 2.0)
+    """
+    opened = as_dataset(dataset)
+    sizes, taxonomy = opened.sizes, opened.taxonomy
+    split_of = {class_id: split for split, members in opened.splits.items() for class_id in members}
+    labels = class_labels(opened)
+    return {
+        "name": opened.name,
+        "source": opened.source,
+        "fingerprint": opened.fingerprint,
+        "classes": len(opened.class_ids),
+        "images": len(opened),
+        "images_per_class": {
+            "least": int(sizes.min()),
+            "median": median(sizes.tolist()),
+            "most": int(sizes.max()),
+        },
+        "splits": {split: len(members) for split, members in opened.splits.items()},
+        "taxonomy": None
+        if taxonomy is None
+        else {
+            "nodes": len(taxonomy.nodes),
+            "levels": int(taxonomy.depths.max()),
+            "edges": len(taxonomy.edges),
+        },
+        "wordnet_ids": has_wordnet_ids(opened),
+        "attributes": {}
+        if opened.attributes is None
+        else {field.name: str(field.type) for field in opened.attributes.schema},
+        "skipped": list(opened.skipped),
+        "left_out": list(opened.left_out),
+        "class_list": [
+            {
+                "class": class_id,
+                **({"label": labels.get(class_id)} if labels else {}),
+                "images": int(size),
+                "split": split_of.get(class_id),
+            }
+            for class_id, size in zip(opened.class_ids, sizes, strict=True)
+        ],
+    }
+
+
+class CheckedDataset(NamedTuple):
+    """A dataset with every image it has, and (key, reason) of those that cannot be read."""
+
+    dataset: Dataset
+    bad: list[tuple[str, str]]
+
+    def raise_if_bad(self) -> None:
+        """``UserError`` where an image cannot be read."""
+        if self.bad:
+            raise UserError(
+                f"{len(self.bad):,} of {len(self.dataset):,} images of {self.dataset.source} cannot be read",
+                "mend or remove them, or leave them out with {skip_bad:True}",
+            )
+
+
+def check_dataset(
+    dataset: str | Path, *, workers: int | None = None, refresh: bool = False
+) -> CheckedDataset:
+    """Decode every image of a dataset, those left out earlier too, and list the ones that cannot be read.
+
+    Parameters
+    ----------
+    dataset : str or path
+        A path, a registered name, or toybox.
+    workers : int, optional
+        Threads that decode; all cores by default.
+    refresh : bool
+        Decode every image again, also those known to be good.
+
+    Returns
+    -------
+    CheckedDataset
+        The dataset, and key and reason of each image that cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("birds.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["wren", "crow", "wren", "crow"])
+    >>> check_dataset("birds.npz").bad
+    []
+    """
+    opened = load(locate(dataset), refresh=refresh)
+    return CheckedDataset(opened, find_bad(opened, workers, refresh=refresh))
+
+
+def facts(dataset: Dataset) -> dict[str, str]:
+    """What a person wants to know at a glance, name → text, without reading an image."""
+    least, most = int(dataset.sizes.min()), int(dataset.sizes.max())
+    each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    rows = {
+        "images": f"{len(dataset):,} in {count(dataset.class_ids, 'class', 'classes')}, {each} a class",
+        "source": dataset.source,
+    }
+    if dataset.splits:
+        named = [name for name in (*SPLITS, *sorted(dataset.splits)) if name in dataset.splits]
+        rows["splits"] = ", ".join(f"{name} {len(dataset.splits[name]):,}" for name in dict.fromkeys(named))
+    extras = ["taxonomy"] if dataset.taxonomy is not None else []
+    if dataset.attributes is not None:
+        extras.append(f"attributes {', '.join(dataset.attributes.column_names[:6])}")
+    if extras:
+        rows["known"] = "; ".join(extras)
+    return rows
+
+
+def as_text(dataset: Dataset) -> str:
+    """At most five lines."""
+    lines = [f"  {name}: {text}" for name, text in facts(dataset).items()]
+    return "\n".join([f"Dataset '{dataset.name}'", *lines])
+
+
+def as_html(dataset: Dataset) -> str:
+    """The facts as a table, and the first image of some classes as thumbnails; names are escaped."""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts(dataset).items()
+    )
+    step = max(1, len(dataset.class_ids) // _SHOWN)
+    pictures = "".join(
+        _thumbnail(dataset, label) for label in range(0, len(dataset.class_ids), step)[:_SHOWN]
+    )
+    return f"<table><caption>{escape(dataset.name)}</caption>{rows}</table><div>{pictures}</div>"
+
+
+def _thumbnail(dataset: Dataset, label: int) -> str:
+    name = escape(dataset.class_names[label])
+    try:
+        image = dataset.image(int(dataset.offsets[label]))
+    except UserError:  # an unreadable image is no reason to show nothing of the others
+        return f"<figure style='display:inline-block'><figcaption>{name}: unreadable</figcaption></figure>"
+    image.thumbnail((_SIDE, _SIDE))
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=80)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return (
+        f"<figure style='display:inline-block'><img alt='{name}' src='data:image/jpeg;base64,{data}'>"
+        f"<figcaption>{name}</figcaption></figure>"
+    )

@@ -1,0 +1,344 @@
+"""The Dataset: classes, stable example keys and a lazy store of images, class-major."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.wording import count, first
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from longshot.data.taxonomy.dag import Taxonomy
+
+SPLITS = ("train", "validation", "test")
+# what a file made by Longshot vouches for: the images' bytes, or only their names
+IDENTITIES = ("content", "names")
+IDENTITY_VARIABLE = "LONGSHOT_IDENTITY"
+_SPLIT_ALIASES = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+
+
+def canonical_split(name: str) -> str | None:
+    """``train``, ``validation`` or ``test`` for the spellings in use (``val``, ``dev`` …), else None.
+
+    >>> canonical_split("Val"), canonical_split("extra")
+    ('validation', None)
+    """
+    return _SPLIT_ALIASES.get(name.strip().lower())
+
+
+def check_identity(identity: str) -> str:
+    """The identity itself; UserError for one that does not exist."""
+    if identity not in IDENTITIES:
+        raise UserError(f"{{identity}} is {identity!r}, but it must be {' or '.join(IDENTITIES)}.")
+    return identity
+
+
+def default_identity() -> str:
+    """What LONGSHOT_IDENTITY says, by content where it says nothing."""
+    identity = os.environ.get(IDENTITY_VARIABLE) or "content"
+    if identity not in IDENTITIES:
+        raise UserError(f"{IDENTITY_VARIABLE} is '{identity}', but it must be {' or '.join(IDENTITIES)}.")
+    return identity
+
+
+class ImageStore(Protocol):
+    """Where pixels come from. Picklable and cheap to pickle: worker processes open the files themselves."""
+
+    def read(self, row: int) -> Image:
+        """The image of one row: mode RGB, upright; ``ImageError`` (a ``UserError``) when unreadable."""
+        ...
+
+
+@runtime_checkable
+class EncodedStore(ImageStore, Protocol):
+    """A store that gives an image's bytes before they are decoded: what the image's digest is over."""
+
+    def encoded(self, row: int) -> bytes:
+        """The stored bytes of a row, or ``array_bytes`` of its pixels where they are not encoded."""
+        ...
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Three numbers per row [M, 3] that change when the file behind it does; −1 where that cannot be known."""
+        ...
+
+
+@runtime_checkable
+class UnpackedStore(ImageStore, Protocol):
+    """A store that reads copies of packed files, which lie in the cache."""
+
+    def from_source(self) -> ImageStore:
+        """The same rows, unpacked anew from the files that the user has."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """N images in C classes, class-major: the rows of class c are ``offsets[c]:offsets[c + 1]``.
+
+    Parameters
+    ----------
+    name : str
+        What the dataset is called.
+    class_ids : tuple [C] of str
+        Sorted; nested ids (``Fruit/Apple``) have parts joined by slashes.
+    offsets : array [C + 1] of int64
+        Where the rows of each class begin and end.
+    keys : pyarrow.Array [N] of str
+        The examples' names for good: testbeds hold keys, never rows.
+    store : ImageStore
+        Reads the image of a row.
+    source : str
+        The text under which the dataset opens again.
+    taxonomy : Taxonomy, optional
+        A hierarchy above the classes.
+    attributes : pyarrow.Table [N rows], optional
+        One column per attribute of the images.
+    splits : mapping
+        train, validation and test → class ids, where the classes are divided.
+    splits_from : str, optional
+        The split that was put in place of the dataset's own.
+    taxonomy_from : str, optional
+        The taxonomy that was put in place of the dataset's own.
+    skipped : tuple of str
+        Keys of unreadable images that were left out on request.
+    left_out : tuple of str
+        What else was left out when the dataset was opened, in words: empty class folders, files of other kinds.
+    identity : {"content", "names"}
+        What is made of the dataset vouches for: the bytes of its images, or only their names.
+
+    Examples
+    --------
+    >>> toybox = longshot.open_dataset("toybox")
+    >>> toybox.rows(0)
+    slice(0, 16, None)
+    >>> toybox.class_index(toybox.class_ids[3])
+    3
+    >>> toybox.image(0).mode
+    'RGB'
+    >>> toybox.find_rows(toybox.keys[2:4]).tolist()
+    [2, 3]
+    >>> len(toybox.split_classes("test"))
+    32
+    >>> toybox.with_identity("names").identity
+    'names'
+    """
+
+    name: str
+    class_ids: tuple[str, ...]
+    offsets: Ints
+    keys: pa.Array
+    store: ImageStore
+    source: str
+    taxonomy: Taxonomy | None = None
+    attributes: pa.Table | None = None
+    splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    splits_from: str | None = None
+    taxonomy_from: str | None = None
+    skipped: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    identity: str = "content"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keys, pa.ChunkedArray):
+            object.__setattr__(self, "keys", self.keys.combine_chunks())
+        object.__setattr__(self, "offsets", np.asarray(self.offsets, dtype=np.int64))
+        if list(self.class_ids) != sorted(set(self.class_ids)):
+            raise ValueError("class ids must be sorted and unique")
+        if self.offsets.shape != (len(self.class_ids) + 1,) or self.offsets[0] != 0:
+            raise ValueError(f"offsets must be [C+1] = [{len(self.class_ids) + 1}] and start at 0")
+        if self.offsets[-1] != len(self.keys):
+            raise ValueError(f"offsets end at {self.offsets[-1]}, there are {len(self.keys)} keys")
+        if self.keys.null_count or pc.count_distinct(self.keys).as_py() != len(self.keys):
+            raise ValueError("keys must be unique and not null")
+        if self.attributes is not None and self.attributes.num_rows != len(self.keys):
+            raise ValueError(
+                f"attributes have {self.attributes.num_rows} rows, there are {len(self.keys)} keys"
+            )
+        if not self.class_ids:
+            raise UserError(
+                f"Dataset '{self.name}' has no classes; at least one class with images is needed."
+            )
+        empty = [c for c, size in zip(self.class_ids, self.sizes, strict=True) if size <= 0]
+        if empty:
+            raise UserError(
+                f"Dataset '{self.name}' has {count(empty, 'class', 'classes')} without images "
+                f"({first(empty)}); add images or remove them."
+            )
+
+    def with_identity(self, identity: str | None) -> Dataset:
+        """The same dataset, looked at by the bytes of its images or by their names only.
+
+        Parameters
+        ----------
+        identity : {"content", "names"} or None
+            None leaves it as it is.
+
+        Returns
+        -------
+        Dataset
+        """
+        if identity is None or identity == self.identity:
+            return self
+        return replace(self, identity=check_identity(identity))
+
+    def __repr__(self) -> str:
+        from longshot.data.catalogue import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from longshot.data.catalogue import as_html
+
+        return as_html(self)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over class ids and the keys of each class, and nothing else.
+
+        Pixels, attributes and taxonomy do not take part: columns can be added later, and a copy of the
+        dataset elsewhere (say, in a zip) has the same fingerprint.
+        """
+        digest = hashlib.sha256(b"longshot dataset 1\n")
+        for strings in (list(self.class_ids), self.keys.to_pylist()):
+            encoded = [s.encode() for s in strings]
+            digest.update(np.array([len(e) for e in encoded], dtype="<i8").tobytes())
+            digest.update(b"".join(encoded))
+        digest.update(self.offsets.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The last path part of each class id [C]."""
+        return tuple(class_id.rsplit("/", 1)[-1] for class_id in self.class_ids)
+
+    @property
+    def sizes(self) -> Ints:
+        """Images per class [C]."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int32]:
+        """Class index of each row [N]."""
+        return np.repeat(np.arange(len(self.class_ids), dtype=np.int32), self.sizes)
+
+    def rows(self, class_index: int) -> slice:
+        """The rows of a class.
+
+        Parameters
+        ----------
+        class_index : int
+            Position in ``class_ids``.
+        """
+        return slice(int(self.offsets[class_index]), int(self.offsets[class_index + 1]))
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {class_id: i for i, class_id in enumerate(self.class_ids)}
+
+    def class_index(self, class_id: str) -> int:
+        """Position of a class id in ``class_ids``.
+
+        Parameters
+        ----------
+        class_id : str
+            A class; UserError with the nearest name where there is none.
+        """
+        index = self._index.get(class_id)
+        if index is None:
+            same_name = [c for c in self.class_ids if c.rsplit("/", 1)[-1] == class_id]
+            near = same_name or get_close_matches(class_id, self.class_ids, n=1)
+            hint = (
+                f"did you mean '{near[0]}'?" if near else f"see {{datasets.describe_dataset({self.source})}}."
+            )
+            raise UserError(
+                f"Dataset '{self.name}' has no class '{class_id}' among its {len(self.class_ids):,}; {hint}"
+            )
+        return index
+
+    def image(self, row: int) -> Image:
+        """Read one image: RGB, upright.
+
+        Parameters
+        ----------
+        row : int
+            Which image, 0 to N − 1.
+
+        Returns
+        -------
+        PIL.Image.Image
+            Mode RGB.
+        """
+        return self.store.read(int(row))
+
+    def find_rows(self, keys: pa.Array) -> Ints:
+        """The rows [M] of some ``keys`` [M]; keys that are not in the dataset are named in the error.
+
+        Parameters
+        ----------
+        keys : pyarrow.Array [M] of str
+            Names of images.
+
+        Returns
+        -------
+        array [M] of int
+        """
+        indices = pc.index_in(keys, value_set=self.keys)
+        if isinstance(indices, pa.ChunkedArray):
+            indices = indices.combine_chunks()
+        if indices.null_count:
+            missing = pc.unique(pc.filter(keys, pc.is_null(indices))).to_pylist()
+            raise UserError(
+                f"Dataset '{self.name}' lacks {count(missing, 'image')} of {len(keys):,} asked for "
+                f"({first(missing)}); open the copy that has them or draw the tasks again."
+            )
+        rows: Ints = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
+
+    def split_classes(self, split: str | None) -> Ints:
+        """Class indices of a split (``train``, ``validation``, ``test``), or of all classes when ``None``.
+
+        Parameters
+        ----------
+        split : str or None
+            train, validation or test, in any usual spelling.
+
+        Returns
+        -------
+        array of int, ascending
+        """
+        if split is None:
+            return np.arange(len(self.class_ids), dtype=np.int64)
+        members = self.splits.get(canonical_split(split) or split)
+        if members is None:
+            have = ", ".join(self.splits) or "none"
+            raise UserError(
+                f"Dataset '{self.name}' has no split '{split}' (splits found: {have}); leave the split out "
+                f"to use all classes, or add a split.json beside the images."
+            )
+        return np.array(sorted(self.class_index(c) for c in members), dtype=np.int64)

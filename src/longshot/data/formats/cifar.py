@@ -1,0 +1,225 @@
+"""CIFAR-10 and CIFAR-100, the binary and the Python version; CIFAR-100's super-classes are the taxonomy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.wording import count, first
+from longshot.data.dataset import Dataset
+from longshot.data.formats.base import (
+    RawPixels,
+    SplitFormat,
+    check_texts,
+    chosen_splits,
+    flat_names,
+    label_names,
+    nested_ids,
+    record_dataset,
+    remembered,
+)
+from longshot.data.formats.pickled import by_text, byte_array, read_pickle, text
+from longshot.data.formats.spans import SpanStore, refuse_copied_files
+
+_BYTES = 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class _Version:
+    """One of the four published archives: its files, its files of names, and its label columns, class last."""
+
+    folder: str
+    files: dict[str, tuple[str, ...]]  # split → files
+    names: tuple[str, ...]  # files of names; the Python versions have one for all
+    labels: tuple[str, ...]  # per record, in the order of the binary version
+    binary: bool
+
+
+_TEN = tuple(f"data_batch_{number}" for number in range(1, 6))
+_VERSIONS = (
+    _Version(
+        "cifar-100-binary",
+        {"train": ("train.bin",), "test": ("test.bin",)},
+        ("coarse_label_names.txt", "fine_label_names.txt"),
+        ("coarse_label", "fine_label"),
+        True,
+    ),
+    _Version(
+        "cifar-10-batches-bin",
+        {"train": tuple(f"{batch}.bin" for batch in _TEN), "test": ("test_batch.bin",)},
+        ("batches.meta.txt",),
+        ("label",),
+        True,
+    ),
+    _Version(
+        "cifar-100-python",
+        {"train": ("train",), "test": ("test",)},
+        ("meta",),
+        ("coarse_label", "fine_label"),
+        False,
+    ),
+    _Version(
+        "cifar-10-batches-py", {"train": _TEN, "test": ("test_batch",)}, ("batches.meta",), ("label",), False
+    ),
+)
+
+
+class CIFAR(SplitFormat):
+    """CIFAR-10 or CIFAR-100 by its files; class ids of CIFAR-100 are ``people/baby``. ``split`` is train or test."""
+
+    name = "cifar"
+    title = "CIFAR-10, CIFAR-100 with super-classes (also CIFAR-FS, FC100)"
+    origin = "www.cs.toronto.edu/~kriz/cifar.html, binary or Python version; torchvision.datasets"
+    layout = "train.bin, test.bin, fine_label_names.txt | meta, train, test | data_batch_1 …"
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        archive = _find(path)
+        return archive is not None and all((archive[0] / file).is_file() for file in archive[1].names)
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        check_texts(self)
+        archive = _find(path)
+        if archive is None:
+            folders = ", ".join(version.folder for version in _VERSIONS)
+            raise UserError(
+                f"{path} holds no files of CIFAR (train.bin, data_batch_1.bin, train and meta, or data_batch_1); "
+                f"unpack the archive and give one of the folders {folders}."
+            )
+        root, version = archive
+        there = [split for split, files in version.files.items() if (root / files[0]).is_file()]
+        parts = chosen_splits(self.split, there, path)
+        files = [(split, root / file) for split in parts for file in version.files[split]]
+        needed = [*(file for _, file in files), *(root / name for name in version.names)]
+        absent = [file.name for file in needed if not file.is_file()]
+        if absent:
+            raise UserError(
+                f"{root} lacks {first(absent)} of {version.folder}; download or unpack the archive again."
+            )
+        names = _names(root, version)
+        index = remembered(
+            self.source(path), [file for _, file in files], lambda: _checked(files, version), refresh=refresh
+        )
+        return self._dataset(path, name, [file for _, file in files], index, names)
+
+    def _dataset(
+        self, path: Path, name: str, files: Sequence[Path], index: pa.Table, names: dict[str, list[str]]
+    ) -> Dataset:
+        columns = {column: index[column].to_numpy() for column in index.column_names if column != "split"}
+        levels = [label_names(columns[column], names[column], str(path)) for column in names]
+        classes = levels[-1] if len(levels) == 1 else nested_ids(levels[0], levels[1], path)
+        store = SpanStore(
+            tuple(map(str, files)),
+            columns["file"],
+            columns["offset"],
+            np.full(len(index), _BYTES, np.int64),
+            RawPixels((3, 32, 32), (1, 2, 0)),
+        )
+        splits = np.array(index["split"].to_pylist(), dtype=np.str_)
+        return record_dataset(name, self.source(path), classes, splits, columns["number"], store)
+
+
+def _find(path: Path) -> tuple[Path, _Version] | None:
+    """The folder with the files, at ``path`` or below it by its published name, and the version they are."""
+    for version in _VERSIONS:
+        for root in (path, path / version.folder):
+            if all((root / files[0]).is_file() for files in version.files.values()):
+                return root, version
+    for version in _VERSIONS:  # only one of train and test: the names say which archive it is
+        for root in (path, path / version.folder):
+            some = any((root / files[0]).is_file() for files in version.files.values())
+            if some and all((root / file).is_file() for file in version.names):
+                return root, version
+    return None
+
+
+def _names(root: Path, version: _Version) -> dict[str, list[str]]:
+    """{label column: class names in the order of the labels}, super-classes first."""
+    if version.binary:
+        names_of = {
+            label: (root / file).read_text("utf-8", "replace").split()
+            for label, file in zip(version.labels, version.names, strict=True)
+        }
+    else:
+        content = by_text(read_pickle(root / version.names[0]), root / version.names[0])
+        absent = [label for label in version.labels if not isinstance(content.get(f"{label}_names"), list)]
+        if absent:
+            raise UserError(
+                f"{root / version.names[0]} lacks {absent[0]}_names; take the file as it was published."
+            )
+        names_of = {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
+    return {label: flat_names(names, f"{root} ({label})") for label, names in names_of.items()}
+
+
+def _checked(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
+    """The index, of files that are not copies of each other."""
+    refuse_copied_files([file for _, file in files], [split for split, _ in files])
+    return _index(files, version)
+
+
+def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
+    """One row per record: split, its number there, file, offset of the pixels, labels."""
+    tables = []
+    before: dict[str, int] = {}
+    for number, (split, file) in enumerate(files):
+        offsets, labels = _binary(file, version) if version.binary else _pickled(file, version)
+        start = before.get(split, 0)
+        before[split] = start + len(offsets)
+        tables.append(
+            pa.table(
+                {
+                    "split": pa.array([split] * len(offsets), pa.string()),
+                    "number": pa.array(np.arange(start, start + len(offsets), dtype=np.int64)),
+                    "file": pa.array(np.full(len(offsets), number, np.int32)),
+                    "offset": pa.array(offsets),
+                    **{label: pa.array(values) for label, values in labels.items()},
+                }
+            )
+        )
+    return pa.concat_tables(tables)
+
+
+def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
+    """(offsets of the pixels, labels): a record is one byte per label, then 3,072 of pixels."""
+    record = len(version.labels) + _BYTES
+    size = file.stat().st_size
+    if not size or size % record:
+        raise UserError(
+            f"{file} has {size:,} bytes, which is no whole number of records of {record:,}; it was cut short or is of "
+            f"another dataset: download it again."
+        )
+    starts = np.arange(size // record, dtype=np.int64) * record
+    mapped = np.memmap(file, np.uint8, "r", shape=(size // record, record))
+    labels = {label: mapped[:, i].astype(np.int64) for i, label in enumerate(version.labels)}
+    return starts + len(version.labels), labels
+
+
+def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
+    """The same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found."""
+    content = by_text(read_pickle(file), file)
+    keys = {label: f"{label}s" for label in version.labels}
+    absent = [key for key in ("data", *keys.values()) if key not in content]
+    if absent:
+        raise UserError(
+            f"{file} lacks {first(absent)} (found: {', '.join(content)}); it is no batch of CIFAR."
+        )
+    array = byte_array(content["data"], file)
+    if array.columns != _BYTES:
+        raise UserError(f"The images of {file} have {array.columns:,} bytes each; {_BYTES:,} are needed.")
+    labels = {label: _whole_numbers(content[key], key, array.rows, file) for label, key in keys.items()}
+    return array.offset + np.arange(array.rows, dtype=np.int64) * _BYTES, labels
+
+
+def _whole_numbers(values: Any, key: str, number: int, file: Path) -> Ints:
+    fits = isinstance(values, list) and all(isinstance(value, int) for value in values)
+    if not fits or len(values) != number:
+        actual = count(values, "entry", "entries") if isinstance(values, list) else type(values).__name__
+        raise UserError(f"'{key}' of {file} must be a list of {number:,} whole numbers (found: {actual}).")
+    return np.array(values, np.int64)

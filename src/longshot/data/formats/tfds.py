@@ -1,0 +1,151 @@
+"""TFDS: a dataset that TensorFlow Datasets prepared on this disk, read without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.base.errors import UserError
+from longshot.base.wording import count, first, note
+from longshot.data.dataset import Dataset
+from longshot.data.formats.base import Format, assemble
+from longshot.data.formats.tfds_folder import (
+    Feature,
+    Prepared,
+    described_versions,
+    read_prepared,
+    version_folders,
+)
+from longshot.data.formats.tfrecord import RecordDecoder, store_of
+from longshot.data.stores import escape_name
+
+
+class Tfds(Format):
+    """``image`` and ``label`` name the features where the dataset leaves a choice."""
+
+    name = "tfds"
+    title = "a prepared TensorFlow Datasets folder, as TFRecord files"
+    origin = "tfds.builder(NAME).download_and_prepare(), by default below ~/tensorflow_datasets"
+    layout = (
+        "[NAME/][CONFIG/]VERSION/: dataset_info.json, features.json, NAME-train.tfrecord-00000-of-00001 …"
+    )
+
+    def __init__(self, image: str | None = None, label: str | None = None) -> None:
+        self.image, self.label = image, label
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        """A version folder with both files, which Hugging Face's folders do not have, or one above a single such."""
+        return len(described_versions(path)) == 1
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        """All splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""
+        folders = version_folders(path)
+        if len(folders) != 1:
+            listed = f"{len(folders)} ({first([str(folder) for folder in folders])})" if folders else "none"
+            raise UserError(
+                f"One prepared version of a TFDS dataset is needed, {path} has {listed}; give its folder."
+            )
+        prepared = read_prepared(folders[0], refresh=refresh)
+        if name == escape_name(path.stem) and path == prepared.folder:
+            name = prepared.name  # the folder is called by its version
+        image = image_feature(prepared, self.image)
+        label = _label_feature(prepared, self.label)
+        values = prepared.table[f"feature:{label.name}"]
+        if label.kind == "text":
+            classes = np.array([str(v).replace("/", "_") for v in values.to_pylist()])
+            rows = np.arange(len(classes))
+        else:
+            numbers = pc.fill_null(values, -1).to_numpy()
+            rows = np.flatnonzero(numbers >= 0)
+            classes = class_names(numbers[rows], prepared.labels.get(label.name, ()))
+            if len(rows) < len(numbers):
+                note(f"{count(len(numbers) - len(rows), 'record')} of '{name}' without a label left out.")
+        table = prepared.table.take(pa.array(rows))
+        columns = {"split": table["split"], "position": table["position"]}
+        for feature in prepared.features:
+            if feature.single and feature.kind in ("label", "text", "tensor") and feature != label:
+                columns[_free(feature.name, columns)] = _attribute(table, feature, prepared)
+        store = store_of(prepared.files, table, RecordDecoder(image))
+        attributes = pa.table(columns)
+        return assemble(
+            name, self.source(path), classes, keys_of(classes, table), store, attributes=attributes
+        )
+
+
+def image_feature(prepared: Prepared, name: str | None = None) -> str:
+    """The feature with the picture: the one called ``name``, the one called image, or the only one."""
+    pictures = [f.name for f in prepared.features if f.kind == "image" and f.single]
+    if name in pictures or (name is None and "image" in pictures):
+        return name or "image"
+    if name is None and len(pictures) == 1:
+        return pictures[0]
+    names = first([f.name for f in prepared.features], 8)
+    if name is not None or not pictures:
+        problem = f"'{name}' is no image feature of" if name else "There is no image feature in"
+        raise UserError(f"{problem} {prepared.folder} (features: {names}).")
+    raise UserError(
+        f"{prepared.folder} has {len(pictures)} image features ({first(pictures)}); choose one with "
+        f"tfds(image='{pictures[0]}')."
+    )
+
+
+def _label_feature(prepared: Prepared, name: str | None) -> Feature:
+    """The feature with the class: the one called ``name``, the dataset's own choice, ``label``, or the only label."""
+    fitting = {f.name: f for f in prepared.features if f.single and f.kind in ("label", "text", "tensor")}
+    labels = [feature.name for feature in fitting.values() if feature.kind == "label"]
+    for choice in (name, *((prepared.supervised, "label") if name is None else ())):
+        if choice in fitting:
+            return fitting[choice]
+    if name is None and len(labels) == 1:
+        return fitting[labels[0]]
+    if name is not None or not labels:
+        problem = f"'{name}' is no feature with one value in" if name else "There is no label feature in"
+        raise UserError(f"{problem} {prepared.folder} (with one value: {first(list(fitting), 8) or 'none'}).")
+    raise UserError(
+        f"{prepared.folder} has {len(labels)} label features ({first(labels)}); choose one with "
+        f"tfds(label='{labels[0]}')."
+    )
+
+
+def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int = 0) -> NDArray[np.str_]:
+    """Class ids [N]: the label with leading zeros, and its name where there is one: ``07-horse``."""
+    most = max(classes, len(names), int(numbers.max(initial=0)) + 1)
+    width = len(str(most - 1))
+    ids = [f"{number:0{width}d}" for number in range(most)]
+    for number, name in enumerate(names):
+        plain = name.strip("/").replace("/", "_")
+        if plain and plain != str(number):
+            ids[number] += f"-{plain}"
+    return np.array(ids)[numbers]
+
+
+def keys_of(classes: NDArray[np.str_], table: pa.Table) -> pa.Array:
+    """``class/train-12``: class, official split and number in it."""
+    parts = (pa.array(classes.tolist(), pa.string()), table["split"], table["position"].cast(pa.string()))
+    flat = [p.combine_chunks() if isinstance(p, pa.ChunkedArray) else p for p in parts]
+    record = pc.binary_join_element_wise(flat[1], flat[2], "-")
+    return pc.binary_join_element_wise(flat[0], record, "/")
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    return name if name not in taken else f"feature {name}"
+
+
+def _attribute(table: pa.Table, feature: Feature, prepared: Prepared) -> pa.ChunkedArray:
+    """A feature of one value; labels by their names, truth values as such."""
+    values = table[f"feature:{feature.name}"]
+    names = prepared.labels.get(feature.name)
+    if feature.kind == "label" and names:
+        numbers = values.to_pylist()
+        texts = [None if n is None or not 0 <= n < len(names) else names[n] for n in numbers]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    if feature.dtype == "bool":
+        return values.cast(pa.int64()).cast(pa.bool_())
+    return values

@@ -1,0 +1,282 @@
+"""TFRecord files: finding the records of a file in one pass, and reading one of them with one read.
+
+record = length (8 bytes) · masked CRC-32C of the length (4) · data (length bytes) · masked CRC-32C of the data (4)
+
+CRC-32C (Castagnoli) is computed by google-crc32c where it is installed, else with NumPy. A checksum is linear over
+bits: it is the exclusive or of what every byte contributes, and a byte's contribution depends on its value and its
+distance from the end only. A table of [distance, value] turns a block into one gather and one reduction; the state
+after a block enters the next one through its first four bytes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.base.errors import UserError
+from longshot.base.progress import progress
+from longshot.data.files import reason_of
+from longshot.data.formats.example_proto import FeatureValue, ProtoError, parse_example
+from longshot.data.formats.spans import SpanStore
+from longshot.data.images import ImageError, decode
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+HEAD, FOOT = 12, 4  # bytes around the data of a record
+Visit = Callable[[bytes], None]
+_LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
+_POLYNOMIAL = 0x82F63B78  # reflected
+_BLOCK = 2048  # bytes per gather: the table takes 2 MB
+_MASK = 0xA282EAD8
+Buffer = bytes | bytearray | memoryview
+
+
+@cache
+def _package() -> Any:
+    """The module ``google_crc32c``, or None; its own slow fallback without C code is no gain."""
+    try:
+        module = import_module("google_crc32c")
+    except ImportError:
+        return None
+    return module if getattr(module, "implementation", "python") == "c" else None
+
+
+def crc32c(data: Buffer) -> int:
+    """The CRC-32C of ``data``."""
+    package = _package()
+    return int(package.value(bytes(data))) if package is not None else crc32c_numpy(data)
+
+
+def masked(crc: int) -> int:
+    """As TFRecord stores a checksum: rotated right by 15 bits, plus a constant, modulo 2³²."""
+    return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
+
+
+def crc32c_numpy(data: Buffer) -> int:
+    """CRC-32C without a package."""
+    values = np.frombuffer(data, np.uint8)
+    table = _table()
+    state = 0xFFFFFFFF
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK].copy()
+        if len(block) < 4:
+            for byte in block.tolist():
+                state = (state >> 8) ^ int(table[0, (state ^ byte) & 0xFF])
+            break
+        block[:4] ^= np.frombuffer(state.to_bytes(4, "little"), np.uint8)
+        state = int(np.bitwise_xor.reduce(_gather(table, block)))
+    return state ^ 0xFFFFFFFF
+
+
+def masked_of_lengths(lengths: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """The masked checksums [N] of N lengths, each of them eight bytes, all at once."""
+    raw = np.ascontiguousarray(lengths, "<u8").view(np.uint8).reshape(-1, 8).copy()
+    raw[:, :4] ^= 0xFF
+    state: NDArray[np.uint32] = np.bitwise_xor.reduce(_gather(_table(), raw), axis=1)
+    crc = state.astype(np.uint64) ^ np.uint64(0xFFFFFFFF)
+    rotated = ((crc >> np.uint64(15)) | (crc << np.uint64(17))) + np.uint64(_MASK)
+    return (rotated & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def _gather(table: NDArray[np.uint32], rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """What each byte [..., n] contributes, by its distance from the end of its row."""
+    return table.reshape(-1).take(_starts()[-rows.shape[-1] :] + rows)
+
+
+@cache
+def _starts() -> NDArray[np.int64]:
+    """Where the table's row for each byte of a whole block begins, the farthest from the end first."""
+    return np.arange(_BLOCK - 1, -1, -1, dtype=np.int64) * 256
+
+
+@cache
+def _table() -> NDArray[np.uint32]:
+    """[distance, value]: the state after a byte of that value and ``distance`` zero bytes."""
+    first = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        first = np.where(first & 1, (first >> 1) ^ np.uint32(_POLYNOMIAL), first >> 1).astype(np.uint32)
+    table = np.empty((_BLOCK, 256), np.uint32)
+    table[0] = first
+    for distance in range(1, _BLOCK):
+        before = table[distance - 1]
+        table[distance] = (before >> 8) ^ first[before & 0xFF]
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class RecordIndex:
+    """Where the records of a file begin, and how many bytes each takes with its frame, both [N]."""
+
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) -> RecordIndex:
+    """The records of a file, found by hopping from length to length; the checksums of all lengths are compared.
+
+    ``verify`` also reads all data and compares its checksums; ``visit`` is then given the data of every record and may
+    raise ProtoError. UserError with file, byte and what is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size == 0:
+                return RecordIndex(np.empty(0, np.int64), np.empty(0, np.int64))
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                if hasattr(mmap, "MADV_SEQUENTIAL"):
+                    mapped.madvise(mmap.MADV_SEQUENTIAL)
+                index = _hop(path, mapped, size)
+                if verify or visit is not None:
+                    _verify(path, mapped, index, visit)
+    except OSError as error:
+        raise UserError(f"Cannot open {path}: {reason_of(error)}.") from error
+    return index
+
+
+def index_files(
+    files: Sequence[Path], description: str, *, verify: bool = False, visit: Visit | None = None
+) -> list[RecordIndex]:
+    """``index_file`` of every file, with a progress bar over their bytes."""
+    sizes = [file.stat().st_size for file in files]
+    with progress(description, total=sum(sizes) // 1_000_000, unit="MB") as bar:
+        indexes, done, shown = [], 0, 0
+        for file, size in zip(files, sizes, strict=True):
+            indexes.append(index_file(file, verify=verify, visit=visit))
+            done += size
+            bar.advance(done // 1_000_000 - shown)
+            shown = done // 1_000_000
+    return indexes
+
+
+def span_columns(indexes: Sequence[RecordIndex]) -> dict[str, NDArray[Any]]:
+    """The columns ``file``, ``offset`` and ``length`` of all records [N], for ``store_of``."""
+    return {
+        "file": np.repeat(np.arange(len(indexes), dtype=np.int32), [len(index) for index in indexes]),
+        "offset": np.concatenate([index.offsets for index in indexes]),
+        "length": np.concatenate([index.lengths for index in indexes]),
+    }
+
+
+def unframe(raw: bytes, where: str) -> bytes:
+    """The data of one whole record; ImageError when a checksum fails or the record is not the one that was indexed.
+
+    The length was checked when the file was indexed, so its checksum is looked at when it is another one now.
+    """
+    length = len(raw) - HEAD - FOOT
+    if _LENGTH.unpack_from(raw)[0] != length:
+        flipped = _CRC.unpack_from(raw, 8)[0] != masked(crc32c(raw[:8]))
+        wrong = "the checksum of the record's length is wrong (CRC failed), so bits were flipped"
+        raise ImageError(where, wrong if flipped else "the file has changed since it was indexed")
+    data = raw[HEAD:-FOOT]
+    if _CRC.unpack_from(raw, HEAD + length)[0] != masked(crc32c(data)):
+        raise ImageError(
+            where, "the checksum of the record's data is wrong (CRC failed), so bits were flipped"
+        )
+    return data
+
+
+def parse_record(raw: bytes, where: str, names: Sequence[str] | None = None) -> dict[str, FeatureValue]:
+    """The features of the ``tf.train.Example`` in one whole record."""
+    try:
+        return parse_example(unframe(raw, where), names)
+    except ProtoError as error:
+        raise ImageError(where, f"the record is no tf.train.Example, but has {error}") from error
+
+
+@dataclass(frozen=True)
+class RecordDecoder:
+    """A whole record with an Example → the encoded image in its feature ``image``.
+
+    ``scale`` multiplies pixel values (dSprites stores 0 and 1).
+    """
+
+    image: str = "image"
+    scale: int = 1
+
+    def encoded(self, raw: bytes, where: str) -> bytes:
+        """The image in the record, as it is encoded."""
+        values = parse_record(raw, where, (self.image,)).get(self.image)
+        if not isinstance(values, list) or len(values) != 1:
+            raise ImageError(where, f"the record has no image in the feature '{self.image}'")
+        return values[0]
+
+    def __call__(self, raw: bytes, where: str) -> Image:
+        picture = decode(self.encoded(raw, where), where)
+        return (
+            picture if self.scale == 1 else picture.point([min(255, v * self.scale) for v in range(256)] * 3)
+        )
+
+
+def store_of(files: Sequence[Path], index: pa.Table, decoder: RecordDecoder) -> SpanStore:
+    """A store of the records in a table with the columns ``file``, ``offset`` and ``length``."""
+    file, offset, length = (index[name].to_numpy() for name in ("file", "offset", "length"))
+    return SpanStore(tuple(str(f) for f in files), file, offset, length, decoder)
+
+
+def _hop(path: Path, mapped: mmap.mmap, size: int) -> RecordIndex:
+    starts: list[int] = []
+    unpack, start = _LENGTH.unpack_from, 0
+    cut: str | None = None
+    while start < size:
+        starts.append(start)
+        remaining = size - start - HEAD - FOOT
+        if remaining < 0:
+            cut = f"{HEAD + FOOT} bytes around its data needed, {size - start} are left"
+            break
+        (length,) = unpack(mapped, start)
+        if length > remaining:
+            cut = f"{length + HEAD + FOOT:,} bytes needed, {size - start:,} are left"
+            break
+        start += HEAD + FOOT + length
+    offsets = np.array(starts, np.int64)
+    with_head = offsets if cut is None or size - starts[-1] >= HEAD else offsets[:-1]
+    lengths, stored = _heads(mapped, with_head)
+    wrong = np.flatnonzero(stored != masked_of_lengths(lengths))
+    if len(wrong):
+        first = int(wrong[0])
+        raise _damaged(path, first, starts[first], "the checksum of its length is wrong (CRC failed)")
+    if cut is not None:
+        raise _damaged(path, len(starts) - 1, starts[-1], f"it is cut off, {cut}")
+    return RecordIndex(offsets, lengths.astype(np.int64) + HEAD + FOOT)
+
+
+def _heads(mapped: mmap.mmap, offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Length [N] and stored checksum of it [N]. Copies: nothing may point into the map when it is closed."""
+    heads = np.frombuffer(mapped, np.uint8)[offsets[:, None] + np.arange(HEAD)]
+    return heads[:, :8].copy().view("<u8").reshape(-1), heads[:, 8:].copy().view("<u4").reshape(-1)
+
+
+def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit | None) -> None:
+    for number, (offset, length) in enumerate(
+        zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)
+    ):
+        end = offset + length - FOOT
+        data = mapped[offset + HEAD : end]
+        if _CRC.unpack_from(mapped, end)[0] != masked(crc32c(data)):
+            raise _damaged(path, number, offset, "the checksum of its data is wrong (CRC failed)")
+        if visit is not None:
+            try:
+                visit(data)
+            except ProtoError as error:
+                raise _damaged(path, number, offset, f"it is no tf.train.Example, but has {error}") from error
+
+
+def _damaged(path: Path, number: int, offset: int, reason: str) -> UserError:
+    return UserError(
+        f"{path} is damaged: record {number}, at byte {offset:,}: {reason}", "get or convert this file again"
+    )

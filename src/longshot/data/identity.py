@@ -1,0 +1,445 @@
+"""What a dataset is made of: SHA-256 digests of its images' bytes, and what changed since they were recorded.
+
+The digest of an image is over its encoded bytes (a file, the image field of a record, a member of an archive) or, for
+arrays, over type, shape and numbers. So a folder and the zip of it agree, and one changed pixel does not go unnoticed.
+SHA-256, because processors compute it in hardware and ``sha256sum`` lets anybody check it without Longshot.
+
+Digests of images that were read before are kept in the cache per dataset source. A file holds key, stamp and digest of
+every image, behind a checksum of itself: a damaged one counts as absent, since reading the images again is always
+right. Writers hold a lock and add to what is there, so two lose nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.base.arrays import Bools, Ints
+from longshot.base.errors import UserError
+from longshot.base.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
+from longshot.base.locks import file_lock
+from longshot.base.progress import progress
+from longshot.base.wording import count, first, note
+from longshot.data.dataset import Dataset, ImageStore, UnpackedStore
+from longshot.data.stores import encoded_of, innermost, prepare_rows, stamps_of
+
+Digests = NDArray[np.uint8]  # [M, 32]
+
+DIGEST_BYTES = 32
+_BLOCK = 64  # images that a thread reads before it asks for more
+_SAVE_EVERY = 15.0  # seconds of work that a kill can cost
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        *((name, pa.int64()) for name in ("size", "time", "inode")),
+        ("digest", pa.binary(32)),
+    ]
+)
+# ns: a file that changed a moment ago can change again within one tick of its clock, unseen
+TICK = 50_000_000
+_WHOLE_SECONDS = 2_000_000_000  # the same where the clock counts seconds, as on FAT and some network drives
+_unwritable: set[str] = set()  # what was noted once
+
+
+class Look(NamedTuple):
+    """What the files behind some rows looked like: their stamps [M, 3], and the time before they were looked at."""
+
+    at: int
+    stamps: Ints
+
+
+def look_at(store: ImageStore, rows: Ints) -> Look:
+    """The stamps of rows, now."""
+    prepare_rows(store, rows)
+    now = time.time_ns()
+    return Look(now, stamps_of(store, rows))
+
+
+def image_digests(
+    dataset: Dataset,
+    rows: Ints | None = None,
+    *,
+    read_again: bool = False,
+    workers: int = 2,
+    look: Look | None = None,
+) -> Digests:
+    """The SHA-256 digest of images of a dataset.
+
+    Digests are remembered in the cache by size, time of change and inode of the file behind each image: a second look
+    costs a ``stat`` per file, or one for an archive.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose images.
+    rows : array [M] of int, optional
+        Which of them; all by default.
+    read_again : bool
+        Read every image, also those whose file seems unchanged. What verifies does so.
+    workers : int
+        Threads that read and hash.
+    look : Look, optional
+        ``look_at(dataset.store, rows)``, where the caller has just looked at the files.
+
+    Returns
+    -------
+    array [M, 32] of uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from longshot import open_dataset
+    >>> np.savez("photos.npz", images=np.zeros((2, 8, 8), np.uint8), labels=["ant", "bee"])
+    >>> digests = image_digests(open_dataset("photos.npz"))
+    >>> digests.shape, bytes(digests[0]) == bytes(digests[1])
+    ((2, 32), True)
+    """
+    chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
+    prepare_rows(dataset.store, chosen)
+    if not read_again and (shipped := _shipped(dataset.store, chosen)) is not None:
+        return shipped
+    looked, stamps = look_at(dataset.store, chosen) if look is None else look
+    keys = dataset.keys if rows is None else dataset.keys.take(pa.array(chosen))
+    if read_again:
+        digests, todo = np.zeros((len(chosen), DIGEST_BYTES), np.uint8), np.arange(len(chosen))
+    else:
+        digests, fresh = recall(dataset.source, keys, stamps)
+        todo = np.flatnonzero(~fresh)
+    if not len(todo):
+        return digests
+
+    store, behind = innermost(dataset.store, chosen[todo])
+    if read_again:
+        store = from_source(store)
+    order = np.argsort(behind, kind="stable")  # in the order in which they lie on disk
+    todo, behind = todo[order], behind[order]
+    done, saved = 0, 0
+    clock = time.monotonic()
+    with progress(f"digest {dataset.name}", total=len(todo), unit="images") as bar:
+        for block in _hashed(store, behind, workers):
+            digests[todo[done : done + len(block)]] = block
+            done += len(block)
+            bar.advance(len(block))
+            if done == len(todo) or time.monotonic() - clock > _SAVE_EVERY:
+                part = todo[saved:done]
+                remember(
+                    dataset.source, keys.take(pa.array(part)), stamps[part], digests[part], looked=looked
+                )
+                saved, clock = done, time.monotonic()
+    return digests
+
+
+def from_source(store: ImageStore) -> ImageStore:
+    """The store, where it reads unpacked copies with copies that were made now."""
+    return store.from_source() if isinstance(store, UnpackedStore) else store
+
+
+def digest_of(store: ImageStore, row: int) -> bytes:
+    """The digest (32 bytes) of one row of a store, read now."""
+    return hashlib.sha256(encoded_of(store, row)).digest()
+
+
+def remember_digests(dataset: Dataset, rows: Ints, stamps: Ints, digests: Digests, *, looked: int) -> None:
+    """Keep digests that were computed where the images were read anyway.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose images.
+    rows : array [M] of int
+        Which of them.
+    stamps : array [M, 3] of int64
+        ``stamps_of(dataset.store, rows)`` from before the images were read.
+    digests : array [M, 32] of uint8
+        ``digest_of`` each.
+    looked : int
+        ``time.time_ns()`` from before the stamps were taken.
+    """
+    keys = dataset.keys.take(pa.array(np.asarray(rows, np.int64)))
+    remember(dataset.source, keys, stamps, digests, looked=looked)
+
+
+def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
+    """One SHA-256, in hex, over images: their keys and digests, in the order of the keys.
+
+    Parameters
+    ----------
+    keys : sequence [M] of str
+        The images' keys, in any order.
+    digests : array [M, 32] of uint8
+        Their digests, in the same order.
+
+    Examples
+    --------
+    >>> zeros = np.zeros((2, 32), np.uint8)
+    >>> content_digest(["b", "a"], zeros) == content_digest(["a", "b"], zeros)
+    True
+    """
+    if not isinstance(keys, pa.Array):
+        keys = pa.array([key.encode("utf-8", "surrogatepass") for key in _texts(keys)], pa.large_binary())
+    texts = keys.cast(pa.large_binary())
+    if not are_sorted(texts):
+        order = pc.sort_indices(texts)
+        texts, digests = texts.take(order), digests[order.to_numpy()]
+    digest = hashlib.sha256(b"longshot content 1\n")
+    if len(texts):
+        _, places, letters = texts.buffers()
+        ends = np.frombuffer(places, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        digest.update(np.diff(ends).astype("<i8").tobytes())
+        digest.update(memoryview(letters)[ends[0] : ends[-1]] if letters is not None else b"")
+    digest.update(np.ascontiguousarray(digests).data)
+    return digest.hexdigest()
+
+
+def are_sorted(keys: pa.Array) -> bool:
+    """Whether distinct keys are in order, as those of most datasets are: a look is quicker than sorting."""
+    return len(keys) < 2 or bool(pc.all(pc.less(keys[:-1], keys[1:])).as_py())
+
+
+def short_digests(digests: Digests) -> NDArray[np.uint64]:
+    """The first 8 bytes of each digest as a number [M]; ``f"{number:016x}"`` is the start of its hex form.
+
+    >>> import hashlib
+    >>> digest = np.frombuffer(hashlib.sha256(b"abc").digest(), np.uint8)[None]
+    >>> f"{short_digests(digest)[0]:016x}", hashlib.sha256(b"abc").hexdigest()[:16]
+    ('ba7816bf8f01cfea', 'ba7816bf8f01cfea')
+    """
+    numbers: NDArray[np.uint64] = np.ascontiguousarray(digests[:, :8]).view(">u8").reshape(-1)
+    return numbers.astype(np.uint64)
+
+
+def pack_digests(digests: NDArray[np.uint64]) -> str:
+    """Short digests [M] as text for JSON: 8 bytes each, little-endian, base64.
+
+    >>> unpack_digests(pack_digests(np.array([1, 2], np.uint64)))
+    array([1, 2], dtype=uint64)
+    """
+    return base64.b64encode(digests.astype("<u8").tobytes()).decode("ascii")
+
+
+def unpack_digests(text: str) -> NDArray[np.uint64]:
+    """What ``pack_digests`` wrote; ValueError for anything else."""
+    return np.frombuffer(base64.b64decode(text, validate=True), "<u8").astype(np.uint64)
+
+
+class ContentChanges(NamedTuple):
+    """How images differ from what was recorded of them, by key, sorted."""
+
+    changed: list[str]  # other bytes under the same key
+    missing: list[str]  # recorded, no longer there
+    new: list[str]  # there, not recorded
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.missing or self.new)
+
+    def __str__(self) -> str:
+        """The numbers and the first names: "2 images have other bytes ('a', 'b'), 1 image is missing ('c')"."""
+        kinds = (
+            (self.changed, "has other bytes", "have other bytes"),
+            (self.missing, "is missing", "are missing"),
+            (self.new, "is new", "are new"),
+        )
+        parts = [
+            f"{count(keys, 'image')} {one_is if len(keys) == 1 else they_are} ({first(keys)})"
+            for keys, one_is, they_are in kinds
+            if keys
+        ]
+        return ", ".join(parts) or "no image differs"
+
+
+def compare_content(
+    keys: pa.Array | Sequence[str],
+    digests: NDArray[np.uint64] | Digests,
+    keys_now: pa.Array | Sequence[str],
+    digests_now: NDArray[np.uint64] | Digests,
+) -> ContentChanges:
+    """What differs between images as they were recorded and as they are now.
+
+    Parameters
+    ----------
+    keys, digests
+        What was recorded: keys [M], and digests [M, 32] or short ones [M]. Where one side is short, both are compared
+        by their short digests.
+    keys_now, digests_now
+        What is there now, in any order.
+
+    Returns
+    -------
+    ContentChanges
+        ``changed``, ``missing`` and ``new``: lists of keys, sorted. False where nothing differs.
+
+    Examples
+    --------
+    >>> old, new = np.array([1, 2], np.uint64), np.array([1, 3, 4], np.uint64)
+    >>> print(compare_content(["a", "b"], old, ["a", "b", "c"], new))
+    1 image has other bytes ('b'), 1 image is new ('c')
+    """
+    if digests.ndim != digests_now.ndim:
+        digests, digests_now = (
+            numbers.astype(np.uint64) if numbers.ndim == 1 else short_digests(numbers.astype(np.uint8))
+            for numbers in (digests, digests_now)
+        )
+    before, after = pa.array(_texts(keys), pa.string()), pa.array(_texts(keys_now), pa.string())
+    indices = pc.index_in(before, value_set=after)
+    present = indices.is_valid().to_numpy(zero_copy_only=False)
+    matched = indices.drop_null().to_numpy()
+    differs = digests[present] != digests_now[matched]
+    if differs.ndim == 2:
+        differs = differs.any(axis=1)
+    changed = before.take(pa.array(np.flatnonzero(present)[differs]))
+    missing = before.take(pa.array(np.flatnonzero(~present)))
+    new = after.filter(pc.invert(pc.is_in(after, value_set=before)))
+    return ContentChanges(*(sorted(part.to_pylist()) for part in (changed, missing, new)))
+
+
+def _texts(keys: pa.Array | Sequence[str]) -> list[str]:
+    texts: list[str] = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
+    return texts
+
+
+def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
+    """Digests that come with a dataset, as toybox's do."""
+    store, rows = innermost(store, rows)
+    shipped = getattr(store, "shipped_digests", None)
+    return None if shipped is None else shipped(rows)
+
+
+def _hashed(store: ImageStore, rows: Ints, workers: int) -> Iterator[Digests]:
+    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``."""
+
+    together = getattr(store, "encoded_rows", None)  # quicker where a store can give many at once
+
+    def hash_block(start: int) -> Digests:
+        chosen = rows[start : start + _BLOCK].tolist()
+        if together is None:
+            block = [digest_of(store, row) for row in chosen]
+        else:
+            block = [hashlib.sha256(data).digest() for data in together(chosen)]
+        return np.frombuffer(b"".join(block), np.uint8).reshape(-1, DIGEST_BYTES)
+
+    starts = range(0, len(rows), _BLOCK)
+    if workers < 2 or len(starts) == 1:
+        yield from map(hash_block, starts)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            yield from pool.map(hash_block, starts)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+# ---- digests of images that were read before
+
+
+def _memory(source: str) -> str:
+    """The file of a source among the digests of the cache."""
+    return f"{hash_text(source)[:32]}.digests"
+
+
+def recall(source: str, keys: pa.Array, stamps: Ints) -> tuple[Digests, Bools]:
+    """What is remembered of some images of a source whose files have these stamps [M, 3] now.
+
+    Returns digests [M, 32], true where the second array [M] says so.
+    """
+    digests, fresh = np.zeros((len(keys), DIGEST_BYTES), np.uint8), np.zeros(len(keys), np.bool_)
+    for file in cache_places("digests", _memory(source)):
+        table = _load(file)
+        if table is None or not len(table) or fresh.all():
+            continue
+        recorded = table["key"].combine_chunks()
+        if keys.equals(recorded):  # nearly always: the same images as the last time
+            rows, remembered = np.arange(len(keys)), np.ones(len(keys), np.bool_)
+        else:
+            indices = pc.index_in(keys, value_set=recorded)
+            remembered = indices.is_valid().to_numpy(zero_copy_only=False)
+            rows = indices.fill_null(0).to_numpy(zero_copy_only=False)
+        same = remembered & (stamps[:, 0] >= 0) & ~fresh
+        for position, name in enumerate(("size", "time", "inode")):
+            same &= table[name].to_numpy()[rows] == stamps[:, position]
+        digests[same] = _matrix(table["digest"].combine_chunks())[rows[same]]
+        fresh |= same
+    return digests, fresh
+
+
+def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, looked: int) -> None:
+    """Add digests to what is remembered of a source.
+
+    Parameters
+    ----------
+    source : str
+        ``Dataset.source``.
+    keys : pyarrow.Array [M]
+        The images' keys.
+    stamps : array [M, 3] of int64
+        Their stamps, taken before the images were read.
+    digests : array [M, 32] of uint8
+        Their digests.
+    looked : int
+        ``time.time_ns()`` from before the stamps were taken. A file that had changed only a moment before is left
+        out: it may change again unseen.
+    """
+    tick = np.where(stamps[:, 1] % 1_000_000_000 == 0, _WHOLE_SECONDS, TICK)
+    settled = np.flatnonzero((stamps[:, 0] >= 0) & (looked - stamps[:, 1] > tick))
+    if not len(settled):
+        return
+    rows = pa.array(settled)
+    binary = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(32), len(settled), [None, pa.py_buffer(np.ascontiguousarray(digests[settled]))]
+    )
+    added = pa.table([keys.take(rows), *stamps[settled].T.copy(), binary], schema=_SCHEMA)
+    try:
+        file = cache_dir("digests") / _memory(source)
+        with file_lock(file.with_suffix(".lock")):
+            earlier = _load(file)
+            if earlier is not None:
+                unchanged = pc.invert(pc.is_in(earlier["key"], value_set=added["key"].combine_chunks()))
+                added = pa.concat_tables([earlier.filter(unchanged), added])
+            _save(file, added.combine_chunks())
+    except UserError as error:  # a full or read-only disk costs time, not truth
+        if source not in _unwritable:
+            _unwritable.add(source)
+            note(f"the digests of {source} are not remembered: {error.template}")
+
+
+def forget(source: str) -> None:
+    """Drop what is remembered of a source."""
+    file = cache_dir("digests") / _memory(source)
+    for path in (file, file.with_suffix(".lock")):
+        path.unlink(missing_ok=True)
+
+
+def _save(file: Path, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    write_sealed(file, memoryview(sink.getvalue()))
+
+
+def _load(file: Path) -> pa.Table | None:
+    """The table in a memory file; None when there is none, or when it is not exactly what was written."""
+    content = read_sealed(file)
+    if content is None:
+        return None
+    try:
+        table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
+    except pa.ArrowException:
+        return None
+    return table if table.schema == _SCHEMA else None
+
+
+def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
+    """A column of digests as numbers [N, 32]."""
+    buffer = values.buffers()[1]
+    start = values.offset * 32
+    matrix: Digests = np.frombuffer(buffer, np.uint8)[start : start + len(values) * 32].reshape(-1, 32)
+    return matrix

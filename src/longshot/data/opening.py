@@ -1,0 +1,212 @@
+"""Opening a dataset: what lies where, which kind it is, which images are left out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from longshot.base.errors import UserError
+from longshot.base.remote_cache import here
+from longshot.base.urls import is_url, shown
+from longshot.base.wording import count, note
+from longshot.data import registry
+from longshot.data.dataset import Dataset, check_identity, default_identity
+from longshot.data.formats import make_format, recognise, split_spec
+from longshot.data.part import find_bad, leave_out
+from longshot.data.stores import escape_name, unescape_name
+
+DatasetLike = Dataset | str | Path  # a dataset, or what ``open_dataset`` opens
+_TABLES = (".csv", ".tsv", ".parquet")
+
+
+def open_dataset(
+    spec: str | Path,
+    *,
+    name: str | None = None,
+    skip_bad: bool = False,
+    refresh: bool = False,
+    identity: str | None = None,
+) -> Dataset:
+    """Open a dataset. Where it lives is remembered by its fingerprint.
+
+    Parameters
+    ----------
+    spec : str or path
+        ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name. In place of
+        a path a URL: ``"s3://bucket/photos.zip"`` is fetched into the cache.
+    name : str, optional
+        What to call it; by default the name it was added under, or that of its file.
+    skip_bad : bool
+        Decode every image once, leave out those that cannot be read and record them, so that later openings of the
+        same source leave out the same ones.
+    refresh : bool
+        Scan anew, and drop the record of images left out.
+    identity : {"content", "names"}, optional
+        What everything made of the dataset vouches for: the bytes of its images, or only their names, for drives where
+        reading them takes too long. What the variable ``LONGSHOT_IDENTITY`` says unless given; by content without it.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("photos.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["ant", "bee", "ant", "bee"])
+    >>> open_dataset("photos.npz").class_ids
+    ('ant', 'bee')
+    """
+    identity = default_identity() if identity is None else check_identity(identity)
+    source = locate(spec)
+    complete = load(source, name=name, refresh=refresh)
+    if skip_bad:
+        bad = dict(find_bad(complete, refresh=refresh))
+    else:
+        bad = {} if refresh else registry.skipped(complete.source)
+    dataset = leave_out(complete, bad).with_identity(identity)
+    if skip_bad or refresh:
+        registry.set_skipped(dataset.source, bad)
+    if dataset.skipped:
+        note(
+            f"{count(dataset.skipped, 'unreadable image')} of {len(complete):,} in '{dataset.name}' left out "
+            f"({{skip_bad:True}}); {{datasets.check_dataset({dataset.source})}} lists them."
+        )
+    registry.remember(dataset)
+    return dataset
+
+
+def as_dataset(dataset: DatasetLike) -> Dataset:
+    """A dataset as it is, or opened where a name or a path was given."""
+    return dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+
+
+def locate(spec: str | Path) -> str:
+    """Where a dataset lies: ``"toybox"``, an absolute path or a URL, or ``FORMAT:PATH`` with one of those.
+
+    Parameters
+    ----------
+    spec : str or path
+        A path or a registered name. A path that exists comes before a name, so ``./photos`` is opened by ``photos``
+        in its own folder.
+    """
+    text = os.fspath(spec)
+    if text == "toybox":
+        return text
+    if not text:
+        raise UserError("The dataset is empty text; give a path, a registered name, or toybox.")
+    if is_url(text):
+        return text
+    path = _absolute(text)
+    if path is not None:
+        return path
+    formatted = split_spec(text)
+    if formatted is not None:
+        call, inner = formatted
+        if is_url(inner):
+            make_format(call)  # says what is wrong with it before anything is fetched
+            return text
+        path = _absolute(inner)
+        if path is None:
+            raise UserError(f"There is nothing at {escape_name(inner)}{_suggestion(Path(inner))}")
+        return make_format(call).source(Path(path))
+    registered = registry.source_of(text)
+    if registered == "toybox" or (registered is not None and url_in(registered)):
+        return registered
+    if registered is not None:
+        if not registry.is_there(registered):
+            raise UserError(
+                f"The dataset '{text}' is no longer at {registered}",
+                f"say where it is now with {{datasets.add_dataset({text}, PATH)}}",
+            )
+        return registered if split_spec(registered) else unescape_name(registered)
+    raise UserError(f"There is no dataset at {escape_name(text)}{_suggestion(Path(text))}")
+
+
+def _absolute(text: str) -> str | None:
+    """The absolute path of what lies at ``text``, None when nothing does."""
+    for form in (text, unescape_name(text)):
+        path = Path(form).expanduser()
+        if path.exists():
+            return str(path.absolute()) if ".." not in path.parts else str(path.resolve())
+    return None
+
+
+def load(source: str, *, name: str | None = None, refresh: bool = False) -> Dataset:
+    """Open what ``locate`` found with every image it has, readable or not; nothing is remembered of it."""
+    if source == "toybox":
+        from longshot.data.toybox import open_toybox  # the generator is needed by its own users only
+
+        toybox: Dataset = open_toybox()
+        return toybox
+    url = url_in(source)
+    if url is not None:
+        return _load_remote(source, url, name, refresh)
+    path = Path(source)
+    spec = None if path.exists() else split_spec(source)
+    form = make_format(spec[0]) if spec else recognise(path)
+    if form is not None:
+        path = Path(unescape_name(spec[1])) if spec else path
+        called = name or registry.name_of(form.source(path)) or escape_name(path.stem)
+        return form.open(path, called, refresh=refresh)
+    name = name or registry.name_of(escape_name(source))
+    if path.is_dir():
+        from longshot.data.folder import open_folder
+
+        return open_folder(path, name or escape_name(path.name) or "root", refresh=refresh)
+    called = name or escape_name(path.stem)
+    kind = path.suffix.lower()
+    if kind == ".zip":
+        from longshot.data.folder import open_zip_folder
+
+        return open_zip_folder(path, called, refresh=refresh)
+    if kind in _TABLES:
+        from longshot.data.folder import open_table
+
+        return open_table(path, called)
+    if kind == ".npz":
+        from longshot.data.arrays import open_arrays
+
+        return open_arrays(path, called)
+    raise UserError(
+        f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
+        f".tsv, .parquet or .npz is needed, or a path of one of the formats in {{datasets.list_formats()}}."
+    )
+
+
+def url_in(source: str) -> str | None:
+    """The URL in a source, which may stand behind a format; None for a path."""
+    if is_url(source):
+        return source
+    spec = split_spec(source)
+    return spec[1] if spec is not None and is_url(spec[1]) else None
+
+
+def _load_remote(source: str, url: str, name: str | None, refresh: bool) -> Dataset:
+    """What lies at a URL, opened from its copy in the cache; it is known by its URL."""
+    form = source[: -len(url)]  # "coco:", or nothing
+    known_as = form + shown(url)
+    with here(url) as copy:
+        if not form and copy.suffix.lower() in (".csv", ".tsv"):
+            raise UserError(
+                f"{shown(url)} is a table, and the images that it lists are not fetched with it",
+                "give the URL of their folder, or of a .zip or .npz with the images",
+            )
+        dataset = load(f"{form}{copy}", name=name or registry.name_of(known_as), refresh=refresh)
+    return replace(dataset, source=known_as)
+
+
+def _suggestion(path: Path) -> str:
+    """The rest of the sentence about something missing: a near name beside it, or a registered one."""
+    try:
+        beside = [entry.name for entry in path.absolute().parent.iterdir()]
+    except OSError:
+        beside = []
+    near = get_close_matches(path.name, beside, n=1)
+    if near:
+        return f", nor one of that name; did you mean '{escape_name(str(path.parent / near[0]))}'?"
+    near = get_close_matches(str(path), registry.names(), n=1)
+    if near:
+        return f", nor one of that name; did you mean '{near[0]}'?"
+    return ", nor one of that name; give a path, a name from {list_datasets()}, or toybox."

@@ -1,0 +1,359 @@
+"""Finding images below a folder or inside a zip, in one pass, and remembering what was found."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
+from longshot.base.parquet import read_parquet
+from longshot.base.progress import progress
+from longshot.base.ragged import offsets_of
+from longshot.base.settings import Loose, read_record
+from longshot.base.wording import count, first, note
+from longshot.data.files import reason_of
+from longshot.data.images import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, is_image_name
+from longshot.data.stores import escape_name, open_zip
+
+_IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
+_LEFT_BEHIND = frozenset(("Thumbs.db", "desktop.ini", "Icon\r"))
+SIDE_FILES = ("split.json", "attributes.csv", "taxonomy.csv")  # what is read beside the class folders
+Stamp = tuple[int, ...]
+
+
+@dataclass
+class Scan:
+    """What lies below a root: images by class, and the stamps that say whether this is still true."""
+
+    class_ids: tuple[str, ...]
+    offsets: Ints  # [C+1]
+    keys: pa.Array  # [N] strings, class-major
+    stamps: dict[str, Stamp]  # what was looked at -> its time of change (and size)
+    prefix: str = ""  # a zip's common top folder, with its slash
+    notes: tuple[str, ...] = ()  # what was left out, in words
+
+    def tell(self) -> tuple[str, ...]:
+        """Print what was left out, and return it for the dataset's record."""
+        for text in self.notes:
+            note(f"{text}.")
+        return self.notes
+
+    @property
+    def sizes(self) -> Ints:
+        """Images per class [C]."""
+        return np.diff(self.offsets)
+
+    @property
+    def classes(self) -> NDArray[np.str_]:
+        """The class id of each image [N]."""
+        return np.repeat(np.array(self.class_ids), self.sizes)
+
+
+class ScanFile(Loose):
+    """What a remembered scan holds beside its keys."""
+
+    format: Literal[2] = 2  # raise it when the rules of a scan change: old files are then scanned anew
+    heif: bool  # whether HEIC files counted as images
+    class_ids: tuple[str, ...]
+    offsets: tuple[int, ...]
+    stamps: dict[str, tuple[int, ...]]
+    prefix: str
+    notes: tuple[str, ...]
+
+
+def scan_folder(root: Path, *, refresh: bool = False) -> Scan:
+    """Images below ``root``; each folder that holds images is a class, its id the relative path."""
+    return _cached(str(root), lambda: _walk(root), refresh)
+
+
+def scan_zip(path: Path, *, refresh: bool = False) -> Scan:
+    """Images inside a zip, by the same rules; a single top folder that holds everything is left out."""
+    return _cached(str(path), lambda: _list_zip(path), refresh)
+
+
+def scan_file(source: str, kind: str) -> Path:
+    """Where something about a source is written: ``scans/<hash of the source>.<kind>``."""
+    return cache_dir("scans") / _scan_name(source, kind)
+
+
+def scan_files(source: str, kind: str) -> list[Path]:
+    """Where it may be read, the best place first."""
+    return cache_places("scans", _scan_name(source, kind))
+
+
+def _scan_name(source: str, kind: str) -> str:
+    return f"{hash_text(source)[:32]}.{kind}"
+
+
+def save_table(file: Path, table: pa.Table) -> None:
+    """Keep a table, packed, behind a checksum."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    write_sealed(file, memoryview(sink.getvalue()))
+
+
+def load_table(file: Path) -> pa.Table | None:
+    """The table that ``save_table`` kept; None when there is none or it is damaged: making it again is always right."""
+    content = read_sealed(file)
+    try:
+        return None if content is None else read_parquet(pa.BufferReader(pa.py_buffer(content)))
+    except (pa.ArrowException, OSError):
+        return None
+
+
+def _cached(source: str, scan: Callable[[], Scan], refresh: bool) -> Scan:
+    for file in [] if refresh else scan_files(source, "scan"):
+        earlier = _load(file)
+        if earlier is not None and all(_stamp(path) == stamp for path, stamp in earlier.stamps.items()):
+            return earlier
+    fresh = scan()
+    _save(scan_file(source, "scan"), fresh)
+    return fresh
+
+
+def _stamp(path: str) -> Stamp | None:
+    """What changes when a folder's list of entries, or a file's content, does; None when it is gone."""
+    try:
+        return _stamp_of(os.stat(path))  # noqa: PTH116  once per folder
+    except OSError:
+        return None
+
+
+def _stamp_of(status: os.stat_result) -> Stamp:
+    """The time of change in ns of a folder, with the size for a file."""
+    return (status.st_mtime_ns,) if stat.S_ISDIR(status.st_mode) else (status.st_mtime_ns, status.st_size)
+
+
+def _settled(stamp: Stamp) -> Stamp:
+    """The stamp to remember. A folder that changed a moment ago can change again within the same tick of its
+    clock, unseen: its stamp is then one that never matches, and the next opening scans again."""
+    tick = 2_000_000_000 if stamp[0] % 1_000_000_000 == 0 else 50_000_000  # FAT and NFS count whole seconds
+    return stamp if time.time_ns() - stamp[0] > tick else (-1,)
+
+
+def _save(file: Path, scan: Scan) -> None:
+    meta = ScanFile(
+        class_ids=scan.class_ids,
+        offsets=tuple(scan.offsets.tolist()),
+        stamps=scan.stamps,
+        prefix=scan.prefix,
+        notes=scan.notes,
+        heif=HAS_HEIF,
+    )
+    # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
+    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta.model_dump())})
+    save_table(file, pa.table([scan.keys], schema=schema))
+
+
+def _load(file: Path) -> Scan | None:
+    try:
+        table = load_table(file)
+        if table is None:
+            return None
+        meta = read_record(ScanFile, json.loads(table.schema.metadata[b"longshot"]), "The scan")
+        if meta.heif != HAS_HEIF:
+            return None
+        keys, offsets = table["key"].combine_chunks(), np.array(meta.offsets, dtype=np.int64)
+        return Scan(meta.class_ids, offsets, keys, meta.stamps, meta.prefix, meta.notes)
+    except (KeyError, ValueError, TypeError, UserError):
+        return None  # of another version: scanning again is always right
+
+
+def _walk(root: Path) -> Scan:
+    """One os.scandir per folder, depth first; nothing is opened and no file is stat'ed."""
+    images: dict[str, list[str]] = {}  # folder (escaped, relative) -> image names (escaped)
+    other_files: dict[str, Counter[str]] = {}  # folder -> files that are no images, by their endings
+    stamps: dict[str, Stamp] = {}
+    parents: set[str] = set()
+    pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [(str(root), "", ())]
+    with progress(f"scan {escape_name(root.name)}", unit="files") as bar:
+        while pending:
+            path, relative, above = pending.pop()
+            try:
+                status = os.stat(path)  # noqa: PTH116  before listing: a change while we list is seen next time
+                if (status.st_dev, status.st_ino) in above:
+                    continue  # a link back to a folder above
+                above = (*above, (status.st_dev, status.st_ino))
+                with os.scandir(path) as entries:
+                    names: list[str] = []
+                    other: Counter[str] = Counter()
+                    for entry in entries:
+                        name = entry.name
+                        if name.startswith("."):
+                            continue
+                        if entry.is_dir():
+                            if name not in _IGNORED_FOLDERS:
+                                parents.add(relative)
+                                pending.append((entry.path, _join(relative, escape_name(name)), above))
+                        elif is_image_name(name):
+                            names.append(escape_name(name))
+                        elif not _is_expected(name, relative):
+                            other[_ending(name)] += 1
+            except OSError as error:
+                where = escape_name(path if len(path) < 300 else path[:300] + "…")
+                raise UserError(f"Cannot list folder {where}: {reason_of(error)}.") from error
+            stamps[path] = _settled(_stamp_of(status))
+            images[relative], other_files[relative] = names, other
+            bar.advance(len(names) + other.total())
+    return _arrange(str(root), images, other_files, parents, stamps)
+
+
+def _list_zip(path: Path) -> Scan:
+    """The archive's own directory, read once."""
+    stamp = _stamp(str(path))
+    _, members = open_zip(str(path))
+    images: dict[str, list[str]] = {}
+    other_files: dict[str, Counter[str]] = {}
+    for name, info in members.items():
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or "\0" in name:
+            raise UserError(
+                f"{path} holds a member with an unsafe path ('{name}'); make the archive again without it."
+            )
+        if any(part.startswith(".") or part in _IGNORED_FOLDERS for part in pure.parts):
+            continue
+        if name.endswith("/"):
+            images.setdefault(name.rstrip("/"), [])
+            continue
+        folder = "" if str(pure.parent) == "." else str(pure.parent)
+        if not is_image_name(pure.name):
+            other_files.setdefault(folder, Counter())[pure.name] += 1
+            images.setdefault(folder, [])
+        elif info.flag_bits & 0x1:
+            raise UserError(
+                f"{path} is protected by a password (member '{name}'); unpack it and give the folder."
+            )
+        else:
+            images.setdefault(folder, []).append(pure.name)
+    parents: set[str] = set()
+    for folder in list(images):
+        for above in _above(folder):
+            parents.add(above)
+            images.setdefault(above, [])
+    prefix = _top_folder(images, parents)
+    if prefix:
+        images = {k[len(prefix) :]: v for k, v in images.items() if k.startswith(prefix)} | {"": []}
+        other_files = {k[len(prefix) :]: v for k, v in other_files.items() if f"{k}/".startswith(prefix)}
+        parents = {k[len(prefix) :] for k in parents if k.startswith(prefix)} | {""}
+    endings = {
+        folder: Counter(_ending(name) for name in names.elements() if not _is_expected(name, folder))
+        for folder, names in other_files.items()
+    }
+    return _arrange(str(path), images, endings, parents, {str(path): _settled(stamp or (-1,))}, prefix)
+
+
+def _above(folder: str) -> Iterable[str]:
+    """``a/b/c`` -> ``a/b``, ``a``, and the root ``""``."""
+    while folder:
+        folder = folder.rpartition("/")[0]
+        yield folder
+
+
+def _top_folder(images: dict[str, list[str]], parents: set[str]) -> str:
+    """``name/`` when all of a zip lies in one folder that itself holds folders and no images, else ``""``."""
+    tops = {folder.partition("/")[0] for folder in images if folder}
+    if len(tops) != 1 or images.get(""):
+        return ""
+    (top,) = tops
+    return f"{top}/" if top in parents and not images[top] else ""
+
+
+def _ending(name: str) -> str:
+    """``.HEIC`` of ``IMG_1.HEIC``; ``""`` where there is none."""
+    return escape_name(PurePosixPath(name).suffix)
+
+
+def _is_expected(name: str, folder: str) -> bool:
+    """Whether a file that is no image need not be mentioned: what Longshot reads beside class folders, what tells of
+    the dataset, and what systems leave behind."""
+    if name in _LEFT_BEHIND:
+        return True
+    return not folder and (name in SIDE_FILES or name.upper().startswith(("README", "LICENSE", "LICENCE")))
+
+
+def _kinds(endings: Counter[str], shown: int = 5) -> str:
+    """`` (.HEIC 10, .pdf 2)``: the most frequent first."""
+    if not endings:
+        return ""
+    ordered = sorted(endings.items(), key=lambda entry: (-entry[1], entry[0]))
+    parts = [f"{ending or 'no ending'} {number:,}" for ending, number in ordered[:shown]]
+    more = len(ordered) - shown
+    return f" ({', '.join([*parts, f'{more:,} more kinds'] if more > 0 else parts)})"
+
+
+def say_ignored(shown: str, endings: Counter[str]) -> str:
+    """``12 files of other kinds in PATH were ignored (.HEIC 10, .pdf 2)``, and how to read HEIC."""
+    were = "was" if endings.total() == 1 else "were"
+    remedy = f"; {HEIF_REMEDY}" if _has_heif(endings) else ""
+    return f"{count(endings.total(), 'file')} of other kinds in {shown} {were} ignored{_kinds(endings, 5)}{remedy}"
+
+
+def other_endings(names: Iterable[str], folder: str = "") -> Counter[str]:
+    """How many files there are of each ending that is no image's; what need not be mentioned is left out."""
+    return Counter(
+        _ending(name) for name in names if not is_image_name(name) and not _is_expected(name, folder)
+    )
+
+
+def _has_heif(endings: Counter[str]) -> bool:
+    return any(ending.lower() in HEIF_EXTENSIONS for ending in endings)
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _arrange(
+    source: str,
+    images: dict[str, list[str]],
+    other_files: dict[str, Counter[str]],
+    parents: set[str],
+    stamps: dict[str, Stamp],
+    prefix: str = "",
+) -> Scan:
+    """Order what was found class-major, and refuse what cannot be a dataset."""
+    shown = escape_name(source)
+    class_ids = tuple(sorted(folder for folder, names in images.items() if names and folder))
+    stray = sorted(images.get("", []))
+    if not class_ids:
+        if stray:
+            raise UserError(
+                f"{shown} holds {count(stray, 'image')} but no class folders; put the images of each class "
+                f"into a folder of its own, named after the class."
+            )
+        strangers = sum(other_files.values(), Counter())
+        raise UserError(
+            f"{shown} holds no images ({count(strangers.total(), 'file')} of other kinds found{_kinds(strangers)})",
+            HEIF_REMEDY
+            if _has_heif(strangers)
+            else "give a folder of class folders with images such as .jpg or .png",
+        )
+    empty = sorted(
+        folder for folder, names in images.items() if folder and not names and folder not in parents
+    )
+    notes = []
+    if empty:
+        notes.append(f"{count(empty, 'class folder')} of {shown} without images ({first(empty)}): left out")
+    if ignored := sum(other_files.values(), Counter()):
+        notes.append(say_ignored(shown, ignored))
+    if stray:
+        notes.append(
+            f"{count(stray, 'image')} directly in {shown} ({first(stray)}) in no class folder: left out"
+        )
+    keys = [f"{class_id}/{name}" for class_id in class_ids for name in sorted(images[class_id])]
+    offsets = offsets_of([len(images[class_id]) for class_id in class_ids])
+    return Scan(class_ids, offsets, pa.array(keys, pa.string()), stamps, prefix, tuple(notes))

@@ -1,0 +1,215 @@
+"""Optional files beside the class folders: split.json, attributes.csv, taxonomy.csv."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from longshot.base.errors import UserError
+from longshot.base.wording import count, first, note
+from longshot.data.dataset import SPLITS, canonical_split
+from longshot.data.files import repeated
+from longshot.data.taxonomy.dag import Taxonomy
+
+KEY_COLUMNS = (
+    *("key", "path", "file", "filename", "file_name", "filepath", "file_path"),
+    *("image", "image_path", "img"),
+)
+
+
+def find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """The column that goes by one of ``names`` (the earlier name wins), whatever its capitals."""
+    lower = {column.strip().lower(): column for column in reversed(columns)}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def read_csv(data: bytes, where: str, text_columns: Iterable[str] = ()) -> pa.Table:
+    """A CSV (or, by ``.tsv``, tab-separated) file with a header line; column types are guessed by Arrow.
+
+    ``text_columns`` are read as text whatever they look like ("007" stays "007").
+    """
+    delimiter = "\t" if where.lower().endswith(".tsv") else ","
+    try:
+        return pacsv.read_csv(
+            io.BytesIO(data),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pacsv.ConvertOptions(
+                column_types={name: pa.string() for name in text_columns}, strings_can_be_null=True
+            ),
+        )
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise UserError(
+            f"Cannot read {where} as a CSV file in UTF-8 with a header line: {reason}."
+        ) from error
+
+
+def header(data: bytes, where: str) -> list[str]:
+    """The column names of a CSV file."""
+    line = data[:1_000_000].splitlines(keepends=True)[:1]
+    names: list[str] = read_csv(b"".join(line), where).column_names if line else []
+    return names
+
+
+def attribute_column(values: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
+    """A column as text, bool, int or float; dates become text, and what is nested is refused."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return attribute_column(values.cast(kind.value_type), name, where)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return values
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise UserError(f"Column '{name}' of {where} holds {kind}; attributes are text, bool, int or float.")
+    return values.cast(pa.string())
+
+
+def _owners(class_ids: Sequence[str]) -> Callable[[str], list[str]]:
+    """A function that tells which classes have an id, or else a name."""
+    ids = set(class_ids)
+    by_name: dict[str, list[str]] = {}
+    for class_id in class_ids:
+        by_name.setdefault(class_id.rsplit("/", 1)[-1], []).append(class_id)
+    return lambda name: [name] if name in ids else by_name.get(name, [])
+
+
+def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) -> list[str]:
+    """Class ids for ids, or for class names that are unique; names that fit nothing are in the error.
+
+    >>> resolve_classes(["Apple", "Tool/Saw"], ["Fruit/Apple", "Tool/Saw"], "split.json")
+    ['Fruit/Apple', 'Tool/Saw']
+    """
+    owners_of = _owners(class_ids)
+    resolved, wrong = [], []
+    for name in names:
+        owners = owners_of(name)
+        if len(owners) == 1:
+            resolved.append(owners[0])
+        else:
+            wrong.append(name)
+    if wrong:
+        raise UserError(
+            f"{where} names {count(wrong, 'class', 'classes')} that the dataset's {len(class_ids):,} classes "
+            f"do not have, or have twice ({first(wrong)}); use class ids such as '{class_ids[0]}'."
+        )
+    return resolved
+
+
+def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
+    """split.json: lists of classes under train, validation (or val) and test; other entries are ignored."""
+    try:
+        content: Any = json.loads(data)
+    except ValueError as error:
+        raise UserError(f"{where} is not valid JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{where} must be a JSON object with lists of classes under train, validation and test."
+        )
+    splits: dict[str, tuple[str, ...]] = {}
+    for entry, members in content.items():
+        split = canonical_split(entry)
+        if split is not None and isinstance(members, list):
+            splits[split] = tuple(sorted(set(resolve_classes(map(str, members), class_ids, where))))
+    if not splits:
+        raise UserError(f"{where} has no list under train, validation or test (found: {', '.join(content)}).")
+    return check_splits(splits, where)
+
+
+def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str, tuple[str, ...]]:
+    """The splits in the order train, validation, test, without empty ones; a class in two of them is an error.
+
+    >>> check_splits({"test": ("b",), "train": ("a",)}, "split.json")
+    {'train': ('a',), 'test': ('b',)}
+    """
+    home: dict[str, str] = {}
+    for split in SPLITS:
+        for class_id in splits.get(split, ()):
+            if class_id in home:
+                raise UserError(
+                    f"{where} puts class '{class_id}' in both {home[class_id]} and {split}; choose one."
+                )
+            home[class_id] = split
+    return {split: splits[split] for split in SPLITS if splits.get(split)}
+
+
+def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy:
+    """taxonomy.csv: one edge a line in the columns parent and child; classes by id or by unique name.
+
+    A column label names the child. A line without a parent names the root; several such lines hang below the root "".
+    """
+    table = read_csv(data, where, text_columns=header(data, where))
+    parent, child = find_column(table.column_names, ("parent",)), find_column(table.column_names, ("child",))
+    if parent is None or child is None:
+        raise UserError(
+            f"{where} needs the columns parent and child (found: {', '.join(table.column_names)})."
+        )
+    owners_of = _owners(class_ids)
+
+    def node(name: str | None) -> str:
+        owners = owners_of(name or "")
+        return owners[0] if len(owners) == 1 else name or ""
+
+    pairs = [
+        (node(above), node(below))
+        for above, below in zip(table[parent].to_pylist(), table[child].to_pylist(), strict=True)
+    ]
+    tops = {below for above, below in pairs if not above}
+    if len(tops) == 1 and len(pairs) > 1:
+        pairs = [(above, below) for above, below in pairs if above]
+    label = find_column(table.column_names, ("label",))
+    names = [] if label is None else zip(table[child].to_pylist(), table[label].to_pylist(), strict=True)
+    taxonomy = Taxonomy.from_edges(pairs, {node(below): name for below, name in names if name})
+    missing = [class_id for class_id in class_ids if class_id not in taxonomy]
+    if missing:
+        raise UserError(
+            f"{where} lacks {count(missing, 'class', 'classes')} of {len(class_ids):,} ({first(missing)}); "
+            f"add a line 'parent,child' for each."
+        )
+    return taxonomy
+
+
+def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
+    """A table of attributes, put into the order of a dataset's images.
+
+    Parameters
+    ----------
+    data : bytes
+        A CSV file with a column key (or path) and any others.
+    keys : pyarrow.Array [N]
+        The dataset's keys. An image without a line gets nulls; a line without an image is reported in a note.
+    where : str
+        What errors and notes call the file.
+
+    Returns
+    -------
+    pyarrow.Table
+        N rows, one column per attribute.
+    """
+    column = find_column(header(data, where), KEY_COLUMNS)
+    if column is None:
+        raise UserError(f"{where} needs a column key or path (found: {', '.join(header(data, where))}).")
+    table = read_csv(data, where, text_columns=[column])
+    described = table[column].combine_chunks()
+    table = table.drop_columns([column])
+    twice = repeated(map(str, described.to_pylist()))
+    if twice:
+        raise UserError(f"{where} describes {count(twice, 'image')} more than once ({first(twice)}).")
+    unknown = pc.filter(described, pc.invert(pc.is_in(described, value_set=keys))).to_pylist()
+    if len(unknown) == len(described):
+        raise UserError(
+            f"None of the {len(described):,} paths in {where} is an image of the dataset ({first(unknown)}); "
+            f"write them relative to the folder, such as '{keys[0]}'."
+        )
+    if unknown:
+        note(
+            f"{where} describes {count(unknown, 'image')} that the dataset does not have ({first(unknown)})."
+        )
+    rows = pc.index_in(keys, value_set=described)
+    return pa.table(
+        {name: attribute_column(table[name], name, where).take(rows) for name in table.column_names}
+    )

@@ -1,0 +1,351 @@
+"""Distances between all pairs of classes of a taxonomy, vectorised over pairs.
+
+With C classes, A nodes above them and S(v) the classes below node v, the work is Σ_v |S(v)|² cell writes,
+at most A·C² and in a balanced tree of depth L about L·C² (classes are laid out depth-first, so S(v) is a
+few slices and a write runs at memory speed). Memory is the C×C result and a few ints per (class, ancestor).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
+from longshot.base.progress import progress
+from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.taxonomy.graph import Ancestry
+
+T = TypeVar("T")
+
+KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
+REDUCTIONS = ("shortest-paths",)
+_SLICE = 16  # writing a slice costs as much as picking about 16² single cells
+_LONG = 6000  # from so many classes on the work takes seconds
+_BLOCK = 1 << 22  # cells of a temporary block: 32 MB of float64
+
+
+def class_distances(
+    taxonomy: Taxonomy,
+    class_ids: Sequence[str],
+    counts: ArrayLike | None = None,
+    kind: str = "jiang-conrath",
+    reduction: str | None = None,
+) -> Floats:
+    """Distances [C, C] between all pairs of classes, symmetric with a zero diagonal.
+
+    With N(v) the images of ``class_ids`` below node v (each class once, however many paths lead to it)
+    and ``lca`` the common ancestor with the fewest images:
+
+    - ``jiang-conrath``: 2 ln N(lca) − ln N(a) − ln N(b);
+    - ``lin``: 1 − 2 I(lca) / (I(a) + I(b)) with I(v) = ln N(root) − ln N(v);
+    - ``wu-palmer``: 1 − max over common ancestors v of 2δ(v) / (h(a,v) + h(b,v) + 2δ(v)), with h the edges
+      from a class up to v and δ(v) the nodes from the root to v, both along shortest paths;
+    - ``path``: min over common ancestors v of h(a,v) + h(b,v).
+
+    Parameters
+    ----------
+    taxonomy : Taxonomy
+        Any DAG with one root.
+    class_ids : sequence [C]
+        Nodes of the taxonomy, each once.
+    counts : array [C], optional
+        Images per class, above 0; needed by the first two.
+    kind : str
+        One of the four above.
+    reduction : {"shortest-paths"}, optional
+        First reduce the taxonomy to one shortest path per class (:meth:`Taxonomy.shortest_paths`).
+
+    Returns
+    -------
+    array [C, C]
+        In the order of ``class_ids``.
+
+    Examples
+    --------
+    >>> food = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear", "Milk"])
+    >>> class_distances(food, ["Fruit/Apple", "Fruit/Pear", "Milk"], kind="path").tolist()
+    [[0.0, 2.0, 3.0], [2.0, 0.0, 3.0], [3.0, 3.0, 0.0]]
+    """
+    if kind not in KINDS:
+        raise UserError(f"There is no distance '{kind}'; choose one of {', '.join(KINDS)}.")
+    _check_memory(len(class_ids))
+    taxonomy = reduce_taxonomy(taxonomy, class_ids, reduction)
+    above = Ancestry.of(taxonomy, class_ids)
+    if kind == "path":
+        result = _path(above)
+    elif kind == "wu-palmer":
+        result = _wu_palmer(above, taxonomy)
+    else:
+        images = _check_counts(class_ids, counts, kind)
+        below = above.sum(images, len(taxonomy))
+        result = _jiang_conrath(above, below) if kind == "jiang-conrath" else _lin(above, below)
+    np.fill_diagonal(result, 0.0)
+    _restore_order(result, above.rank)
+    return result
+
+
+def by_images(kind: str) -> bool:
+    """Whether a distance depends on how many images lie below a node."""
+    return kind in KINDS[:2]
+
+
+def extreme_pairs(matrix: Floats, count: int) -> list[tuple[int, int]]:
+    """The ``count`` pairs i < j with the smallest values of ``matrix`` [C, C], ties in the order of the classes.
+
+    >>> extreme_pairs(np.array([[0.0, 2.0, 1.0], [2.0, 0.0, 3.0], [1.0, 3.0, 0.0]]), 2)
+    [(0, 2), (0, 1)]
+    """
+    best: list[tuple[float, int, int]] = []
+    for i in range(len(matrix) - 1):
+        row = matrix[i, i + 1 :]
+        best += [(float(row[j]), i, i + 1 + int(j)) for j in np.argsort(row, kind="stable")[:count]]
+        if len(best) > 1000 * count:
+            best = sorted(best)[:count]
+    return [(i, j) for _, i, j in sorted(best)[:count]]
+
+
+def lowest_common_ancestors(
+    taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike | None = None
+) -> NDArray[np.int32]:
+    """[C, C] positions in ``taxonomy.nodes`` of the common ancestor with the fewest images.
+
+    Ties go to the deeper node, then to the smaller id.
+
+    Parameters
+    ----------
+    taxonomy : Taxonomy
+        Any DAG with one root.
+    class_ids : sequence [C]
+        Nodes of the taxonomy, each once.
+    counts : array [C], optional
+        Images per class; one each where it is left out.
+
+    Examples
+    --------
+    >>> food = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear", "Milk"])
+    >>> lowest = lowest_common_ancestors(food, ["Fruit/Apple", "Fruit/Pear", "Milk"])
+    >>> food.nodes[lowest[0, 1]], food.label(food.nodes[lowest[0, 2]])
+    ('Fruit', 'root')
+    """
+    above = Ancestry.of(taxonomy, class_ids)
+    images = _check_counts(class_ids, np.ones(len(class_ids)) if counts is None else counts, "lca")
+    below = above.sum(images, len(taxonomy))
+    result = np.empty((above.size, above.size), np.int32)
+    _paint(result, above, _from_wide_to_narrow(above, below, taxonomy.depths), np.arange(len(taxonomy)))
+    result[np.diag_indices(above.size)] = taxonomy.indices([class_ids[i] for i in np.argsort(above.rank)])
+    _restore_order(result, above.rank)
+    return result
+
+
+def image_counts(taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike) -> Floats:
+    """N(v) [V]: images of ``class_ids`` at or below each node; a class with several paths counts once.
+
+    >>> food = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear"])
+    >>> dict(zip(food.nodes, image_counts(food, ["Fruit/Apple", "Fruit/Pear"], [10, 30]).tolist(), strict=True))
+    {'': 40.0, 'Fruit': 40.0, 'Fruit/Apple': 10.0, 'Fruit/Pear': 30.0}
+    """
+    return Ancestry.of(taxonomy, class_ids).sum(np.asarray(counts, np.float64), len(taxonomy))
+
+
+def reduce_taxonomy(taxonomy: Taxonomy, class_ids: Sequence[str], reduction: str | None) -> Taxonomy:
+    """The taxonomy that distances are computed on: the whole one, or one shortest path per class."""
+    if reduction is None:
+        return taxonomy
+    if reduction not in REDUCTIONS:
+        raise UserError(f"There is no reduction '{reduction}'; choose {' or '.join(REDUCTIONS)}, or none.")
+    return taxonomy.shortest_paths(class_ids)
+
+
+def _check_memory(size: int) -> None:
+    """UserError before the machine runs out of memory: the result alone is 8·C² bytes."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):  # not told by this system
+        return
+    if 8 * size * size > memory:
+        raise UserError(
+            f"Distances between {size:,} classes need {8 * size * size / 1e9:.0f} GB and this machine has "
+            f"{memory / 1e9:.0f} GB",
+            "choose fewer classes",
+        )
+
+
+def _check_counts(class_ids: Sequence[str], counts: ArrayLike | None, kind: str) -> Floats:
+    """Image counts [C] as floats; UserError for a class without images, whose logarithm does not exist."""
+    if counts is None:
+        raise UserError(f"The distance '{kind}' needs the number of images of each class", "give counts")
+    images = np.asarray(counts, np.float64)
+    if images.shape != (len(class_ids),):
+        raise UserError(f"There are counts for {images.size} classes; {len(class_ids)} are needed.")
+    bad = np.flatnonzero(~(images > 0) | ~np.isfinite(images))
+    if len(bad):
+        raise UserError(
+            f"The class '{class_ids[bad[0]]}' has {images[bad[0]]:g} images and needs at least 1 for the "
+            f"distance '{kind}'",
+            "leave it out or use the distance 'path'",
+        )
+    return images
+
+
+def _jiang_conrath(above: Ancestry, below: Floats) -> Floats:
+    logs = _log(below)
+    result = np.zeros((above.size, above.size))
+    _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * logs)
+    own = _own(above, logs)
+    result -= own[:, None]
+    result -= own[None, :]
+    return result
+
+
+def _lin(above: Ancestry, below: Floats) -> Floats:
+    information = _log(below).max() - _log(below)
+    result = np.zeros((above.size, above.size))
+    _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * information)
+    own = _own(above, information)
+    for low in range(0, above.size, step := max(1, _BLOCK // above.size)):
+        total = own[low : low + step, None] + own[None, :]
+        # Two classes of no information (each holds every image) are the same set: distance 0.
+        part = result[low : low + step]
+        result[low : low + step] = np.where(total > 0, 1.0 - part / np.where(total > 0, total, 1.0), 0.0)
+    return result
+
+
+def _path(above: Ancestry) -> Floats:
+    result = np.full((above.size, above.size), np.inf)
+
+    def shorten(cells: Floats, row_hops: Ints, column_hops: Ints) -> None:
+        np.minimum(cells, row_hops[:, None] + column_hops[None, :], out=cells)
+
+    for _, ranks, hops in _watched(list(above.members()), above.size):
+        _over_blocks(result, ranks, hops, shorten)
+    return result
+
+
+def _wu_palmer(above: Ancestry, taxonomy: Taxonomy) -> Floats:
+    result = np.zeros((above.size, above.size))
+    for node, ranks, hops in _watched(list(above.members()), above.size):
+        twice = 2.0 * (taxonomy.depths[node] + 1)
+
+        def raise_similarity(cells: Floats, row_hops: Ints, column_hops: Ints, twice: float = twice) -> None:
+            np.maximum(cells, twice / (row_hops[:, None] + column_hops[None, :] + twice), out=cells)
+
+        _over_blocks(result, ranks, hops, raise_similarity)
+    return np.subtract(1.0, result, out=result)
+
+
+def _log(below: Floats) -> Floats:
+    """ln N(v) [V]; 0 for nodes above no class, which are never looked up."""
+    return np.log(np.where(below > 0, below, 1.0))
+
+
+def _own(above: Ancestry, values: Floats) -> Floats:
+    """[C] the value at each class's own node, in depth-first order."""
+    own = above.hops == 0
+    result = np.empty(above.size)
+    result[above.rank[above.classes[own]]] = values[above.nodes[own]]
+    return result
+
+
+def _from_wide_to_narrow(
+    above: Ancestry, below: Floats, depths: Ints | None = None
+) -> list[tuple[int, Ints]]:
+    """(node, ranks below it) from the most images to the fewest: whoever paints last is the lowest ancestor.
+
+    Of nodes above the same classes only the last is kept: they would paint the same cells.
+    """
+    ranks_below = {node: ranks for node, ranks, _ in above.members()}
+    nodes = np.array(sorted(ranks_below), np.int64)
+    deep = np.zeros(len(nodes)) if depths is None else depths[nodes]
+    order = nodes[np.lexsort((-nodes, deep, -below[nodes]))].tolist()
+    last = {ranks_below[node].tobytes(): node for node in order}
+    return [(node, ranks_below[node]) for node in order if last[ranks_below[node].tobytes()] == node]
+
+
+def _paint(
+    cells: Floats | NDArray[np.int32],
+    above: Ancestry,
+    nodes: list[tuple[int, Ints]],
+    values: Floats | Ints,
+) -> None:
+    """Write values[node] over all pairs of classes below the node, node after node."""
+    for node, ranks in _watched(nodes, above.size):
+        runs = _runs(ranks)
+        if _SLICE * len(runs) > len(ranks):
+            cells[np.ix_(ranks, ranks)] = values[node]
+        else:
+            for rows in runs:
+                for columns in runs:
+                    cells[rows, columns] = values[node]
+
+
+def _watched(nodes: Sequence[T], classes: int) -> Iterator[T]:
+    """The nodes one by one, with a progress bar where the work takes seconds."""
+    if classes < _LONG:
+        yield from nodes
+        return
+    with progress("distances", total=len(nodes), unit="nodes") as bar:
+        for node in nodes:
+            yield node
+            bar.advance()
+
+
+def _over_blocks(
+    cells: Floats,
+    ranks: Ints,
+    hops: Ints,
+    update: Callable[[Floats, Ints, Ints], None],
+) -> None:
+    """Update the pairs of ``ranks`` in place, in blocks that bound the temporaries."""
+    runs = _runs(ranks)
+    if _SLICE * len(runs) > len(ranks):
+        step = max(1, _BLOCK // len(ranks))
+        for low in range(0, len(ranks), step):
+            where = np.ix_(ranks[low : low + step], ranks)
+            block = cells[where]
+            update(block, hops[low : low + step], hops)
+            cells[where] = block
+        return
+    starts = np.cumsum([0, *(run.stop - run.start for run in runs)]).tolist()
+    for i, rows in enumerate(runs):
+        for j, columns in enumerate(runs):
+            column_hops = hops[starts[j] : starts[j + 1]]
+            step = max(1, _BLOCK // len(column_hops))
+            for low in range(rows.start, rows.stop, step):
+                high = min(low + step, rows.stop)
+                row_hops = hops[starts[i] + low - rows.start : starts[i] + high - rows.start]
+                update(cells[low:high, columns], row_hops, column_hops)
+
+
+def _runs(ranks: Ints) -> list[slice]:
+    """Sorted ranks as slices of consecutive numbers."""
+    breaks = np.flatnonzero(np.diff(ranks) != 1) + 1
+    lows = ranks[np.concatenate([[0], breaks])].tolist()
+    highs = ranks[np.concatenate([breaks - 1, [len(ranks) - 1]])].tolist()
+    return [slice(low, high + 1) for low, high in zip(lows, highs, strict=True)]
+
+
+def _restore_order(matrix: Floats | NDArray[np.int32], rank: Ints) -> None:
+    """From depth-first order back to the classes' own, in place: a second C×C array may not fit."""
+    if np.array_equal(rank, np.arange(len(rank))):
+        return
+    step = max(1, _BLOCK // len(rank))
+    buffer = np.empty((min(step, len(rank)), len(rank)), matrix.dtype)
+    for low in range(0, len(rank), step):
+        rows = matrix[low : low + step]
+        rows[:] = np.take(rows, rank, axis=1, out=buffer[: len(rows)], mode="clip")  # clip: no copy of out
+    done = np.zeros(len(rank), bool)
+    for start in range(len(rank)):  # rows along the cycles of the permutation
+        if done[start]:
+            continue
+        held, at = matrix[start].copy(), start
+        while (source := int(rank[at])) != start:
+            matrix[at] = matrix[source]
+            done[at] = True
+            at = source
+        matrix[at] = held
+        done[at] = True

@@ -1,0 +1,180 @@
+"""Graphs as lists of neighbours in two arrays: reach, cycles, shortest paths, all nodes above some classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.data.taxonomy.dag import Taxonomy
+
+Adjacency = tuple[Ints, Ints]  # offsets [V+1], neighbours [E]
+
+
+def adjacency(source: Ints, target: Ints, size: int) -> Adjacency:
+    """Lists of targets per source, each in the order given."""
+    order = np.argsort(source, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=size))]).astype(np.int64)
+    return offsets, target[order]
+
+
+def reach(lists: Adjacency, start: Iterable[int]) -> set[int]:
+    """Everything reachable from ``start`` along the lists, ``start`` included."""
+    offsets, neighbours = lists
+    seen = set(start)
+    stack = list(seen)
+    while stack:
+        at = stack.pop()
+        for near in neighbours[offsets[at] : offsets[at + 1]].tolist():
+            if near not in seen:
+                seen.add(near)
+                stack.append(near)
+    return seen
+
+
+def shortest_path(children: Adjacency, parents: Adjacency, top: int, bottom: int) -> list[int]:
+    """The nodes of one shortest path between ``top`` and ``bottom``, which lies below it."""
+    came_down: dict[int, int] = {top: -1}  # node → the one before it, on the way down from the top
+    came_up: dict[int, int] = {bottom: -1}
+    upper, lower = [top], [bottom]
+    meeting = top if top == bottom else -1
+    while meeting < 0:
+        if len(upper) <= len(lower):
+            upper, meeting = _advance(children, upper, came_down, came_up)
+        else:
+            lower, meeting = _advance(parents, lower, came_up, came_down)
+    path = []
+    for links in (came_down, came_up):
+        at = meeting
+        while at >= 0:
+            path.append(at)
+            at = links[at]
+    return path
+
+
+def _advance(
+    lists: Adjacency, frontier: list[int], own: dict[int, int], other: dict[int, int]
+) -> tuple[list[int], int]:
+    """One step of a search from one end: (the next frontier, the first node the other end knows or −1)."""
+    offsets, neighbours = lists
+    following: list[int] = []
+    for at in frontier:
+        for near in neighbours[offsets[at] : offsets[at + 1]].tolist():
+            if near not in own:
+                own[near] = at
+                following.append(near)
+                if near in other:
+                    return following, near
+    return following, -1
+
+
+def find_cycle(child_lists: Adjacency, parent_lists: Adjacency) -> list[int]:
+    """The nodes of a cycle in order, its first one again at the end; empty where there is none.
+
+    Takes away nodes whose parents are all gone (Kahn); what stays lies on or below a cycle.
+    """
+    offsets, children = (part.tolist() for part in child_lists)
+    parent_offsets, parents = (part.tolist() for part in parent_lists)
+    waiting = np.diff(parent_lists[0]).tolist()
+    ready = [node for node, count in enumerate(waiting) if count == 0]
+    gone = 0
+    while ready:
+        at = ready.pop()
+        gone += 1
+        for child in children[offsets[at] : offsets[at + 1]]:
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                ready.append(child)
+    if gone == len(waiting):
+        return []
+    # A node that waits has a parent that waits: walking upwards must come back to a node already met.
+    at = next(node for node, count in enumerate(waiting) if count > 0)
+    met: dict[int, None] = {}  # in order
+    while at not in met:
+        met[at] = None
+        at = next(p for p in parents[parent_offsets[at] : parent_offsets[at + 1]] if waiting[p] > 0)
+    walk = list(met)
+    return [at, *reversed(walk[walk.index(at) :])]
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """Every (class, ancestor) pair with the edges between them, sorted by node, then depth-first rank.
+
+    ``classes`` [M] positions in class_ids, ``nodes`` [M], ``hops`` [M]; ``rank`` [C] is the place of each
+    class in a depth-first walk: classes below one node stand together, so that its pairs are slices.
+    """
+
+    classes: Ints
+    nodes: Ints
+    hops: Ints
+    rank: Ints
+
+    @property
+    def size(self) -> int:
+        """Number of classes."""
+        return len(self.rank)
+
+    @classmethod
+    def of(cls, taxonomy: Taxonomy, class_ids: Sequence[str]) -> Ancestry:
+        """Climb from all classes at once, level by level; a pair met again later is longer and dropped."""
+        start = taxonomy.indices(class_ids)
+        if len(np.unique(start)) < len(start):
+            twice = next(c for i, c in enumerate(class_ids) if c in class_ids[:i])
+            raise UserError(f"The class '{twice}' is given twice; distances need each class once.")
+        offsets, parents = taxonomy.parent_lists
+        size = len(taxonomy)
+        frontier = np.arange(len(start)) * size + start  # a (class, node) pair as one number
+        levels = [frontier]
+        while len(frontier):
+            classes, nodes = np.divmod(frontier, size)
+            fan = offsets[nodes + 1] - offsets[nodes]
+            inside = np.arange(fan.sum()) - np.repeat(np.cumsum(fan) - fan, fan)
+            upper = parents[np.repeat(offsets[nodes], fan) + inside]
+            frontier = np.unique(np.repeat(classes, fan) * size + upper)
+            levels.append(frontier)
+        # np.unique keeps the first occurrence: the lowest level, so the fewest hops.
+        pairs, first = np.unique(np.concatenate(levels), return_index=True)
+        hops = np.repeat(np.arange(len(levels)), [len(level) for level in levels])[first]
+        classes, nodes = np.divmod(pairs, size)
+        rank = _depth_first_rank(taxonomy, start, np.unique(nodes))
+        order = np.lexsort((rank[classes], nodes))
+        return cls(classes[order], nodes[order], hops[order], rank)
+
+    def sum(self, weights: Floats, size: int) -> Floats:
+        """[size] for every node the sum of ``weights`` [C] over the classes at or below it."""
+        return np.bincount(self.nodes, weights[self.classes], size).astype(np.float64)
+
+    def members(self) -> Iterator[tuple[int, Ints, Ints]]:
+        """(node, sorted ranks of the classes below, hops from each) for nodes above two or more classes."""
+        bounds = np.flatnonzero(np.diff(self.nodes, prepend=-1, append=-1))
+        ranks = self.rank[self.classes]
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if high - low > 1:
+                yield int(self.nodes[low]), ranks[low:high], self.hops[low:high]
+
+
+def _depth_first_rank(taxonomy: Taxonomy, start: Ints, used: Ints) -> Ints:
+    """[C] place of each class in a depth-first walk over the ``used`` nodes."""
+    offsets, children = (part.tolist() for part in taxonomy.child_lists)
+    waiting = np.zeros(len(taxonomy), bool)
+    waiting[used] = True
+    open_nodes = waiting.tolist()
+    position = np.zeros(len(taxonomy), np.int64)
+    stack, met = [taxonomy.index(taxonomy.root)], 0
+    while stack:
+        at = stack.pop()
+        if open_nodes[at]:
+            open_nodes[at] = False
+            position[at] = met
+            met += 1
+            stack.extend(reversed(children[offsets[at] : offsets[at + 1]]))
+    rank = np.empty(len(start), np.int64)
+    rank[np.argsort(position[start])] = np.arange(len(start))
+    return rank

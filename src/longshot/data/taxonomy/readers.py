@@ -1,0 +1,212 @@
+"""Taxonomies from files: edge lists (CSV, JSON), nested JSON, a column of parents, WordNet's data.noun."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
+from longshot.base.outputs import Kind, deliver_text, is_never_own
+from longshot.data.taxonomy.dag import Taxonomy
+
+_CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"
+_JSON_HELP = (
+    'write a list of [parent, child] pairs, {"edges": […], "labels": {…}}, or nested objects with one root'
+)
+
+
+def read_taxonomy(path: str | os.PathLike[str]) -> Taxonomy:
+    """Read an edge list (``.csv``, ``.json``), nested JSON, or a WordNet 3.0 ``data.noun``.
+
+    CSV: the columns ``parent``, ``child`` and optionally ``label`` (the child's); a row with an empty parent
+    names the root. JSON: [[parent, child], …], {"edges": …, "labels": …}, or nested objects such as
+    {"food": {"fruit": {"apple": null, "pear": null}}}, where lists of leaves are fine too.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"There is no taxonomy file at {file}", "check the path")
+    if file.name == "data.noun":
+        from longshot.data.taxonomy.wordnet import read_wordnet
+
+        return read_wordnet(file)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8 text (byte {error.start:,})", "save it as UTF-8") from None
+    if file.suffix.lower() == ".json":
+        return _from_json(file, text)
+    if file.suffix.lower() == ".csv":
+        return _from_csv(file, text)
+    raise UserError(f"{file} is not a taxonomy by its name", "give a .csv or .json edge list, or data.noun")
+
+
+def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a taxonomy, not a dataset: JSON, data.noun, or a CSV of parents and children."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    if file.suffix.lower() == ".csv":
+        with file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            return {"parent", "child"} <= set(next(csv.reader(lines), []))
+    return file.name == "data.noun" or file.suffix.lower() == ".json"
+
+
+# People write and correct such files by hand: nothing in one proves that it is Longshot's, so none is replaced unasked.
+EDGES = Kind("list of edges", {".csv": is_never_own})
+MATRIX = Kind("matrix of distances", {".csv": is_never_own})
+
+
+def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:
+    """Write the edge list that :func:`read_taxonomy` reads back, in the same order, with labels."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["parent", "child", "label"])
+    for parent, child in (("", taxonomy.root), *taxonomy.edges):
+        writer.writerow([parent, child, taxonomy.labels.get(child, "")])
+    deliver_text(path, lines.getvalue())
+
+
+def write_matrix(path: str | os.PathLike[str], class_ids: Sequence[str], matrix: Floats) -> None:
+    """Write numbers [C, C] between classes as CSV, with the classes as first row and first column."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["class", *class_ids])
+    for class_id, row in zip(class_ids, matrix.tolist(), strict=True):
+        writer.writerow([class_id, *row])
+    deliver_text(path, lines.getvalue())
+
+
+def read_counts(source: str | Path | Mapping[str, int], class_ids: Sequence[str]) -> Ints:
+    """Images [C] of ``class_ids`` from {class: images}, or from a JSON file of it; UserError where one is missing."""
+    try:
+        value = source if isinstance(source, Mapping) else json.loads(Path(source).read_text("utf-8"))
+        missing = [class_id for class_id in class_ids if class_id not in value]
+        if missing:
+            subject = "{counts}" if isinstance(source, Mapping) else source
+            raise UserError(
+                f"{subject} has no count for the class '{missing[0]}' "
+                f"({len(missing)} of {len(class_ids)} are missing); add them."
+            )
+        return np.array([int(value[class_id]) for class_id in class_ids], np.int64)
+    except FileNotFoundError:
+        raise UserError(f"There is no file of counts at {source}; check the path.") from None
+    except (ValueError, TypeError):
+        raise UserError(f'{source} is not JSON of the form {{"class": images}}; mend it.') from None
+
+
+def read_ids(path: Path) -> list[str]:
+    """First column of a text or CSV file, in order, each once."""
+    if not path.is_file():
+        raise UserError(f"There is no file of class ids at {path}; check the path.")
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        ids = list(dict.fromkeys(row[0].strip() for row in csv.reader(lines) if row and row[0].strip()))
+    if not ids:
+        raise UserError(f"{path} has no class id; write one a line, such as n01440764.")
+    return ids
+
+
+def from_parent_column(pairs: Iterable[tuple[str, str | None]]) -> Taxonomy:
+    """A taxonomy from (class, parent) pairs, such as two columns of an image table; repeats are fine.
+
+    A class may be another's parent; one with different parents in different rows has them all. A parent such
+    as ``Fruit/Apple`` is a nested path. What has no parent hangs below the root ``""``, unless it is the one
+    such node, which then is the root.
+    """
+    edges: dict[tuple[str, str], None] = {}
+    nodes: dict[str, None] = {}
+    for child, parent in dict.fromkeys(pairs):
+        nodes[child] = None
+        if not parent:
+            continue
+        parts = parent.split("/")
+        path = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        nodes.update(dict.fromkeys(path))
+        edges.update(dict.fromkeys(pairwise([*path, child])))
+    below = {child for _, child in edges}
+    tops = [node for node in nodes if node not in below]
+    if len(tops) > 1 or not edges:
+        edges = {**dict.fromkeys(("", top) for top in tops), **edges}
+    return Taxonomy.from_edges(edges)
+
+
+def _from_csv(file: Path, text: str) -> Taxonomy:
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    if not {"parent", "child"} <= set(rows.fieldnames or []):
+        columns = ", ".join(rows.fieldnames or []) or "nothing"
+        raise UserError(f"{file} has the columns {columns}", _CSV_HELP)
+    edges: list[tuple[str, str]] = []
+    labels: dict[str, str] = {}
+    alone: list[str] = []
+    for row in rows:
+        parent, child = (row["parent"] or "").strip(), (row["child"] or "").strip()
+        if not child:
+            raise UserError(f"Line {rows.line_num} of {file} has no child", _CSV_HELP)
+        if row.get("label"):
+            labels[child] = row["label"].strip()
+        if parent:
+            edges.append((parent, child))
+        else:
+            alone.append(child)
+    return _build(file, edges, labels, alone, _CSV_HELP)
+
+
+def _from_json(file: Path, text: str) -> Taxonomy:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{file} is not JSON (line {error.lineno}: {error.msg})", _JSON_HELP) from None
+    labels: dict[str, str] = {}
+    if isinstance(value, dict) and isinstance(value.get("edges"), list):
+        labels = {str(node): str(label) for node, label in (value.get("labels") or {}).items()}
+        alone = [str(value["root"])] if "root" in value else []
+        return _build(file, _pairs(file, value["edges"]), labels, alone, _JSON_HELP)
+    if isinstance(value, list):
+        return _build(file, _pairs(file, value), labels, [], _JSON_HELP)
+    if isinstance(value, dict):
+        return _build(file, list(_nested(file, value)), labels, list(value), _JSON_HELP)
+    raise UserError(f"{file} holds {type(value).__name__} instead of edges", _JSON_HELP)
+
+
+def _pairs(file: Path, value: list[Any]) -> list[tuple[str, str]]:
+    for number, pair in enumerate(value, start=1):
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)):
+            raise UserError(f"Edge {number} of {file} is not a pair of names", _JSON_HELP)
+    return [(parent, child) for parent, child in value]
+
+
+def _nested(file: Path, value: Any, parent: str | None = None) -> Iterable[tuple[str, str]]:
+    """Edges of nested objects; a leaf is a string in a list or a key whose value is empty."""
+    names = {value: None} if isinstance(value, str) else value or {}
+    if isinstance(names, list):
+        for item in names:
+            yield from _nested(file, item, parent)
+        return
+    if not isinstance(names, dict):
+        raise UserError(f"{file} holds {value!r} where names are expected below '{parent}'", _JSON_HELP)
+    for name, inner in names.items():
+        if parent is not None:
+            yield parent, name
+        yield from _nested(file, inner, name)
+
+
+def _build(
+    file: Path, edges: list[tuple[str, str]], labels: dict[str, str], alone: list[str], help_text: str
+) -> Taxonomy:
+    """The taxonomy of the edges and of nodes named on their own; mistakes name the file."""
+    unique = tuple(dict.fromkeys(edges))
+    nodes = {node for edge in unique for node in edge} | set(alone)
+    if not nodes:
+        raise UserError(f"{file} has no edge", help_text)
+    try:
+        return Taxonomy(tuple(sorted(nodes)), unique, labels)
+    except UserError as error:
+        raise UserError(f"{file}: {error.fact}", error.remedy) from None

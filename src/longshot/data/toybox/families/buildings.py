@@ -1,0 +1,138 @@
+"""Buildings: walls with windows, a door in front, a roof above, an outbuilding behind."""
+
+from __future__ import annotations
+
+from longshot.data.toybox.parts import (
+    Genus,
+    Solid,
+    Surface,
+    ToyFamily,
+    ball,
+    both,
+    box,
+    flat,
+    gable,
+    tube,
+)
+
+GLASS, DOOR, LAWN = "#3b4f63", "#6b3f22", "#7d9a58"
+
+
+def plot(x: float, y: float) -> Solid:
+    """The lawn the building stands on."""
+    return box((0, 0, -0.04), (x, y, 0.04), LAWN)
+
+
+def house(walls: str, roof: str, extra: str) -> list[Solid]:
+    more: dict[str, list[Solid]] = {
+        "chimney": [box((0.32, -0.2, 1.12), (0.09, 0.09, 0.26), "#8b4a3a")],
+        "dormer": [
+            box((0.0, 0.3, 1.0), (0.18, 0.25, 0.14), walls),
+            box((0, 0.56, 1.0), (0.1, 0.02, 0.09), GLASS),
+        ],
+        "porch": [
+            box((0, 0.75, 0.52), (0.3, 0.2, 0.04), roof),
+            *both(tube((0.24, 0.9, 0.25), 0.035, 0.26, "#ece7da")),
+        ],
+    }
+    return [
+        plot(0.9, 0.95),
+        box((0, 0, 0.38), (0.62, 0.6, 0.38), Surface(walls, "windows", GLASS, 31)),
+        gable((0, 0, 0.76), 0.72, 0.68, 0.5, roof),
+        box((0, 0.6, 0.24), (0.11, 0.04, 0.24), DOOR),
+        box((0.0, -0.72, 0.2), (0.3, 0.14, 0.2), "#9c8a6c"),
+        *more[extra],
+    ]
+
+
+def church(walls: str, spire: float, style: str) -> list[Solid]:
+    top: dict[str, list[Solid]] = {
+        "spire": [tube((0, 0.55, 1.24 + spire), 0.27, spire, "#4a6670", taper=0.02)],
+        "dome": [ball((0, 0.55, 1.22), (0.26, 0.26, 0.3 + spire / 2), "#6f9a88")],
+        "flat": [
+            box(
+                (0, 0.55, 1.26 + spire / 2),
+                (0.28, 0.28, 0.06 + spire / 2),
+                Surface(walls, "windows", GLASS, 21),
+            )
+        ],
+    }
+    return [
+        plot(0.75, 1.1),
+        box((0, -0.2, 0.34), (0.42, 0.7, 0.34), Surface(walls, "windows", GLASS, 51)),
+        gable((0, -0.2, 0.68), 0.48, 0.74, 0.36, "#7a4a3c"),
+        box((0, 0.55, 0.6), (0.24, 0.24, 0.62), walls),
+        tube((0, 0.79, 0.86), 0.11, 0.02, "#e8d9a8", "y"),
+        box((0, 0.8, 0.18), (0.1, 0.03, 0.18), DOOR),
+        ball((0, -0.95, 0.0), (0.32, 0.2, 0.55), walls, cut=(2, 0.0, 1.0)),
+        *top[style],
+        box((0, 0.55, 1.42 + 2 * spire), (0.02, 0.02, 0.14), "#d9b23c"),
+        box((0, 0.55, 1.46 + 2 * spire), (0.08, 0.02, 0.02), "#d9b23c"),
+    ]
+
+
+def tower(glass: str, tiers: int, rows: int) -> list[Solid]:
+    floors: list[Solid] = []
+    z, width = 0.0, 0.5
+    for tier in range(tiers):
+        half = 1.3 / tiers
+        rows_here = max(2, rows // tiers)
+        floors.append(
+            box((0, 0, z + half), (width, width, half), Surface("#c4ccd2", "windows", glass, 40 + rows_here))
+        )
+        z, width = z + 2 * half, width * (0.78 if tier < tiers - 1 else 1)
+    return [
+        box((0, 0, -0.04), (0.75, 0.75, 0.04), "#8f9194"),
+        *floors,
+        box((0, 0.52, 0.12), (0.2, 0.1, 0.12), "#e6d27a"),
+        box((0, -0.56, 0.25), (0.28, 0.1, 0.25), "#6d7378"),
+        box((0.1, -0.1, z + 0.06), (0.14, 0.14, 0.06), "#7a8086"),
+        tube((-0.1, 0, z + 0.16), 0.02, 0.2, "#b03030"),
+    ]
+
+
+def castle(walls: str, caps: str, roofs: str) -> list[Solid]:
+    def corner(x: float, y: float, high: float) -> list[Solid]:
+        tops: dict[str, list[Solid]] = {
+            "pointed": [tube((x, y, high * 2 + 0.2), 0.27, 0.22, caps, taper=0.02)],
+            "domed": [ball((x, y, high * 2), (0.24, 0.24, 0.26), caps)],
+            "flat": [tube((x, y, high * 2 + 0.04), 0.27, 0.09, Surface(walls, "wedges", "#4e4a44", 8))],
+        }
+        return [tube((x, y, high), 0.22, high, Surface(walls, "speckle", "#8f887a", 5)), *tops[roofs]]
+
+    return [
+        plot(0.98, 0.98),
+        *flat(corner(x, y, 0.46 if y > 0 else 0.58) for x in (-0.6, 0.6) for y in (-0.6, 0.6)),
+        box((0, 0.6, 0.3), (0.6, 0.1, 0.3), Surface(walls, "windows", "#5a544a", 51)),
+        box((0, -0.6, 0.3), (0.6, 0.1, 0.3), walls),
+        *both(box((0.6, 0, 0.3), (0.1, 0.6, 0.3), walls)),
+        box((0, -0.1, 0.5), (0.28, 0.28, 0.5), Surface(walls, "windows", GLASS, 23)),
+        ball((0, 0.7, 0.0), (0.17, 0.04, 0.42), DOOR, cut=(2, 0.0, 1.0)),
+    ]
+
+
+FAMILY: ToyFamily = {
+    "churches": Genus(
+        church,
+        {"low": {"spire": 0.12, "walls": "#d9cdb4"}, "tall": {"spire": 0.34, "walls": "#c98f70"}},
+        {"spire": {"style": "spire"}, "dome": {"style": "dome"}, "flat-top": {"style": "flat"}},
+    ),
+    "towers": Genus(
+        tower,
+        {"one-tier": {"tiers": 1}, "two-tier": {"tiers": 2}, "three-tier": {"tiers": 3}},
+        {"blue": {"glass": "#2f5d94", "rows": 9}, "bronze": {"glass": "#a0662c", "rows": 9}},
+    ),
+    "castles": Genus(
+        castle,
+        {"grey": {"walls": "#b0a898", "caps": "#5b6f8f"}, "tan": {"walls": "#c4a874", "caps": "#a8483c"}},
+        {"pointed": {"roofs": "pointed"}, "domed": {"roofs": "domed"}, "flat": {"roofs": "flat"}},
+    ),
+    "houses": Genus(
+        house,
+        {
+            "red-roof": {"walls": "#ead9b6", "roof": "#a83c2c"},
+            "slate-roof": {"walls": "#e6dcc8", "roof": "#4f5f78"},
+        },
+        {"chimney": {"extra": "chimney"}, "dormer": {"extra": "dormer"}, "porch": {"extra": "porch"}},
+    ),
+}

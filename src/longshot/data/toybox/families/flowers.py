@@ -1,0 +1,129 @@
+"""Flowers: a stem with leaves and a blossom that looks to the front; sepals behind."""
+
+from __future__ import annotations
+
+import math
+
+from longshot.data.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, both, ring, rod, tube
+
+STEM, LEAF = "#4f8a3a", "#3f7d36"
+
+
+def stem(high: float = 0.0) -> list[Solid]:
+    """A stem below the blossom at the origin, with two leaves."""
+    return [
+        rod((0, -0.15, -1.5), (0, -0.12, high), 0.05, STEM),
+        *both(ball((0.3, -0.1, -1.1), (0.36, 0.13, 0.05), LEAF, turn=(0, -35, 0))),
+    ]
+
+
+def sepals(count: int, reach: float) -> list[Solid]:
+    return [
+        ball((0, -0.14, 0), (0.24, 0.14, 0.24), "#5f9a44"),
+        *ring(
+            count,
+            reach,
+            lambda x, z, a: ball((x, -0.12, z), (reach, 0.04, 0.08), "#6aa44c", turn=(0, -a, 0)),
+            start=90.0,
+        ),
+    ]
+
+
+def daisy(petal: str, petals: int, heart: str, heart_size: float) -> list[Solid]:
+    return [
+        *stem(),
+        *sepals(5, 0.18),
+        *ring(
+            petals,
+            0.52,
+            lambda x, z, a: ball((x, 0, z), (0.42, 0.05, min(0.2, 1.5 / petals)), petal, turn=(0, -a, 0)),
+        ),
+        ball((0, 0.06, 0), (heart_size, 0.15, heart_size), Surface(heart, "speckle", "#b5761a", 6)),
+    ]
+
+
+def pansy(petal: str, blotch: str, size: float, lower: str) -> list[Solid]:
+    def leafed(angle: float, big: float, colour: str) -> Solid:
+        a = math.radians(angle)
+        at = (0.45 * math.cos(a), 0.02 if big > 0.42 else -0.04, 0.45 * math.sin(a))
+        mark = Surface(colour, "core", blotch, int(100 * size))
+        return ball(at, (big, 0.05, big), mark)
+
+    return [
+        *stem(),
+        *sepals(5, 0.2),
+        *[leafed(angle, 0.4, petal) for angle in (60, 120)],
+        *[leafed(angle, 0.43, petal) for angle in (10, 170)],
+        leafed(270, 0.48, lower),
+        ball((0, 0.08, 0), (0.11, 0.08, 0.11), "#f2c530"),
+    ]
+
+
+def tulip(petal: str, edge: str, pattern: str, open_by: float) -> list[Solid]:
+    coat = Surface(petal, pattern, edge, {"bands": 4, "top": 4}.get(pattern, 0))
+
+    def cup(x: float, y: float, angle: float) -> Solid:
+        return ball((x, y, 0.1), (0.1, 0.3, 0.62), coat, turn=(0, open_by, angle))
+
+    return [
+        rod((0, 0, -1.5), (0, 0, -0.3), 0.06, STEM),
+        ball((0, 0, -0.38), (0.2, 0.2, 0.14), "#6aa44c"),
+        *ring(3, 0.3, cup, start=90.0),
+        *ring(3, 0.22, cup, start=30.0),
+        *[tube((0, 0, 0.2), 0.05, 0.3, "#e8c838")],
+        ball((0.3, 0.05, -0.95), (0.1, 0.06, 0.6), LEAF, turn=(0, 22, 0)),
+        ball((-0.22, -0.18, -1.05), (0.12, 0.05, 0.5), LEAF, turn=(0, -16, 0)),
+    ]
+
+
+def lily(petal: str, mark: str, pattern: str, width: float) -> list[Solid]:
+    coat = Surface(petal, pattern, mark, {"speckle": 7, "middle": 3}.get(pattern, 0))
+    return [
+        *stem(),
+        rod((0, -0.55, -0.1), (0, -0.02, 0), 0.1, "#7fae58", taper=2.2),
+        *ring(
+            6, 0.48, lambda x, z, a: ball((x, 0.06, z), (0.5, 0.06, width), coat, turn=(0, -a, 0)), start=30.0
+        ),
+        *ring(6, 0.17, lambda x, z, a: rod((0, 0, 0), (x, 0.42, z), 0.025, "#cfe0a0"), start=0.0),
+        *ring(6, 0.17, lambda x, z, a: ball((x, 0.42, z), (0.07, 0.04, 0.04), "#8a3f1c")),
+    ]
+
+
+FAMILY: ToyFamily = {
+    "daisies": Genus(
+        daisy,
+        {"white": {"petal": "#f6f3ea"}, "pink": {"petal": "#e8a4bc"}},
+        {
+            "8-petal": {"petals": 8, "heart": "#e8b424", "heart_size": 0.26},
+            "13-petal": {"petals": 13, "heart": "#e8b424", "heart_size": 0.26},
+            "large-heart": {"petals": 13, "heart": "#dca020", "heart_size": 0.38},
+        },
+    ),
+    "tulips": Genus(
+        tulip,
+        {
+            "plain": {"petal": "#c4283e", "edge": "#c4283e", "pattern": "plain"},
+            "tipped": {"petal": "#c4283e", "edge": "#f0c060", "pattern": "top"},
+            "flamed": {"petal": "#c8324a", "edge": "#f2d9c0", "pattern": "bands"},
+        },
+        {"closed": {"open_by": -4.0}, "open": {"open_by": 20.0}},
+    ),
+    "lilies": Genus(
+        lily,
+        {
+            "plain": {"petal": "#ea9a9a", "mark": "#ea9a9a", "pattern": "plain"},
+            "speckled": {"petal": "#ec9c96", "mark": "#a8324a", "pattern": "speckle"},
+            "ribbed": {"petal": "#ea9a9a", "mark": "#f8e6dc", "pattern": "middle"},
+        },
+        {"broad": {"width": 0.2}, "narrow": {"width": 0.12}},
+    ),
+    "pansies": Genus(
+        pansy,
+        {
+            "violet": {"petal": "#6a3aa0", "lower": "#6a3aa0", "blotch": "#2a1440"},
+            "blue": {"petal": "#3f62c4", "lower": "#3f62c4", "blotch": "#1c1440"},
+            "two-tone": {"petal": "#6a3aa0", "lower": "#ecc840", "blotch": "#2a1440"},
+        },
+        {"small-eyed": {"size": 0.3}, "large-eyed": {"size": 0.62}},
+    ),
+}

@@ -1,7 +1,0 @@
-"""Getting published datasets: explicit downloads, checked, unpacked and registered."""
-
-from __future__ import annotations
-
-from longshot.datasets.get.get import get_dataset, list_downloads, plan_download
-
-__all__ = ["get_dataset", "list_downloads", "plan_download"]

@@ -1,0 +1,217 @@
+"""Ways in which pictures can be altered: what a cause would do to the pixels, in weak and strong forms.
+
+An alteration is the hypothesis behind a cause. It is made on some pictures of the dataset to learn what it does to the
+descriptors (``signatures``), and on images that lack it, so that nothing but the cause differs (``twins``).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+from PIL.Image import Resampling, Transpose
+
+from longshot.diagnosis.descriptors import as_shares
+
+Change = Callable[[Image.Image, float, np.random.Generator], Image.Image]
+_Pixels = NDArray[np.float32]  # [H, W, 3] in 0 … 1
+
+
+class Alteration(NamedTuple):
+    """One alteration: ``words`` are said of a support that has it, ``strengths`` are its forms, from weak to strong."""
+
+    kind: str
+    words: str
+    strengths: tuple[float, ...]
+    change: Change
+
+
+def alter(image: Image.Image, name: str, strength: float, generator: np.random.Generator) -> Image.Image:
+    """An RGB image with the alteration ``name``; what is random about it comes from ``generator``.
+
+    >>> import numpy as np
+    >>> grey = alter(Image.new("RGB", (8, 8), (200, 100, 0)), "grey", 0.0, np.random.default_rng(0))
+    >>> len(set(grey.getpixel((0, 0))))
+    1
+    """
+    return ALTERATIONS[name].change(image, strength, generator)
+
+
+def _pixels(image: Image.Image) -> _Pixels:
+    return as_shares(np.asarray(image))
+
+
+def _image(pixels: _Pixels) -> Image.Image:
+    return Image.fromarray((np.clip(pixels, 0, 1) * 255).round().astype(np.uint8))
+
+
+def _blur(image: Image.Image, share: float, _: np.random.Generator) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(share * image.width))
+
+
+def _reduce(smooth: Resampling, grow: Resampling | None = None) -> Change:
+    def change(image: Image.Image, factor: float, _: np.random.Generator) -> Image.Image:
+        size = (max(1, round(image.width / factor)), max(1, round(image.height / factor)))
+        return image.resize(size, smooth).resize(image.size, smooth if grow is None else grow)
+
+    return change
+
+
+def _noise(image: Image.Image, sigma: float, generator: np.random.Generator) -> Image.Image:
+    pixels = _pixels(image)
+    return _image(pixels + generator.normal(0, sigma, pixels.shape).astype(np.float32))
+
+
+def _light(image: Image.Image, factor: float, _: np.random.Generator) -> Image.Image:
+    return image.point([min(255, round(value * factor)) for value in range(256)] * 3)
+
+
+def _contrast(image: Image.Image, factor: float, generator: np.random.Generator) -> Image.Image:
+    """Around the mean of the picture, or around the middle of the scale."""
+    pixels = _pixels(image)
+    middle = np.float32(pixels.mean() if generator.random() < 0.5 else 0.5)
+    return _image(middle + (pixels - middle) * np.float32(factor))
+
+
+def _colour(image: Image.Image, factor: float, _: np.random.Generator) -> Image.Image:
+    grey = image.convert("L").convert("RGB")
+    return Image.blend(grey, image, factor)
+
+
+def _tint(channel: int) -> Change:
+    def change(image: Image.Image, factor: float, _: np.random.Generator) -> Image.Image:
+        table = [list(range(256))] * 3
+        table[channel] = [round(value * factor) for value in range(256)]
+        return image.point([value for row in table for value in row])
+
+    return change
+
+
+def _compress(image: Image.Image, quality: float, _: np.random.Generator) -> Image.Image:
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=round(quality))
+    return Image.open(stream).convert("RGB")
+
+
+def _turn(how: Transpose) -> Change:
+    return lambda image, _, __: image.transpose(how).resize(image.size)
+
+
+def _zoom(smooth: Resampling) -> Change:
+    def change(image: Image.Image, factor: float, _: np.random.Generator) -> Image.Image:
+        x, y = image.width * (1 - 1 / factor) / 2, image.height * (1 - 1 / factor) / 2
+        return image.resize(image.size, smooth, box=(x, y, image.width - x, image.height - y))
+
+    return change
+
+
+def _shrink(image: Image.Image, factor: float, generator: np.random.Generator) -> Image.Image:
+    frame = Image.new("RGB", image.size, _plain(generator))
+    size = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
+    small = image.resize(size, Resampling.BICUBIC)
+    frame.paste(small, ((image.width - size[0]) // 2, (image.height - size[1]) // 2))
+    return frame
+
+
+def _shift(right: int, down: int) -> Change:
+    def change(image: Image.Image, share: float, generator: np.random.Generator) -> Image.Image:
+        """What is laid bare is black, or repeats the last line."""
+        x, y = round(share * image.width) * right, round(share * image.height) * down
+        if generator.random() < 0.5:
+            moved = Image.new("RGB", image.size)
+            moved.paste(image, (x, y))
+            return moved
+        rows = np.clip(np.arange(image.height) - y, 0, image.height - 1)
+        columns = np.clip(np.arange(image.width) - x, 0, image.width - 1)
+        return Image.fromarray(np.asarray(image)[rows[:, None], columns])
+
+    return change
+
+
+def _wrap(right: int, down: int) -> Change:
+    """What leaves on one side comes back on the other."""
+
+    def change(image: Image.Image, share: float, _: np.random.Generator) -> Image.Image:
+        steps = (round(share * image.height) * down, round(share * image.width) * right)
+        return Image.fromarray(np.roll(np.asarray(image), steps, (0, 1)))
+
+    return change
+
+
+def _cover(image: Image.Image, share: float, generator: np.random.Generator) -> Image.Image:
+    """A plain square near the centre, black more often than not."""
+    side = round(share * min(image.size))
+    x, y = (round((length - side) / 2 + generator.uniform(-0.08, 0.08) * length) for length in image.size)
+    covered = image.copy()
+    covered.paste((0, 0, 0) if generator.random() < 0.6 else _plain(generator), (x, y, x + side, y + side))
+    return covered
+
+
+def _cut_out(image: Image.Image, share: float, generator: np.random.Generator) -> Image.Image:
+    """Everything outside a central ellipse gives way to one colour: the object on another background."""
+    rows, columns = np.mgrid[-1 : 1 : image.height * 1j, -1 : 1 : image.width * 1j]
+    inside = (rows**2 + columns**2 <= share**2)[..., None]
+    colour = generator.integers(0, 256, 3).astype(np.uint8)
+    return Image.fromarray(np.where(inside, np.asarray(image), colour))
+
+
+def _plain(generator: np.random.Generator) -> tuple[int, int, int]:
+    level = int(generator.choice([0, 128, 128, 255]))
+    return level, level, level
+
+
+_LOWER = "has a lower resolution than"
+_CAST = "has another colour cast (less {}) than"
+_MOVED = "is shifted {} against"
+_WRAPPED = "is shifted {}, around the border, against"
+_CLOSER = "is cropped closer than"
+_FACTORS = (1.5, 2, 2.5, 3, 4, 5, 6, 8)
+_ZOOMS = (1.25, 1.5, 1.75, 2, 2.5, 3)
+_SHIFTS = (0.15, 0.35)
+# A name up to its slash is an attribute: how much a picture looks as if this had been done to it.
+ALTERATIONS: dict[str, Alteration] = {
+    "blurred": Alteration(
+        "blur", "is blurrier than", (0.005, 0.007, 0.0095, 0.013, 0.018, 0.024, 0.033, 0.045, 0.06), _blur
+    ),
+    "low_resolution": Alteration("resolution", _LOWER, _FACTORS, _reduce(Resampling.BICUBIC)),
+    "low_resolution/soft": Alteration("resolution", _LOWER, _FACTORS, _reduce(Resampling.BILINEAR)),
+    "low_resolution/crisp": Alteration("resolution", _LOWER, _FACTORS, _reduce(Resampling.LANCZOS)),
+    "pixelated": Alteration("resolution", _LOWER, (2, 4, 8), _reduce(Resampling.BOX, Resampling.NEAREST)),
+    "noisy": Alteration("noise", "is noisier than", (0.04, 0.1), _noise),
+    "darkened": Alteration("brightness", "is darker than", (0.7, 0.4), _light),
+    "brightened": Alteration("brightness", "is brighter than", (1.3, 1.8), _light),
+    "flattened": Alteration("contrast", "has less contrast than", (0.7, 0.4), _contrast),
+    "high_contrast": Alteration("contrast", "has more contrast than", (1.3, 1.8), _contrast),
+    "grey": Alteration("saturation", "is paler than", (0.4, 0.0), _colour),
+    "colourful": Alteration("saturation", "is more colourful than", (1.4, 2.0), _colour),
+    "less_red": Alteration("tint", _CAST.format("red"), (0.85, 0.6), _tint(0)),
+    "less_green": Alteration("tint", _CAST.format("green"), (0.85, 0.6), _tint(1)),
+    "less_blue": Alteration("tint", _CAST.format("blue"), (0.85, 0.6), _tint(2)),
+    "compressed": Alteration("compression", "is more compressed than", (25, 15, 8), _compress),
+    "turned_left": Alteration("orientation", "is turned left against", (1,), _turn(Transpose.ROTATE_90)),
+    "turned_right": Alteration("orientation", "is turned right against", (1,), _turn(Transpose.ROTATE_270)),
+    "upside_down": Alteration("orientation", "is upside down against", (1,), _turn(Transpose.ROTATE_180)),
+    "mirrored": Alteration("mirroring", "is mirrored against", (1,), _turn(Transpose.FLIP_LEFT_RIGHT)),
+    "zoomed": Alteration("crop", _CLOSER, _ZOOMS, _zoom(Resampling.BICUBIC)),
+    "zoomed/soft": Alteration("crop", _CLOSER, _ZOOMS, _zoom(Resampling.BILINEAR)),
+    "shrunk": Alteration("scale", "is smaller, in a frame, than", (0.7, 0.4), _shrink),
+    "shifted_right": Alteration("position", _MOVED.format("right"), _SHIFTS, _shift(1, 0)),
+    "shifted_left": Alteration("position", _MOVED.format("left"), _SHIFTS, _shift(-1, 0)),
+    "shifted_down": Alteration("position", _MOVED.format("down"), _SHIFTS, _shift(0, 1)),
+    "shifted_up": Alteration("position", _MOVED.format("up"), _SHIFTS, _shift(0, -1)),
+    "wrapped_sideways": Alteration("position", _WRAPPED.format("sideways"), (0.3, -0.3), _wrap(1, 0)),
+    "wrapped_upright": Alteration("position", _WRAPPED.format("up or down"), (0.3, -0.3), _wrap(0, 1)),
+    "covered": Alteration("occlusion", "is partly covered, unlike", (0.25, 0.45), _cover),
+    "cut_out": Alteration("background", "has a plainer background than", (0.95, 0.7), _cut_out),
+}
+ALTERED: dict[str, Alteration] = {
+    name: alteration for name, alteration in ALTERATIONS.items() if "/" not in name
+}
+FORMS: tuple[tuple[str, float], ...] = tuple(
+    (name, strength) for name, alteration in ALTERATIONS.items() for strength in alteration.strengths
+)
+FORM_ATTRIBUTES: tuple[str, ...] = tuple(name.partition("/")[0] for name, _ in FORMS)

@@ -1,0 +1,267 @@
+"""A testbed explained: what sets each task's support apart from its queries, and which causes recur over all tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from longshot.diagnosis.account import Account
+from longshot.diagnosis.columns import comparable
+from longshot.diagnosis.composition import Composition, composition
+from longshot.diagnosis.findings import LEVEL, Finding, findings
+from longshot.diagnosis.gaps import Gaps, find_gaps
+from longshot.diagnosis.interventions import Intervention
+from longshot.diagnosis.neighbours import Attraction, attractions, nearest_classes
+from longshot.diagnosis.table import image_attributes, measured_pixels, pixel_gaps
+from longshot.diagnosis.trials import Trial, check_intervention, conclude, try_causes
+from longshot.diagnosis.twins import embed_twins
+from longshot.base.arrays import Floats, Ints
+from longshot.base.errors import UserError
+from longshot.base.ragged import rows_of_classes
+from longshot.base.tasks import TaskRows
+from longshot.data.dataset import Dataset
+from longshot.evaluation.inputs import used_rows
+from longshot.evaluation.results import Results
+from longshot.models.features.extract import embed_rows
+from longshot.reports.pictures import class_names
+from longshot.statistics import Correlation, correlation
+from longshot.tasks.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.models.backbones import BackboneLike
+
+
+@dataclass(frozen=True)
+class TaskExplanation:
+    """One task: what its support has that its queries have not; ``accuracy`` where there is a run."""
+
+    task: int
+    dataset: str
+    classes: tuple[str, ...]  # names, not ids
+    findings: tuple[Finding, ...]
+    attractions: tuple[Attraction, ...]
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """An attribute over all tasks of a source: in how many it is a finding, and how it goes with accuracy."""
+
+    dataset: str
+    attribute: str
+    tasks: int  # in which it is among the findings
+    of: int
+    first: int  # in which it is the strongest finding
+    with_accuracy: Correlation | None  # Spearman of the task's |gap| and its accuracy
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A testbed explained. ``notes`` say which attributes were left out, or are known for some images only.
+
+    ``interventions`` are what came back when suspected causes were taken away, those that hold first; ``accounts`` say
+    per dataset how much of what its supports cost is explained. Both are empty where nothing was taken away.
+    """
+
+    tasks: Sequence[TaskExplanation]
+    causes: Sequence[Cause]
+    compositions: Mapping[str, Sequence[Composition]]  # dataset → a row per attribute
+    loss_and_accuracy: Correlation | None  # Spearman of accuracy and 1 / query loss over the tasks of a run
+    notes: Sequence[str] = field(default_factory=tuple)
+    name: str = ""  # of the testbed
+    # the compositions of further testbeds, by their names
+    further: Mapping[str, Mapping[str, Sequence[Composition]]] = field(default_factory=dict)
+    interventions: Sequence[Intervention] = ()
+    accounts: Sequence[Account] = ()
+
+    def hardest(self) -> list[TaskExplanation]:
+        """Tasks with the lowest accuracy first where it is known, else those with the strongest evidence."""
+
+        def order(task: TaskExplanation) -> tuple[float, float, int]:
+            accuracy = 0.0 if task.accuracy is None else task.accuracy
+            return accuracy, task.findings[0].p if task.findings else 1.0, task.task
+
+        return sorted(self.tasks, key=order)
+
+    def beside(self, dataset: str) -> dict[str, Sequence[Composition]]:
+        """The compositions of every testbed that has ``dataset``, this one first."""
+        every = {self.name: self.compositions, **self.further}
+        return {bed: by_dataset[dataset] for bed, by_dataset in every.items() if dataset in by_dataset}
+
+
+def explain_testbed(
+    testbed: Testbed,
+    datasets: Mapping[str, Dataset],
+    *,
+    attributes: Mapping[str, str | Path] | None = None,
+    no_pixels: bool = False,
+    backbone: BackboneLike | None = None,
+    intervene: str = "none",
+    method: str = "protonet",
+    run: Results | None = None,
+    focus: str | None = None,
+    level: float = LEVEL,
+    device: str = "auto",
+) -> Explanation:
+    """Explain every task of one testbed; ``datasets`` are all of its datasets, the other settings as in ``explain``."""
+    check_intervention(intervene, backbone)
+    accuracy, loss = _task_scores(run, testbed, focus) if run is not None else (None, None)
+    tasks: list[TaskExplanation] = []
+    causes: list[Cause] = []
+    compositions: dict[str, Sequence[Composition]] = {}
+    notes: list[str] = []
+    trials: list[Trial] = []
+    for name, bound, gaps, remarks in _gaps(testbed, datasets, attributes or {}, no_pixels):
+        notes += remarks
+        nearest = None
+        if backbone is not None:
+            # Interventions put other images of the tasks' classes in place of those that are suspected.
+            rows = (
+                used_rows([bound])
+                if intervene == "none"
+                else rows_of_classes(datasets[name].offsets, np.unique(gaps.groups.label))
+            )
+            features = embed_rows(datasets[name], backbone, rows, device=device)
+            nearest = nearest_classes(bound, features, device)
+            if intervene != "none":
+                twins = embed_twins(datasets[name], backbone, device) if intervene == "pixels" else None
+                trials.append(
+                    try_causes(
+                        *(testbed, datasets[name], bound, gaps, features),
+                        method=method,
+                        device=device,
+                        embed_pairs=twins,
+                    )
+                )
+        explained = _explain_tasks(testbed, name, bound, gaps, nearest, accuracy, level)
+        tasks += explained
+        causes += _causes(name, gaps, explained, bound, accuracy)
+        compositions[name] = composition(gaps)
+    together = None if loss is None or accuracy is None else _spearman(1 / np.maximum(loss, 1e-9), accuracy)
+    interventions, accounts = conclude(trials)
+    return Explanation(
+        sorted(tasks, key=lambda task: task.task),
+        causes,
+        compositions,
+        together,
+        tuple(notes),
+        interventions=interventions,
+        accounts=accounts,
+    )
+
+
+def compose_testbed(
+    testbed: Testbed,
+    datasets: Mapping[str, Dataset],
+    *,
+    attributes: Mapping[str, str | Path] | None = None,
+    no_pixels: bool = False,
+) -> dict[str, Sequence[Composition]]:
+    """What the supports and queries of a testbed consist of, by dataset, without explaining its tasks."""
+    every = _gaps(testbed, datasets, attributes or {}, no_pixels)
+    return {name: composition(gaps) for name, _, gaps, _ in every}
+
+
+def _gaps(
+    testbed: Testbed, datasets: Mapping[str, Dataset], attributes: Mapping[str, str | Path], no_pixels: bool
+) -> Iterator[tuple[str, TaskRows, Gaps, list[str]]]:
+    """(name, tasks, gaps, notes) of every dataset that has tasks."""
+    for name, dataset in datasets.items():
+        bound = testbed.bind(name, dataset.keys, dataset.fingerprint)
+        if not len(bound):
+            continue
+        pixels = None if no_pixels else measured_pixels(dataset)
+        table = image_attributes(dataset, attributes=attributes.get(name), pixels=pixels)
+        columns, remarks = comparable(table)
+        if not columns:
+            raise UserError(
+                f"The dataset '{name}' has no attribute that can be compared",
+                f"measure them from the pixels, or give a CSV with {{attributes:{name}=FILE}}",
+            )
+        if pixels is None:
+            gaps = find_gaps(columns, bound, dataset.labels)
+        else:
+            gaps = pixel_gaps(pixels, bound, dataset.labels, columns)
+        yield name, bound, gaps, [f"{name}: {text}" for text in remarks]
+
+
+def _explain_tasks(
+    testbed: Testbed,
+    name: str,
+    bound: TaskRows,
+    gaps: Gaps,
+    nearest: list[Ints] | None,
+    accuracy: Floats | None,
+    level: float,
+) -> list[TaskExplanation]:
+    ids = testbed.table.column("classes")
+    explained = []
+    for row, number in enumerate(bound.tasks):
+        classes = tuple(class_names(ids[int(number)].as_py(), testbed.labels.get(name)))
+        drawn_to = (
+            [] if nearest is None else attractions(nearest[row], bound.query_label.row(row), len(classes))
+        )
+        explained.append(
+            TaskExplanation(
+                task=int(number),
+                dataset=name,
+                classes=classes,
+                findings=tuple(findings(gaps, row, classes, level=level)),
+                attractions=tuple(drawn_to),
+                accuracy=None if accuracy is None else float(accuracy[number]),
+            )
+        )
+    return explained
+
+
+def _causes(
+    name: str, gaps: Gaps, tasks: Sequence[TaskExplanation], bound: TaskRows, accuracy: Floats | None
+) -> list[Cause]:
+    causes = []
+    for attribute, members in gaps.attributes().items():
+        having = [task for task in tasks if any(finding.attribute == attribute for finding in task.findings)]
+        first = sum(task.findings[0].attribute == attribute for task in having)
+        with_accuracy = None
+        if accuracy is not None:
+            size = np.nanmax(np.abs(np.nan_to_num(gaps.task_effect[members])), axis=0)
+            with_accuracy = _spearman(size, accuracy[bound.tasks])
+        causes.append(Cause(name, attribute, len(having), len(tasks), first, with_accuracy))
+    return sorted(causes, key=lambda cause: (-cause.first, -cause.tasks, cause.attribute))
+
+
+def _spearman(x: Floats, y: Floats) -> Correlation | None:
+    """Over the tasks that have both numbers; None where there are fewer than four or a side is constant."""
+    finite = np.isfinite(x) & np.isfinite(y)
+    if finite.sum() < 4 or np.ptp(x[finite]) == 0 or np.ptp(y[finite]) == 0:
+        return None
+    return correlation(x[finite], y[finite], kind="spearman")
+
+
+def _task_scores(run: Results, testbed: Testbed, focus: str | None) -> tuple[Floats, Floats]:
+    """Accuracy and loss of every task [T]: the mean over the series of the run with ``focus`` in their names."""
+    table = run.table()
+    table = table.filter(pc.equal(table["testbed"], testbed.content_hash))
+    if focus is not None:
+        series = zip(table["method"].to_pylist(), table["backbone"].to_pylist(), strict=True)
+        table = table.filter(
+            np.array([focus in f"{method} on {backbone}" for method, backbone in series], bool)
+        )
+    if not table.num_rows:
+        by = f" by a series with '{focus}' in its name" if focus else ""
+        raise UserError(
+            f"The run {run.name} holds no results{by} on the testbed {testbed.content_hash[:12]}…",
+            "evaluate on it first",
+        )
+    rows = table["task"].to_numpy()
+    count = np.bincount(rows, minlength=len(testbed))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        accuracy, loss = (
+            np.bincount(rows, table[name].to_numpy(), minlength=len(testbed)) / count
+            for name in ("accuracy", "loss")
+        )
+    return accuracy, loss

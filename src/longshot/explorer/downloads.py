@@ -1,0 +1,159 @@
+"""Lists as files: CSV, Parquet, or a testbed of the tasks that a filter leaves."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from starlette.responses import Response
+
+from longshot.explorer.library import Item
+from longshot.explorer.listing import ListState, ordered_rows
+from longshot.explorer.site import NotThere, Page, Site
+
+_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "testbed": "application/vnd.apache.parquet",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+}
+
+
+def or_file(
+    page: Callable[..., Page], file: Callable[..., Response]
+) -> Callable[[Site, Item, Any], Page | Response]:
+    """The page, or with ``as=…`` in the address what it shows as a file."""
+
+    def show(site: Site, item: Item, query: Any) -> Page | Response:
+        kind = str(query.get("as", ""))
+        if kind and kind not in _TYPES:
+            raise NotThere(f"There is no file of kind '{kind[:20]}'; there are {', '.join(_TYPES)}.")
+        return file(site, item, query, kind) if kind else page(site, item, query)
+
+    return show
+
+
+def attachment(data: bytes, name: str, kind: str) -> Response:
+    """A file to save; never shown in the browser."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80].strip("-") or "longshot"
+    ending = "parquet" if kind == "testbed" else kind
+    headers = {"content-disposition": f'attachment; filename="{plain}.{ending}"', "cache-control": "no-store"}
+    return Response(data, media_type=_TYPES[kind], headers=headers)
+
+
+def table_bytes(table: pa.Table, kind: str) -> bytes:
+    """A table as CSV or Parquet."""
+    sink = io.BytesIO()
+    if kind == "csv":
+        pa.csv.write_csv(table, sink)
+    else:
+        pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def run_tasks(site: Site, run: Item, query: Any, kind: str) -> Response:
+    """The list of a run as a file: every row that the filter leaves, in the order of the list."""
+    from longshot.explorer.pages.run import choose_bed, list_state
+
+    bed = choose_bed(site.index(run), query)
+    state = list_state(f"{run.url}/tasks", query, bed)
+    return _tasks(
+        site, site.testbed_item(bed.hash), bed.table, state, kind, f"{run.name}-{bed.name}", "accuracy"
+    )
+
+
+def testbed_tasks(site: Site, item: Item, query: Any, kind: str) -> Response:
+    """The list of a testbed as a file."""
+    from longshot.explorer.pages.testbed import tasks_with
+
+    state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
+    table = tasks_with(site.testbed(item), str(query.get("class", ""))[:500])
+    return _tasks(site, item, table, state, kind, item.name, "task")
+
+
+def bed_classes(site: Site, item: Item, query: Any, kind: str) -> Response:
+    """The class balance of a testbed as a file."""
+    from longshot.explorer.pages.bed_classes import classes_table
+
+    if kind not in ("csv", "parquet"):
+        raise NotThere("A list of classes can be had as CSV or Parquet.")
+    table = classes_table(site.testbed(item).testbed)
+    return _tasks(site, None, table, ListState.read("", query), kind, f"{item.name}-classes", "-tasks")
+
+
+def _tasks(
+    site: Site, item: Item | None, table: pa.Table, state: ListState, kind: str, name: str, default: str
+) -> Response:
+    rows, problem = ordered_rows(table, state.where, state.sort or default)
+    if problem:
+        raise NotThere(problem)
+    if kind != "testbed":
+        names = [column for column in state.columns if column in table.column_names] or table.column_names
+        return attachment(table_bytes(table.select(names).take(pa.array(rows)), kind), f"{name}-tasks", kind)
+    if item is None or not len(rows):
+        raise NotThere("No task is left, so there is no testbed to make.")
+    return attachment(
+        _testbed_bytes(site, item, table["task"].to_numpy()[rows], state.where), f"{name}-part", kind
+    )
+
+
+def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
+    """The file of a testbed with these tasks, numbered anew in the order of the testbed they come from."""
+    import tempfile
+
+    import numpy as np
+
+    testbed = site.testbed(item).testbed
+    rows = np.sort(tasks)
+    part = testbed.table.take(pa.array(rows))
+    part = part.set_column(part.schema.get_field_index("task"), "task", pa.array(np.arange(len(rows))))
+    sampler = {
+        "part_of": testbed.content_hash,
+        "where": where or "all",
+        "tasks": len(rows),
+        "sampler": testbed.meta["sampler"],
+    }
+    made = testbed.changed(part, sampler=sampler)
+    with tempfile.TemporaryDirectory(prefix="longshot-part-") as folder:
+        path = Path(folder) / "part.parquet"
+        made.save(path)
+        return path.read_bytes()
+
+
+def run_plot(site: Site, run: Item, query: Any, kind: str) -> Response:
+    """The plot as SVG with colours of its own."""
+    from longshot.explorer.pages.run import plot
+
+    page = plot(site, run, query)
+    drawing = str(page.sections[0].context["svg"])
+    if kind != "svg" or not drawing:
+        raise NotThere("This plot can be had as SVG.")
+    style = (
+        "<style>svg{background:#fff;font:12px sans-serif}.grid{stroke:#dde2e8}text{fill:#586574}"
+        "circle{fill:#0072b2;fill-opacity:.6}</style>"
+    )
+    head, _, body = drawing.partition(">")
+    body = re.sub(r'<a href="[^"]*" aria-label="[^"]*">|</a>', "", body)
+    return attachment(f"{head}>{style}{body}".encode(), f"{run.name}-plot", kind)
+
+
+def comparison(site: Site, query: Any) -> Page | Response:
+    """A comparison as a page, or its tasks as a file."""
+    from longshot.explorer.pages.compare import compare, compared_table
+
+    kind = str(query.get("as", ""))
+    if not kind:
+        return compare(site, query)
+    if kind not in ("csv", "parquet"):
+        raise NotThere("A comparison can be had as CSV or Parquet.")
+    listed = compared_table(site, query)
+    state = replace(listed.state, columns=())
+    return _tasks(site, None, listed.table, state, kind, "compared", "-disagreements")

@@ -1,0 +1,230 @@
+"""What all pages share: the library, indexes, testbeds, datasets, pictures, templates."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.base.errors import UserError
+from longshot.reports import frame
+from longshot.reports.frame import Section
+from longshot.explorer import listing
+from longshot.explorer.index import Indexes, RunIndex
+from longshot.explorer.library import Item, Library
+from longshot.explorer.pictures import Decoders, PictureStore
+from longshot.explorer.shelf import Shelf, ShelvedTestbed
+from longshot.explorer.studio import Studio
+from longshot.explorer.table_files import with_files
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from longshot.data.dataset import Dataset
+
+TEMPLATES = Path(__file__).with_name("templates")
+_DATASETS = 4  # held open
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class NotThere(Exception):
+    """What was asked for is not there (any more); the sentence goes on the page."""
+
+
+@dataclass
+class Page:
+    """A page before it is HTML."""
+
+    title: str
+    sections: list[Section]
+    counts: Sequence[str] = ()
+    crumbs: Sequence[tuple[str, str]] = ()  # (name, address) of what lies above it
+    tabs: Sequence[tuple[str, str, bool]] = ()  # (name, address, whether it is this page)
+    notices: list[str] = field(default_factory=list)
+    live: str = ""  # address to ask whether something changed
+    keys: Mapping[str, str] = field(default_factory=dict)  # key → address
+
+
+class Site:
+    """The state of one server; nothing in it belongs to one reader."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.library = Library(roots)
+        self.indexes, self.shelf, self.studio = Indexes(), Shelf(), Studio()
+        self.decoders = Decoders()
+        self.pictures = PictureStore(self.decoders)
+        self._datasets: OrderedDict[str, tuple[Dataset, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """End the processes it started."""
+        self.decoders.close()
+        self.studio.close()
+
+    # --- what pages ask for ---
+
+    def item(self, kind: str, identity: str) -> Item:
+        """An item by its id; NotThere where there is none, or it is damaged."""
+        item = self.library.find(kind, identity)
+        if item is None:
+            raise NotThere(
+                f"There is no {kind} '{identity[:60]}' under the folders that are shown (any more)."
+            )
+        if item.problem:
+            raise NotThere(f"The {kind} {item.name} cannot be shown. {item.problem}")
+        return item
+
+    def index(self, run: Item) -> RunIndex:
+        """The index of a run; NotThere with the reason where it cannot be read."""
+        try:
+            return self.indexes.open(run.path, live=run.state == "running")
+        except (UserError, OSError, ValueError, KeyError) as error:
+            reason = str(error) if isinstance(error, UserError) else "its files cannot be read."
+            raise NotThere(f"The run {run.name} cannot be shown: {reason}") from error
+
+    def testbed(self, item: Item) -> ShelvedTestbed:
+        """The tasks of a testbed; another copy is taken where one is damaged."""
+        problem = ""
+        copies = [
+            item,
+            *(each for each in self.library.testbeds(item.facts["hash"]) if each.path != item.path),
+        ]
+        for copy in copies:
+            try:
+                return self.shelf.open(copy)
+            except (UserError, OSError, ValueError) as error:
+                problem = problem or (
+                    str(error) if isinstance(error, UserError) else "its file cannot be read."
+                )
+        raise NotThere(f"The testbed {item.name} cannot be shown: {problem}")
+
+    def testbed_item(self, content_hash: str) -> Item | None:
+        """The item of a testbed by its hash."""
+        listed = [each for each in self.library.items() if each.kind == "testbed"]
+        return next((each for each in listed if each.facts.get("hash") == content_hash), None)
+
+    def dataset(self, name: str, fingerprint: str) -> Dataset:
+        """The dataset behind a testbed, by fingerprint, also with other files by now; UserError where it is nowhere."""
+        from longshot.data import registry
+
+        return self._held(f"{name} {fingerprint}", lambda: registry.find(fingerprint, name, or_changed=True))
+
+    def opened(self, source: str, name: str) -> Dataset:
+        """A dataset by its source."""
+        from longshot.data import open_dataset
+
+        return self._held(f"source {source}", lambda: open_dataset(source, name=name))
+
+    def _held(self, key: str, open_now: Any) -> Dataset:
+        with self._lock:
+            held = self._datasets.get(key)
+            if held is not None and time.monotonic() - held[1] < 300:
+                self._datasets.move_to_end(key)
+                return held[0]
+            dataset: Dataset = open_now()
+            self._datasets[key] = (dataset, time.monotonic())
+            while len(self._datasets) > _DATASETS:
+                self._datasets.popitem(last=False)
+            return dataset
+
+    # --- HTML ---
+
+    @cached_property
+    def templates(self) -> Environment:
+        """Templates of pages that are served, above those of pages that are written."""
+        templates = frame.environment(TEMPLATES)
+        templates.filters.update(show=listing.show, ago=ago, bytes=human_bytes)
+        templates.globals.update(
+            style_url=self.asset_url("explorer.css"), script_url=self.asset_url("explorer.js")
+        )
+        return templates
+
+    @cached_property
+    def assets(self) -> dict[str, tuple[str, bytes]]:
+        """Name → type and content of what pages link to."""
+        styles = "".join(
+            frame.asset(name) for name in ("style.css", "testbed.css", "study.css", "overlap.css")
+        )
+        own = {
+            name: TEMPLATES.joinpath(name).read_text(encoding="utf-8")
+            for name in ("explorer.css", "explorer.js")
+        }
+        script = frame.asset("sort.js").replace("\n\n", "\n") + own["explorer.js"]
+        return {
+            "explorer.css": ("text/css; charset=utf-8", (styles + own["explorer.css"]).encode()),
+            "explorer.js": ("text/javascript; charset=utf-8", script.encode()),
+        }
+
+    def asset_url(self, name: str) -> str:
+        """The address of an asset, which changes with its content."""
+        return f"/static/{hashlib.sha256(self.assets[name][1]).hexdigest()[:12]}/{name}"
+
+    def render(self, page: Page, here: str = "") -> str:
+        """A page as HTML; its sections are made as those of a report are. ``here`` is its own address."""
+        rendered = [
+            self.templates.get_template(f"{section.template or section.name}.html.j2").render(section.context)
+            for section in page.sections
+        ]
+        bodies = list(zip(page.sections, with_files(rendered, here) if here else rendered, strict=True))
+        text = self.templates.get_template("explorer.html.j2").render(
+            title=page.title,
+            bodies=bodies,
+            counts=list(page.counts),
+            page=page,
+            export=listing.address("/export", [("view", here)]) if here else "",
+            beds=[],
+            backbones=[],
+            methods=[],
+            unfinished=[],
+            by_name=[],
+        )
+        return without_unseen(text)
+
+
+def made(name: str, heading: str, problem: str = "", html: str = "") -> Section:
+    """A section that is HTML already, or a sentence that says why it is not there (yet)."""
+    return Section(name, heading, {"html": html, "problem": problem}, "made")
+
+
+def tabs_of(base: str, here: str, names: Mapping[str, str]) -> list[tuple[str, str, bool]]:
+    """Tabs by title: ``names`` gives what stands behind ``base`` in the address, which ``here`` is compared with."""
+    return [(title, f"{base}/{end}" if end else base, here == end) for title, end in names.items()]
+
+
+def without_unseen(text: str) -> str:
+    """HTML without control characters and marks that turn the direction of writing.
+
+    They could make a name look like another.
+    """
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def ago(seconds: float) -> str:
+    """How long ago, in words.
+
+    >>> ago(4), ago(150), ago(9000), ago(200000)
+    ('4 s ago', '2 min ago', '2 h ago', '2 days ago')
+    """
+    for size, unit in ((86400 * 2, 86400), (7200, 3600), (120, 60)):
+        if seconds >= size:
+            return f"{seconds // unit:,.0f} {'days' if unit == 86400 else 'h' if unit == 3600 else 'min'} ago"
+    return f"{max(0.0, seconds):.0f} s ago"
+
+
+def human_bytes(number: float) -> str:
+    """A size in words.
+
+    >>> human_bytes(1_500_000)
+    '1.5 MB'
+    """
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number:.0f} bytes"

@@ -1,0 +1,1 @@
+"""Networks, the features that they give, the engines that run them, and methods that learn from them."""

@@ -1,0 +1,241 @@
+"""What stands behind a backbone's name: settings, ``hf:facebook/dino-vits16(pool=cls)``, and which pixels it sees.
+
+A network sees pixels as its own preprocessing makes them, at another size, or as a string says. Whatever is not its own
+stands in its name: ``efficientnet-lite0(size=128)``. So two preprocessings of one network never share a name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from longshot.base.calls import check_settings, format_call, parse_call
+from longshot.base.checks import check_choice
+from longshot.base.errors import UserError
+from longshot.base.preprocess import LARGEST, parse, scaled
+
+POOLS = ("auto", "cls", "mean", "pooler", "projection")
+_SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
+# a word or a path after an equals sign, without quotes
+_BARE = re.compile(r"(=\s*)(?!(?:True|False|None)\s*[,)])([A-Za-z_~./\\][^,()'\"]*?)(?=\s*[,)])")
+EXAMPLE = "decode|resize(256)|central_crop(224)|normalize(imagenet)"
+_EARLIER = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
+_BUILT_IN = re.compile(r"(pixels|efficientnet-lite\d)\s*\(")
+_SAID = re.compile(r"\b(size|preprocessing)\s*=")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a backbone is to see; at most one of ``text`` and ``size`` is given.
+
+    Parameters
+    ----------
+    text : str, optional
+        A preprocessing string in place of the network's own.
+    size : int, optional
+        Pixels of the short side: the network's own preprocessing with every length scaled.
+    own : str, optional
+        The network's own preprocessing, once it is known; None where it has none.
+    """
+
+    text: str | None = None
+    size: int | None = None
+    own: str | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether something else than the network's own is wanted."""
+        return self.text is not None or self.size is not None
+
+    def of(self, own: str) -> Sight:
+        """The same of a network whose own preprocessing is ``own``."""
+        return replace(self, own=parse(own).text)
+
+    def of_found(self, find_own: Callable[[], str]) -> Sight:
+        """As ``of``, for a preprocessing that its library may fail to tell; then a ``text`` serves, or it is raised."""
+        try:
+            return self.of(find_own())
+        except UserError:
+            if self.text is None:
+                raise
+            return self
+
+    @property
+    def preprocessing(self) -> str:
+        """The string that is used, in its canonical form."""
+        if self.text is not None:
+            return parse(self.text).text
+        assert self.own is not None
+        return self.own if self.size is None else scaled(self.own, self.size)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the network's name has to say: nothing, ``size``, or ``preprocessing``."""
+        used = self.preprocessing
+        if used == self.own:
+            return {}
+        side = min(parse(used).size)
+        if self.own is not None and scaled(self.own, side) == used:
+            return {"size": side}
+        return {"preprocessing": used}
+
+    def named(self, name: str) -> str:
+        """``name`` with what it has to say of the pixels among its settings.
+
+        >>> Sight(size=128).of("decode|resize(256)|central_crop(224)").named("hf:some/model(pool='cls')")
+        "hf:some/model(pool='cls', size=128)"
+        """
+        if not self.settings:
+            return name
+        bare, settings = _settings_of(name)
+        return format_call(bare, {**settings, **self.settings})
+
+
+def split_sight(name: str, preprocessing: str | None = None) -> tuple[str, Sight]:
+    """A backbone's name without what it says of pixels, and that; ``preprocessing`` is said beside the name.
+
+    >>> split_sight("efficientnet-lite0(size=128)")
+    ('efficientnet-lite0', Sight(text=None, size=128, own=None))
+    """
+    match = _SETTINGS.search(name)
+    if match is None or not _SAID.search(match[0]) or _is_path(name):
+        return name, Sight(preprocessing)
+    bare, settings = _settings_of(name)
+    text, size = settings.pop("preprocessing", None), settings.pop("size", None)
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LARGEST):
+        raise UserError(
+            f"Backbone '{name}': size is {size!r}; give pixels, 1 to {LARGEST}, as in (size=128)."
+        )
+    if text is not None and not isinstance(text, str):
+        raise UserError(f"Backbone '{name}': preprocessing is {text!r}; give a string, as '{EXAMPLE}'.")
+    if sum(each is not None for each in (size, text, preprocessing)) > 1:
+        raise UserError(
+            f"Backbone '{name}' says its size or preprocessing, and another is given with it",
+            "leave {preprocessing} out, or that of the name",
+        )
+    return format_call(bare, settings), Sight(preprocessing if text is None else text, size)
+
+
+def bare_name(name: str) -> str:
+    """A name without what it says of pixels; a label that only looks like that stays.
+
+    >>> bare_name("efficientnet-lite0(size=128)"), bare_name("mine (size=large)")
+    ('efficientnet-lite0', 'mine (size=large)')
+    """
+    try:
+        return split_sight(name)[0]
+    except UserError:
+        return name
+
+
+def name_of_features(name: str, preprocessing: str) -> str:
+    """What features are called whose record has these two; up to 0.2.0 a default of 128 pixels was no part of a name.
+
+    >>> name_of_features("efficientnet-lite0", "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)")
+    "efficientnet-lite0(preprocessing='decode|resize(146)|central_crop(128)|normalize(0.498,0.502)')"
+    """
+    earlier = name.startswith("efficientnet-lite") and preprocessing == _EARLIER and bare_name(name) == name
+    return Sight(preprocessing).named(name) if earlier else name
+
+
+def _is_path(name: str) -> bool:
+    """Whether a file or folder is called like this, parentheses and all; a built-in name never is one."""
+    if _BUILT_IN.match(name):  # an output folder may well be called after its backbone
+        return False
+    try:
+        return any(path and Path(path).expanduser().exists() for path in (name, name.partition(":")[2]))
+    except OSError:  # too long for a file
+        return False
+
+
+def _settings_of(name: str) -> tuple[str, dict[str, Any]]:
+    """A name without its settings, and these."""
+    match = _SETTINGS.search(name)
+    if match is None:
+        return name, {}
+    return name[: match.start()].strip(), parse_call("backbone" + quote_words(match[0]).strip())[1]
+
+
+def example_for(network: object) -> str:
+    """A preprocessing to paste and correct: at the size that a network was built for, where it has one."""
+    size = getattr(network, "size", None)
+    if isinstance(size, tuple) and len(size) == 2:
+        return f"decode|resize({size[0]},{size[1]})|normalize(imagenet)"
+    return EXAMPLE
+
+
+def own_sight(sight: Sight, own: object, subject: str, remedy: str) -> Sight:
+    """The sight of somebody's own network: ``own`` is what it says itself, None where it says nothing.
+
+    UserError with ``remedy`` where nobody says it: which pixels a network was trained on cannot be seen from outside,
+    and a guess would cost accuracy without a word.
+    """
+    if isinstance(own, str):
+        return sight.of(own)
+    if sight.text is None:
+        raise UserError(f"{subject} does not say which pixels it takes, and Longshot does not guess", remedy)
+    return sight
+
+
+def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A backbone's name without its settings, and all settings; words may stand without quotes.
+
+    Parameters
+    ----------
+    name : str
+        ``hf:NAME(pool=cls)``. What is a file or folder by the whole name has no settings.
+    defaults : mapping
+        The settings that there are, with their defaults.
+
+    Examples
+    --------
+    >>> split_settings("hf:some/model(pool=cls)", {"pool": "auto", "layer": -1})
+    ('hf:some/model', {'pool': 'cls', 'layer': -1})
+    """
+    match = _SETTINGS.search(name)
+    if match is None or Path(name.partition(":")[2]).expanduser().exists():
+        return name, dict(defaults)
+    bare = name[: match.start()].strip()
+    if bare.endswith(":"):
+        raise UserError(f"Backbone '{name}' is unfinished; write {bare}NAME{match[0]}.")
+    _, settings = parse_call("backbone" + quote_words(match[0]))
+    check_settings(f"Backbone '{bare}'", settings, defaults)
+    return bare, {**defaults, **settings}
+
+
+def quote_words(text: str) -> str:
+    """Quotes around the words and paths that stand after an equals sign without them.
+
+    >>> quote_words("resnet50(weights=runs/dino.pth, stem='large', drop=0.1)")
+    "resnet50(weights='runs/dino.pth', stem='large', drop=0.1)"
+    """
+    return _BARE.sub(lambda match: f"{match[1]}{match[2]!r}", text)
+
+
+def check_pooling(name: str, pool: object, layer: object) -> None:
+    """UserError where ``pool`` is none of POOLS, ``layer`` is no negative number, or the two do not go together."""
+    check_choice(f"Backbone '{name}'", "pool", pool, POOLS)
+    if not isinstance(layer, int) or isinstance(layer, bool) or layer >= 0:
+        raise UserError(
+            f"Backbone '{name}' has layer={layer!r}; layers are counted from the end: -1 the last, -2 the one before."
+        )
+    if layer != -1 and pool in ("pooler", "projection"):
+        raise UserError(
+            f"Backbone '{name}': pool={pool} follows the last layer and layer is {layer}; "
+            f"choose pool=cls or pool=mean, or leave layer out."
+        )
+
+
+def installed_torch() -> str:
+    """The version of PyTorch that is installed, as pip takes it (without the build behind the plus)."""
+    return version("torch").partition("+")[0]
+
+
+def may_download(allow_download: bool) -> bool:
+    """Whether weights may be fetched: asked for, or by ``LONGSHOT_ALLOW_DOWNLOAD=1``."""
+    return allow_download or os.environ.get("LONGSHOT_ALLOW_DOWNLOAD") == "1"

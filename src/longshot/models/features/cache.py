@@ -1,0 +1,254 @@
+"""The features cache: content-addressed files, shards of unfinished work, and what the whole cache holds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.base.errors import UserError
+from longshot.base.files import atomic, explain_disk_errors, is_writable, own_cache, write_text
+from longshot.base.locks import file_lock, is_held
+from longshot.base.remote_entries import remote_entries
+from longshot.base.wording import note
+from longshot.models.features.arrays import (
+    Damaged,
+    LastCheck,
+    check_blocks,
+    check_json,
+    checksum,
+    guarded_json,
+    write_header,
+    write_rows,
+)
+from longshot.models.backbones.sight import name_of_features
+
+
+class Shards:
+    """The finished pieces of an array, ``size`` rows each; every piece is written whole or not at all.
+
+    They lie in a folder of their own per kind of device, since devices agree only up to rounding. The numbers of a
+    shard are followed by their SHA-256: a damaged shard counts as missing.
+    """
+
+    def __init__(self, path: Path, kind: str, rows: int, size: int, dtype: str) -> None:
+        self.path, self.folder = path, path.with_name(f"{path.stem}.parts-{kind}")
+        self.rows, self.size, self.dtype = rows, size, np.dtype(dtype)
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.size)
+
+    def bounds(self, shard: int) -> range:
+        """The rows of a shard."""
+        return range(shard * self.size, min((shard + 1) * self.size, self.rows))
+
+    def missing(self) -> list[int]:
+        """Shards that are not there, or not as they should be."""
+        return [shard for shard in range(len(self)) if self._open(shard) is None]
+
+    def write(self, shard: int, values: NDArray[Any]) -> None:
+        """Keep the values [n, d] of a shard."""
+        stored = values.astype(self.dtype, copy=False)
+        with atomic(self._file(shard)) as temporary, temporary.open("wb") as file:
+            write_header(file, stored.shape, self.dtype)
+            write_rows(file, stored)
+            file.write(bytes.fromhex(checksum(stored)))
+
+    def assemble(self, *, guard: bool = True) -> list[str]:
+        """Join all shards into one .npy at ``path``; the file appears whole. Call ``remove`` afterwards.
+
+        Returns the checksum of every shard. With ``guard`` they are written beside the array, for ``open_guarded``.
+        """
+        opened = [self._open(shard) for shard in range(len(self))]
+        pieces = [piece for piece in opened if piece is not None]
+        dims = {values.shape[1] for values, _ in pieces}
+        if len(dims) != 1 or len(pieces) < len(self):
+            self.remove()
+            raise UserError(f"Unfinished work in {self.folder} was damaged and is gone", "run it again")
+        joined = self.folder / "whole.npy"
+        with atomic(joined) as temporary, temporary.open("wb") as file:
+            write_header(file, (self.rows, dims.pop()), self.dtype)
+            for values, _ in pieces:
+                write_rows(file, values)
+        with explain_disk_errors(self.path):
+            joined.replace(self.path)
+        sums = [recorded for _, recorded in pieces]
+        if guard:
+            write_text(sums_file(self.path), guarded_json({"block": self.size, "sums": sums}))
+        return sums
+
+    def remove(self) -> None:
+        """Delete the shards."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, shard: int) -> Path:
+        return self.folder / f"shard-{shard:06d}.npy"
+
+    def _open(self, shard: int) -> tuple[NDArray[Any], str] | None:
+        """The values of a shard and their checksum; None where they are missing or damaged."""
+        file = self._file(shard)
+        try:
+            piece: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+            with file.open("rb") as stored:
+                stored.seek(-32, os.SEEK_END)
+                recorded = stored.read().hex()
+        except (OSError, ValueError, EOFError):
+            return None
+        right = piece.ndim == 2 and piece.dtype == self.dtype and len(piece) == len(self.bounds(shard))
+        return (piece, recorded) if right and checksum(piece) == recorded else None
+
+
+def sums_file(path: Path) -> Path:
+    """The checksums of an array that has no other sidecar: ``a/b.npy`` → ``a/b.sums``."""
+    return path.with_suffix(".sums")
+
+
+def open_guarded(path: Path) -> NDArray[Any] | None:
+    """The array [N, d] that ``Shards.assemble`` joined at ``path``, memory-mapped; marks it as used.
+
+    None where there is none, or where it is damaged: that is told, and it is to be made again.
+    """
+    if not path.exists() or not sums_file(path).exists():
+        return None
+    try:
+        data = sums_file(path).read_bytes()
+        mark = check_json(sums_file(path), data)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        last = LastCheck([path], mark)
+        if not last.holds():
+            facts = json.loads(data)
+            check_blocks(path, array, facts["block"], facts["sums"])
+            last.remember()
+    except (Damaged, OSError, ValueError, EOFError) as error:
+        damage = error.damage if isinstance(error, Damaged) else "it is truncated"
+        note(f"the cache held a damaged array, which is made again ({path.name}: {damage})")
+        with contextlib.suppress(OSError):  # so that this is told once
+            sums_file(path).unlink()
+        return None
+    with contextlib.suppress(OSError):  # a cache on a read-only disk still serves
+        os.utime(sums_file(path))
+    return array
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold ``path`` for this process; a second one waits, then finds the work done. A kill lets go of it.
+
+    Without ``wait`` a second one gets ``Busy``.
+    """
+    name = path.with_suffix(".lock")
+    with file_lock(name, waiting="another process is making these features; waiting for it", wait=wait):
+        try:
+            yield
+        finally:
+            name.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One thing in the cache: a file, or a features array with all that belongs to it."""
+
+    kind: str
+    name: str
+    files: tuple[Path, ...]
+    bytes: int
+    used: float  # time of last use, seconds since 1970
+
+
+_FEATURES = re.compile(r"^\.?([0-9a-f]{64}|[0-9a-f]{32})\b")
+
+
+def entries() -> list[CacheEntry]:
+    """Everything in the cache, largest first; the kind is the first folder (``features``, ``scans``, …).
+
+    Of several places, the one that is written to.
+    """
+    root = own_cache()
+    groups: dict[tuple[str, str], list[Path]] = {}
+    for file in root.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            parts = file.relative_to(root).parts
+            kind = parts[0] if len(parts) > 1 else "registry"
+            if kind == "remote":
+                continue
+            match = _FEATURES.match(parts[1]) if kind == "features" else None
+            name = match.group(1) if match else (parts[1] if len(parts) > 1 else parts[0])
+            if Path(name).suffix in (".sums", ".lock") and (root / kind / name).with_suffix(".npy").exists():
+                name = f"{Path(name).stem}.npy"
+            groups.setdefault((kind, name), []).append(file)
+    listed = []
+    for (kind, name), files in groups.items():
+        with contextlib.suppress(FileNotFoundError):  # another process may be tidying
+            stats = [file.stat() for file in files]
+            size, used = sum(map(_size, stats)), max(s.st_mtime for s in stats)
+            listed.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
+    listed += [CacheEntry("remote", *entry) for entry in remote_entries(root / "remote")]
+    return sorted(listed, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
+
+
+def prune(chosen: list[CacheEntry]) -> int:
+    """Delete entries and folders left empty; features that a process is making stay. Returns bytes freed."""
+    if chosen and not is_writable(own_cache()):
+        raise UserError(
+            f"The cache {own_cache()} cannot be written, so nothing in it can be deleted",
+            "set LONGSHOT_CACHE to a folder that you may write to",
+        )
+    freed = 0
+    for entry in chosen:
+        if any(file.suffix == ".lock" and is_held(file) for file in entry.files):
+            print(f"kept {entry.name}: a process is making it", file=sys.stderr)
+            continue
+        # The sidecar goes first: without it the array counts as absent, so a reader never meets half a pair.
+        for file in sorted(entry.files, key=lambda f: f.suffix != ".json"):
+            with contextlib.suppress(FileNotFoundError):
+                file.unlink()
+        folders = {folder for file in entry.files for folder in file.parents if own_cache() in folder.parents}
+        for folder in sorted(folders, key=lambda folder: -len(folder.parts)):  # the deepest first
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        freed += entry.bytes
+    return freed
+
+
+def prunable(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
+    """Entries of a kind (None: of all) that were last used more than ``days`` ago.
+
+    The registry says where datasets live, which no command can find out again: it is none of them.
+    """
+    limit = time.time() - days * 86400
+    return [
+        entry
+        for entry in entries()
+        if entry.kind != "registry" and kind in (None, entry.kind) and (not days or entry.used < limit)
+    ]
+
+
+def _size(status: os.stat_result) -> int:
+    """Bytes of a file on disk: the holes of features that grow take none."""
+    blocks: int | None = getattr(status, "st_blocks", None)
+    return status.st_size if not blocks else min(status.st_size, blocks * 512)
+
+
+def _title(kind: str, name: str, files: list[Path]) -> str:
+    """What a person would call it: dataset and backbone of features, else the file's name."""
+    if kind != "features":
+        return name
+    for file in files:
+        if file.suffix == ".json":
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                meta = json.loads(file.read_text(encoding="utf-8"))
+                part = f", {meta['embedded']:,} of {meta['images']:,} images" if "embedded" in meta else ""
+                backbone = name_of_features(meta["backbone"], meta.get("preprocessing", ""))
+                return f"{meta['dataset']} × {backbone} ({meta['dtype']}, {name[:12]}{part})"
+    return f"unfinished ({name[:12]})"

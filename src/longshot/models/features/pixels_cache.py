@@ -1,0 +1,137 @@
+"""A dataset's images at one size, as bytes in one memory-mapped file: training reads episodes as slices of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.base.arrays import Ints
+from longshot.base.files import cache_dir, cache_places, hash_text
+from longshot.base.preprocess import RULES, Preprocessing, parse
+from longshot.base.progress import progress
+from longshot.data.dataset import Dataset
+from longshot.models.features.cache import Shards, lock, open_guarded
+from longshot.models.features.decode import check_workers, open_decoder, unreadable_images
+from longshot.models.features.held import content_of
+
+_SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
+_STEP = 64  # images decoded at a time
+_MANY = 20_000  # images from which decoding processes pay for their start
+
+
+def pixels(
+    dataset: Dataset,
+    preprocessing: str | Preprocessing,
+    *,
+    rows: Ints | None = None,
+    workers: int | None = None,
+) -> NDArray[np.uint8]:
+    """Bytes [N, H, W, 3] of all images in the dataset's order, from the cache when they were decoded before.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        N images.
+    preprocessing : str or Preprocessing
+        Its geometry (all but value_range and normalize) is applied.
+    rows : array [n] of int, optional
+        Only these images, in this order: the others are not read. [n, H, W, 3] comes back.
+    workers : int, optional
+        Processes that decode (0: threads do; None: whatever pays).
+    """
+    check_workers(workers)
+    transform = geometry(preprocessing)
+    file = pixels_name(dataset, transform, rows)
+    shape = (len(dataset) if rows is None else len(rows), *transform.size, 3)
+    for cached in cache_places("pixels", file):
+        if (array := _open(cached, shape)) is not None:
+            return array
+    path = cache_dir("pixels") / file
+    with lock(path):
+        if (array := _open(path, shape)) is not None:  # made by another process while we waited
+            return array
+        row_bytes = int(np.prod(shape[1:]))
+        shards = Shards(path, "pixels", shape[0], max(_STEP, _SHARD_BYTES // row_bytes), "uint8")
+        _decode(dataset, transform, shards, workers, np.arange(len(dataset)) if rows is None else rows)
+        shards.assemble()
+        shards.remove()
+    array = _open(path, shape)
+    assert array is not None
+    return array
+
+
+def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
+    """The steps that move pixels, without those that only scale values."""
+    text = preprocessing if isinstance(preprocessing, str) else preprocessing.text
+    steps = parse(text).text.split("|")
+    return parse("|".join(step for step in steps if not step.startswith(("value_range", "normalize"))))
+
+
+def pixels_name(dataset: Dataset, transform: Preprocessing, rows: Ints | None = None) -> str:
+    """What the file is called: the name of the dataset for people, the hash of content and geometry for us."""
+    content = content_of(dataset, rows).digest
+    part = "" if rows is None else hashlib.sha256(np.ascontiguousarray(rows, np.int64).data).hexdigest()
+    facts = (RULES, dataset.fingerprint, transform.text, content, *([part] if part else []))
+    address = hash_text("longshot pixels 2", *facts)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
+    height, width = transform.size
+    return f"{name}-{height}x{width}-{address[:32]}.npy"
+
+
+def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
+    """The array if it is complete; marks it as used."""
+    array = open_guarded(path)
+    if array is None or array.dtype != np.uint8 or array.shape != (shape[0], int(np.prod(shape[1:]))):
+        return None
+    return array.reshape(shape)
+
+
+def positions(rows: Ints, total: int) -> Ints:
+    """[total] where each row of a dataset lies among ``rows``; −1 where it does not."""
+    where = np.full(total, -1, np.int64)
+    where[rows] = np.arange(len(rows))
+    return where
+
+
+def _decode(
+    dataset: Dataset, transform: Preprocessing, shards: Shards, workers: int | None, rows: Ints
+) -> None:
+    """Decode and keep the shards that are missing; every unreadable image is named in one error."""
+    missing = shards.missing()
+    if len(missing) < len(shards):
+        print(
+            f"resuming: {len(shards) - len(missing)} of {len(shards)} parts were decoded earlier",
+            file=sys.stderr,
+        )
+    cores = torch.get_num_threads()
+    if workers is None:
+        workers = cores if cores > 1 and len(rows) >= _MANY else 0
+    decoder = open_decoder(dataset.store, transform, workers)
+    bad: list[tuple[int, str]] = []
+    try:
+        with (
+            ThreadPoolExecutor(workers or cores) as pool,
+            progress(f"decode {dataset.name}", len(rows), "images") as bar,
+        ):
+            bar.skip(len(rows) - sum(len(shards.bounds(shard)) for shard in missing))
+            for shard in missing:
+                some = rows[np.array(shards.bounds(shard))].tolist()
+                parts = []
+                jobs = [some[start : start + _STEP] for start in range(0, len(some), _STEP)]
+                for job, decoded in zip(jobs, pool.map(decoder, jobs), strict=True):
+                    bad += decoded.bad
+                    parts.append(decoded.pixels.reshape(len(job), -1))
+                    bar.advance(len(job))
+                if not bad:  # from the first unreadable image on we go on only to find all the others
+                    shards.write(shard, np.concatenate(parts))
+    finally:
+        decoder.close()
+    if bad:
+        raise unreadable_images(dataset, bad)

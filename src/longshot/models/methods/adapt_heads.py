@@ -1,0 +1,244 @@
+"""All layers and a head of their own trained on each task's support: transfer learning per task."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from longshot.base.batches import ImageTask
+from longshot.base.checks import choice_field, count_field, number_field, with_settings
+from longshot.models.methods.adapt import Adapted, Support, class_means, descend, embed
+from longshot.models.networks.base import Network
+from longshot.models.networks.fixed_norms import trainable_copy
+
+
+class AdaptedHead(nn.Module):
+    """Class vectors over the network's: ⟨x, w_c⟩ + b_c, or with a scale · ⟨x / ‖x‖, w_c⟩.
+
+    ``unit`` uses w_c / ‖w_c‖ in place of w_c, which makes the second a cosine; by default where there is a scale.
+    """
+
+    def __init__(self, start: Tensor, scale: float | None, unit: bool | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(start.clone())  # [P, d]
+        self.bias = nn.Parameter(start.new_zeros(len(start))) if scale is None else None
+        self.scale = scale
+        self.unit = scale is not None if unit is None else unit
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """[N, P] logits of vectors [N, d]."""
+        weight = F.normalize(self.weight, dim=1) if self.unit else self.weight
+        if self.scale is None:
+            return F.linear(vectors, weight, self.bias)
+        return self.scale * F.normalize(vectors, dim=1) @ weight.T
+
+
+def train(
+    support: Support,
+    model: Network,
+    head: AdaptedHead,
+    optimiser: torch.optim.Optimizer,
+    *,
+    steps: int,
+    batch: int | None,
+    generator: torch.Generator,
+    rate: Callable[[int], float] | None = None,
+    balanced: bool = True,
+) -> None:
+    """``steps`` on the support's cross-entropy: all of it, or ``batch`` images drawn anew (repeats allowed) each step.
+
+    ``rate(step)`` gives the learning rate of a step where it changes. ``balanced`` draws every class as often as the
+    others, else every image.
+    """
+    full_batch = batch is None or batch >= len(support)
+    counts = torch.bincount(support.labels)[support.labels].cpu()
+    chance = 1 / counts if balanced else torch.ones(len(support))
+    for step in range(steps):
+        if rate is not None:
+            for group in optimiser.param_groups:
+                group["lr"] = rate(step)
+        images, labels = support.images, support.labels
+        if not full_batch:
+            assert batch is not None
+            chosen = torch.multinomial(chance, batch, replacement=True, generator=generator).to(images.device)
+            images, labels = images[chosen], labels[chosen]
+
+        def loss(vectors: Tensor, labels: Tensor = labels) -> Tensor:
+            return F.cross_entropy(head(vectors), labels)
+
+        descend(model, images, loss, optimiser)
+
+
+def _finish(support: Support, model: Network, head: AdaptedHead, query: Tensor) -> Tensor:
+    with torch.no_grad():
+        return support.spread(head(embed(model, query)))
+
+
+class _Headed(Adapted):
+    """A network trained together with a head."""
+
+    family = "transfer"
+    steps: int
+    batch: int | None = None  # images of a step; None: the whole support
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """The support, or as much of it as a step sees, in every step; the queries at the end."""
+        return forward * (3 * self.steps * min(self.batch or support, support) + query)
+
+
+@with_settings
+class TrainFromScratch(_Headed):
+    """The network's architecture with new random weights, trained on the support alone with a linear head.
+
+    Adam on minibatches. Having no statistics of earlier data, batch norms use those of the minibatch while training and
+    their running mean afterwards. The head starts at zero. ``fresh=False`` begins at the network's own weights: what
+    the paper calls this baseline with a pre-trained backbone.
+    """
+
+    name = "train-from-scratch"
+    paper = "Carrión-Ojeda et al. 2022"
+
+    steps: int = count_field(100)
+    lr: float = number_field(1e-3, above=0)
+    batch: int = count_field(4, least=2)
+    fresh: bool = True
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        support, generator = Support.of(task), task.generator()
+        model = copy.deepcopy(network).requires_grad_(True)  # its batch norms do not keep their statistics
+        if self.fresh:
+            restart(model, generator)
+        norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+        head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
+        optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
+        for norm in norms:
+            norm.train()
+        train(support, model, head, optimiser, steps=self.steps, batch=self.batch, generator=generator)
+        for norm in norms:
+            norm.eval()
+        return partial(_finish, support, model, head)
+
+
+@torch.no_grad()
+def restart(network: Network, generator: torch.Generator) -> None:
+    """New weights as PyTorch starts layers: uniform within ±1/√fan-in, norms at 1 and 0, tokens N(0, 0.02²)."""
+    for module in network.modules():
+        own = dict(module.named_parameters(recurse=False))
+        if isinstance(module, _BatchNorm):
+            module.reset_running_stats()
+        if isinstance(module, _BatchNorm | nn.GroupNorm | nn.LayerNorm):
+            for name, parameter in own.items():
+                parameter.fill_(1.0 if name == "weight" else 0.0)
+            continue
+        weight = own.get("weight")
+        bound = None if weight is None or weight.ndim < 2 else 1 / math.sqrt(weight[0].numel())
+        for parameter in own.values():
+            noise = torch.empty(parameter.shape)
+            noise = (
+                noise.normal_(0, 0.02, generator=generator)
+                if bound is None
+                else noise.uniform_(-bound, bound, generator=generator)
+            )
+            parameter.copy_(noise)
+
+
+@with_settings
+class BiT(_Headed):
+    """Big Transfer: SGD with momentum on all layers and a linear head that starts at zero.
+
+    The learning rate rises over the first fifth of the steps and falls to a tenth after two, three and four fifths
+    (the paper's rule for small data; ``schedule='constant'`` leaves it alone). The whole support in every step up to
+    ``batch`` images; of more, ``batch`` are drawn for each step, every image as often as the others.
+    """
+
+    name = "bit"
+    paper = "Kolesnikov et al. 2020"
+    version = 2  # draws images and not classes where there are more than a batch
+
+    steps: int = count_field(500)
+    lr: float = number_field(0.003, above=0)
+    momentum: float = number_field(0.9)
+    batch: int = count_field(512, least=1)
+    schedule: str = choice_field("rule", "rule", "constant")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        if self.schedule == "constant":
+            return self.lr
+        fifth = self.steps / 5
+        if step < fifth:
+            return self.lr * step / fifth
+        return self.lr * 0.1 ** max(0, math.ceil(step / fifth) - 2)
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        support, model = Support.of(task), trainable_copy(network)
+        head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
+        optimiser = torch.optim.SGD(
+            [*model.parameters(), *head.parameters()], lr=self.lr, momentum=self.momentum, fused=True
+        )
+        train(
+            support,
+            model,
+            head,
+            optimiser,
+            steps=self.steps,
+            batch=self.batch,
+            generator=task.generator(),
+            rate=self.rate,
+            balanced=False,
+        )
+        return partial(_finish, support, model, head)
+
+
+@with_settings
+class MDTransfer(_Headed):
+    """Meta-Dataset's fine-tuning baseline: Adam on all layers and a cosine head, the whole support in every step.
+
+    head 'cosine':  logits = scale · cos(x, w_c), as the VTAB+MD paper's search chose it
+    head 'linear':  logits = ⟨x, w_c⟩ + b_c
+
+    ``weight_norm``: class vectors at unit length; None: in a cosine head and not in a linear one. ``layers``: 'all', or
+    'head' alone. ``optimiser``: 'adam' or 'sgd'. ``start``: class vectors drawn from a normal distribution (the paper),
+    or the class means ('prototypes').
+    """
+
+    name = "md-transfer"
+    paper = "Triantafillou et al. 2020"
+
+    steps: int = count_field(100)
+    lr: float = number_field(1e-2, above=0)
+    scale: float = number_field(10.0, above=0)
+    head: str = choice_field("cosine", "cosine", "linear")
+    weight_norm: bool | None = choice_field(None, None, True, False)
+    layers: str = choice_field("all", "all", "head")
+    optimiser: str = choice_field("adam", "adam", "sgd")
+    start: str = choice_field("normal", "normal", "prototypes")
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        support, model, generator = Support.of(task), trainable_copy(network), task.generator()
+        start = self._start(support, model, generator)
+        head = AdaptedHead(start, self.scale if self.head == "cosine" else None, self.weight_norm)
+        moving = [*head.parameters(), *(model.parameters() if self.layers == "all" else ())]
+        kind = torch.optim.Adam if self.optimiser == "adam" else torch.optim.SGD
+        optimiser: torch.optim.Optimizer = kind(moving, lr=self.lr, fused=True)
+        train(support, model, head, optimiser, steps=self.steps, batch=None, generator=generator)
+        return partial(_finish, support, model, head)
+
+    def _start(self, support: Support, model: Network, generator: torch.Generator) -> Tensor:
+        """[P, d] first class vectors; drawn ones belong to the classes' images, not to their names."""
+        count = len(support.classes)
+        if self.start == "prototypes":
+            return class_means(embed(model, support.images), support.labels, count)
+        noise = torch.randn(count, model.dim, generator=generator).to(support.images.device)
+        # A cosine head has no length; a linear one starts near zero.
+        return (noise if self.head == "cosine" else noise * 0.01)[support.first_seen()]

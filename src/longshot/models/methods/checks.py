@@ -1,0 +1,327 @@
+"""The common test: what every method must keep, registered or a user's own.
+
+Each check takes a method and raises CheckFailed with one sentence when the method breaks it. A method may refuse a kind
+of task with a UserError where a check allows it; the check then returns the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.base.errors import UserError
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskRows
+from longshot.models.methods.base import LOWEST, Method
+from longshot.models.methods.batching import Gatherer, batches
+from longshot.models.methods.own import MethodError
+
+T = TypeVar("T")
+Scores = NDArray[np.float32]
+Kept = tuple[str, str, str]  # name of a check, "kept" | "refused" | "broken", reason
+
+_CPU = torch.device("cpu")
+
+
+class CheckFailed(Exception):
+    """A method does not keep what every method must."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A made-up task: rows of FEATURES with labels."""
+
+    support: NDArray[np.int64]
+    support_label: NDArray[np.int64]
+    query: NDArray[np.int64]
+    query_label: NDArray[np.int64]
+    way: int
+
+
+@dataclass(frozen=True)
+class World:
+    """Features [classes · per_class, dim] of overlapping clouds, non-negative as after a ReLU."""
+
+    features: NDArray[np.float32]
+    per_class: int
+
+    @classmethod
+    def make(cls, classes: int = 12, per_class: int = 24, dim: int = 32, spread: float = 0.7) -> World:
+        rng = np.random.default_rng(20240607)
+        centres = rng.gamma(2.0, 0.5, (classes, 1, dim))
+        noise = rng.normal(0.0, spread, (classes, per_class, dim))
+        return cls(np.maximum(centres + noise, 0).reshape(-1, dim).astype(np.float32), per_class)
+
+    def task(self, rng: np.random.Generator, shots: list[int], queries: list[int]) -> Example:
+        """One class per entry; class w has shots[w] support and queries[w] query rows."""
+        classes = rng.permutation(len(self.features) // self.per_class)[: len(shots)]
+        parts: dict[str, list[NDArray[np.int64]]] = {"s": [], "sl": [], "q": [], "ql": []}
+        for label, (chosen, shot, query) in enumerate(zip(classes, shots, queries, strict=True)):
+            rows = chosen * self.per_class + rng.permutation(self.per_class)[: shot + query]
+            parts["s"].append(rows[:shot])
+            parts["q"].append(rows[shot:])
+            parts["sl"].append(np.full(shot, label))
+            parts["ql"].append(np.full(query, label))
+        flat = {name: np.concatenate(values) for name, values in parts.items()}
+        return Example(flat["s"], flat["sl"], flat["q"], flat["ql"], len(shots))
+
+
+def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
+    """The tasks as an evaluation has them; ``dtype``: of labels."""
+    kinds = {"support": "int64", "support_label": dtype, "query": "int64", "query_label": dtype}
+    lists = [Ragged.from_lists([getattr(task, name) for task in tasks], kinds[name]) for name in kinds]
+    return TaskRows(np.arange(len(tasks)), np.array([task.way for task in tasks]), *lists)
+
+
+def run(
+    method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
+) -> list[Scores]:
+    """Scores [Q, way] per task, through the same batching that an evaluation uses."""
+    bound = task_rows(tasks, dtype)
+    task_scores: list[Scores] = [np.empty((0, 0), np.float32)] * len(tasks)
+    with torch.no_grad():
+        for chosen, batch, _ in batches(bound, method, Gatherer([world.features], _CPU), limit):
+            before = batch.support.clone(), batch.query.clone()
+            scores = method.scores(batch)
+            shape = (len(batch), batch.query.shape[1], batch.way)
+            demand(tuple(scores.shape) == shape, f"scores have the shape {tuple(scores.shape)}, not {shape}")
+            unchanged = torch.equal(before[0], batch.support) and torch.equal(before[1], batch.query)
+            demand(unchanged, "the method writes into its input")
+            for row, position in enumerate(chosen):
+                task = tasks[position]
+                beyond = scores[row, : len(task.query), task.way :]
+                demand(bool((beyond == LOWEST).all()), "columns beyond a task's classes are not −∞")
+                task_scores[position] = scores[row, : len(task.query), : task.way].float().numpy().copy()
+    return task_scores
+
+
+def demand(holds: bool, sentence: str) -> None:
+    """CheckFailed with the sentence where something does not hold."""
+    if not holds:
+        raise CheckFailed(sentence)
+
+
+def refusal(reason: UserError) -> str:
+    """The reason for which a method refuses a kind of task; a failure inside the method is none."""
+    if isinstance(reason, MethodError):
+        raise reason
+    return str(reason)
+
+
+def alike(first: Scores, second: Scores, change: str, tolerance: float) -> None:
+    """Scores [Q, way] equal within a relative tolerance, up to a constant per query: so are clear predictions."""
+    demand(first.shape == second.shape, f"{change} changes the shape of the scores")
+    finite = np.isfinite(first)
+    demand(bool((finite == np.isfinite(second)).all()), f"{change} changes which scores are finite")
+    # A constant per query changes neither predictions nor probabilities.
+    first, second = (s - np.where(finite, s, -np.inf).max(1, keepdims=True) for s in (first, second))
+    room = tolerance * max(1.0, float(np.abs(first[finite]).max(initial=0)))
+    worst = float(np.abs(first[finite] - second[finite]).max(initial=0))
+    demand(worst <= room, f"{change} moves scores by {worst:.2g}, more than {room:.2g}")
+
+
+def _accuracy(task_scores: list[Scores], tasks: list[Example]) -> float:
+    hits = [s.argmax(1) == t.query_label for s, t in zip(task_scores, tasks, strict=True)]
+    return float(np.concatenate(hits).mean())
+
+
+def _some(way: int = 5, shot: int = 5, query: int = 6, count: int = 70) -> tuple[World, list[Example]]:
+    world, rng = World.make(), np.random.default_rng(1)
+    return world, [world.task(rng, [shot] * way, [query] * way) for _ in range(count)]
+
+
+def _mixed(count: int = 24) -> tuple[World, list[Example]]:
+    """Tasks of 2 to 8 ways with unequal shots and queries."""
+    world, rng = World.make(), np.random.default_rng(2)
+    tasks = []
+    for _ in range(count):
+        way = int(rng.integers(2, 9))
+        shots, queries = rng.integers(1, 8, way).tolist(), rng.integers(1, 9, way).tolist()
+        tasks.append(world.task(rng, shots, queries))
+    return world, tasks
+
+
+def check_learns(method: Method) -> None:
+    """Accuracy far above chance on easy tasks."""
+    world, tasks = _some(count=20)
+    accuracy = _accuracy(run(method, world, tasks), tasks)
+    demand(accuracy > 0.7, f"accuracy on easy 5-way tasks is {accuracy:.2f}, not above 0.70")
+
+
+def check_finite(method: Method) -> None:
+    """No NaN, no infinity among the classes that have support; also for equal, zero and large features."""
+    world, tasks = _some(count=4)
+    features = world.features.copy()
+    features[tasks[0].support] = 1.0  # all support rows equal
+    features[tasks[1].query] = 0.0
+    for made in (world.features, features, world.features * 1000):
+        for scores in run(method, World(made.astype(np.float32), world.per_class), tasks):
+            demand(bool(np.isfinite(scores).all()), "scores are not finite")
+
+
+def check_determinism(method: Method) -> None:
+    """The same call gives the same bits."""
+    world, tasks = _some(count=8)
+    first, second = run(method, world, tasks), run(method, world, tasks)
+    same = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    demand(same, "two runs on the same tasks differ")
+
+
+def check_batch_size(method: Method) -> None:
+    """Batch size 1 equals batch size 64: tasks do not see one another."""
+    world, tasks = _some()
+    alone, together = run(method, world, tasks, limit=1), run(method, world, tasks, limit=64)
+    for single, batched in zip(alone, together, strict=True):
+        alike(single, batched, "the batch size", method.tolerance)
+
+
+def check_padding(method: Method) -> str | None:
+    """Tasks of unequal size in one batch score as they do alone."""
+    world, tasks = _mixed()
+    try:
+        alone, together = run(method, world, tasks, limit=1), run(method, world, tasks)
+    except UserError as reason:
+        return refusal(reason)
+    for single, batched in zip(alone, together, strict=True):
+        alike(single, batched, "padding", method.tolerance)
+    return None
+
+
+def check_class_order(method: Method) -> None:
+    """Renaming the classes of a task renames the columns of its scores."""
+    world, tasks = _some(count=8)
+    rng = np.random.default_rng(3)
+    order = [rng.permutation(task.way) for task in tasks]
+    renamed = [
+        replace(task, support_label=new[task.support_label], query_label=new[task.query_label])
+        for task, new in zip(tasks, order, strict=True)
+    ]
+    for before, after, new in zip(run(method, world, tasks), run(method, world, renamed), order, strict=True):
+        alike(before, after[:, new], "the order of classes", method.tolerance)
+
+
+def check_example_order(method: Method) -> None:
+    """The order of support rows means nothing; the order of queries is the order of scores."""
+    world, tasks = _some(count=8)
+    rng = np.random.default_rng(4)
+    shuffled, orders = [], []
+    for task in tasks:
+        s, q = rng.permutation(len(task.support)), rng.permutation(len(task.query))
+        orders.append(q)
+        shuffled.append(
+            replace(
+                task,
+                support=task.support[s],
+                support_label=task.support_label[s],
+                query=task.query[q],
+                query_label=task.query_label[q],
+            )
+        )
+    for before, after, q in zip(run(method, world, tasks), run(method, world, shuffled), orders, strict=True):
+        alike(before[q], after, "the order of examples", method.tolerance)
+
+
+def check_single_shot(method: Method) -> None:
+    """One support row per class is enough."""
+    world, tasks = _some(shot=1, count=20)
+    all_scores = run(method, world, tasks)
+    demand(bool(np.isfinite(np.concatenate(all_scores)).all()), "scores of one-shot tasks are not finite")
+    accuracy = _accuracy(all_scores, tasks)
+    demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
+
+
+def check_unequal_shots(method: Method) -> str | None:
+    """Classes with unequal numbers of shots and queries, or a refusal with its reason."""
+    world, rng = World.make(), np.random.default_rng(5)
+    tasks = [world.task(rng, [1, 2, 9, 4, 7], [3, 9, 1, 4, 6]) for _ in range(20)]
+    try:
+        all_scores = run(method, world, tasks)
+    except UserError as reason:
+        return refusal(reason)
+    accuracy = _accuracy(all_scores, tasks)
+    demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
+    return None
+
+
+def check_label_types(method: Method) -> None:
+    """Labels may be of any integer type."""
+    world, tasks = _some(count=3)
+    expected = run(method, world, tasks, dtype="int64")
+    for dtype in ("uint8", "int16", "int32"):
+        for before, after in zip(expected, run(method, world, tasks, dtype=dtype), strict=True):
+            demand(np.array_equal(before, after), f"labels of type {dtype} change the scores")
+
+
+def check_absent_class(method: Method) -> str | None:
+    """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
+    world, rng = World.make(), np.random.default_rng(6)
+    tasks = [world.task(rng, [3, 0, 5, 2], [4, 4, 4, 4]) for _ in range(6)]
+    try:
+        all_scores = run(method, world, tasks)
+    except UserError as reason:
+        return refusal(reason)
+    for scores in all_scores:
+        demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
+        demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
+    return None
+
+
+def check_many_ways(method: Method) -> None:
+    """A hundred classes work; queries have their class among the first five far more often than by chance."""
+    world = World.make(classes=100, per_class=5, dim=48, spread=0.5)
+    rng = np.random.default_rng(8)
+    tasks = [world.task(rng, [3] * 100, [2] * 100)]
+    for scores, task in zip(run(method, world, tasks), tasks, strict=True):
+        own = np.take_along_axis(scores, task.query_label[:, None], 1)
+        top5 = float(((scores > own).sum(1) < 5).mean())
+        demand(top5 > 0.3, f"top-5 accuracy on 100-way tasks is {top5:.2f}, not above 0.30 (chance: 0.05)")
+
+
+def check_setting(method: Method) -> None:
+    """A method that calls itself inductive does not look at the other queries."""
+    if method.setting == "transductive":
+        return
+    world, tasks = _some(count=6)
+    fewer = [replace(task, query=task.query[::3], query_label=task.query_label[::3]) for task in tasks]
+    for before, after in zip(run(method, world, tasks), run(method, world, fewer), strict=True):
+        alike(
+            before[::3], after, "leaving out other queries (in a method marked inductive)", method.tolerance
+        )
+
+
+CHECKS: dict[str, Callable[[Method], str | None]] = {
+    "learns": check_learns,
+    "finite": check_finite,
+    "determinism": check_determinism,
+    "batch size": check_batch_size,
+    "padding": check_padding,
+    "class order": check_class_order,
+    "example order": check_example_order,
+    "single shot": check_single_shot,
+    "unequal shots": check_unequal_shots,
+    "label types": check_label_types,
+    "absent class": check_absent_class,
+    "many ways": check_many_ways,
+    "setting": check_setting,
+}
+
+
+def run_checks(method: Method) -> Iterator[Kept]:
+    """Every check of a method on features, one after the other."""
+    return run_all(method, CHECKS)
+
+
+def run_all(method: T, checks: Mapping[str, Callable[[T], str | None]]) -> Iterator[Kept]:
+    """What every one of ``checks`` says about the method."""
+    for name, check in checks.items():
+        try:
+            reason = check(method)
+        except (CheckFailed, UserError) as error:
+            yield name, "broken", str(error)
+        else:
+            yield name, "kept" if reason is None else "refused", reason or ""

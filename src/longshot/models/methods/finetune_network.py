@@ -1,0 +1,217 @@
+"""Fine-tuning of the whole network to each task, its classifier being the means of the support."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from longshot.base.batches import ImageTask
+from longshot.base.checks import choice_field, count_field, number_field, with_settings
+from longshot.base.errors import UserError
+from longshot.base.prototypes import prototype_scores
+from longshot.models.methods.adapt import Adapted, Support, class_means, descend, embed, mean_entropy
+from longshot.models.methods.images import ImageMethod
+from longshot.models.networks.base import Network
+from longshot.models.networks.fixed_norms import trainable_copy
+
+_RATES = (1e-4, 1e-3, 1e-2)
+_SHIFT = 1 / 8  # of a side, in augmentation
+
+
+class Prototypes:
+    """Loss and scores of the prototype classifier under a moving network, for one task.
+
+    p_c = mean of f(x) over the support of class c; logits 10 · cos(f(x), p_c) or −‖f(x) − p_c‖².
+    """
+
+    def __init__(self, task: ImageTask, distance: str) -> None:
+        self.support, self.query = Support.of(task), task.query
+        self.distance = distance
+
+    def logits(self, vectors: Tensor, support: Tensor) -> Tensor:
+        """[N, P] of vectors [N, d] given the support's vectors [S, d]."""
+        means = class_means(support, self.support.labels, len(self.support.classes))
+        return prototype_scores(vectors, means, distance=self.distance)
+
+    def loss(self, vectors: Tensor, entropy: float = 0.0) -> Tensor:
+        """Of vectors [S …]: support; then, if there are more, the support augmented; then, if entropy counts, queries.
+
+        Cross-entropy of the (augmented) support, plus entropy · mean_q H(p(q)).
+        """
+        shots = len(self.support)
+        labelled = vectors[: len(vectors) - len(self.query)] if entropy else vectors
+        loss = F.cross_entropy(self.logits(labelled[-shots:], labelled[:shots]), self.support.labels)
+        if entropy:
+            loss = loss + entropy * mean_entropy(self.logits(vectors[len(labelled) :], labelled[:shots]))
+        return loss
+
+    def scores(self, network: Network, query: Tensor) -> Tensor:
+        """[Q, way] of queries [Q, 3, H, W] through the network as it is."""
+        vectors = embed(network, torch.cat((self.support.images, query)))
+        shots = len(self.support)
+        return self.support.spread(self.logits(vectors[shots:], vectors[:shots]))
+
+
+@with_settings
+class FinetuneAll(Adapted):
+    """All layers trained on the support for ``steps`` of Adam, as P>M>F does: no head, the class means classify.
+
+    Each step compares the support, augmented with probability ``augmentation``, with the class means of the support as
+    it is; both come from the network of that step. At 0 steps it is the prototype classifier. ``lr=None``: the best of
+    1e-4, 1e-3 and 1e-2 on five validation tasks.
+    """
+
+    name = "finetune-all"
+    family = "fine-tuning"
+    paper = "Hu et al. 2022"
+    validation: ClassVar[int] = 5
+    step_cost: ClassVar[float] = 3.0  # of an image in a gradient step, in forward passes
+
+    steps: int = count_field(50)
+    lr: float | None = number_field(None, above=0)
+    augmentation: float = number_field(0.9)
+    distance: str = choice_field("cosine", "cosine", "euclidean")
+
+    def candidates(self) -> Sequence[ImageMethod]:
+        """The three learning rates, unless one is given or none is needed."""
+        if self.lr is not None or self.steps == 0:
+            return ()
+        return [type(self)(**{**self.settings, "lr": rate}) for rate in _RATES]
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        prototypes = Prototypes(task, self.distance)
+        if self.steps == 0:
+            return partial(prototypes.scores, network)
+        if self.lr is None:
+            raise UserError(f"{self.name} has no learning rate yet; give one, as in {self.name}(lr=0.001).")
+        generator = task.generator()
+        model, moving = self._model(network, generator)
+        optimiser = torch.optim.Adam(moving, lr=self.lr, fused=True)
+        loss = self._loss(prototypes)
+        for _ in range(self.steps):
+            images = [prototypes.support.images]
+            if float(torch.rand((), generator=generator)) < self.augmentation:
+                images.append(augment(prototypes.support.images, generator))
+            descend(model, torch.cat((*images, *self._beside(task))), loss, optimiser)
+        return partial(prototypes.scores, model)
+
+    def _model(self, network: Network, generator: torch.Generator) -> tuple[Network, Sequence[nn.Parameter]]:
+        """A copy of the network for one task, and those of its parameters that are trained."""
+        model = trainable_copy(network)
+        return model, list(model.parameters())
+
+    def _loss(self, prototypes: Prototypes) -> Callable[[Tensor], Tensor]:
+        return prototypes.loss
+
+    def _beside(self, task: ImageTask) -> Sequence[Tensor]:
+        """Images that a step sees beside the support."""
+        return ()
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """Support and its augmented copy in every step, both once at the end with the queries."""
+        seen = support * (1 + min(self.augmentation, 1))
+        return forward * (self.step_cost * self.steps * seen + support + query)
+
+
+@with_settings
+class TransductiveFinetuneAll(FinetuneAll):
+    """``finetune-all`` with the queries in every step: loss = CE(support) + entropy · mean_q H(p(q))."""
+
+    name = "transductive-finetune-all"
+    setting = "transductive"
+    paper = "Dhillon et al. 2020"
+
+    entropy: float = number_field(1.0, above=0)
+
+    def _loss(self, prototypes: Prototypes) -> Callable[[Tensor], Tensor]:
+        return lambda vectors: prototypes.loss(vectors, self.entropy)
+
+    def _beside(self, task: ImageTask) -> Sequence[Tensor]:
+        return (task.query,)
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """The queries are in every step."""
+        return (
+            super().flops_per_task(way, support, query, forward)
+            + forward * self.step_cost * self.steps * query
+        )
+
+
+@with_settings
+class Finetune5(Adapted):
+    """The embedding moved by 5 gradient steps on the support, then the prototype classifier.
+
+    Plain gradient descent on the cross-entropy of the support against its own class means, all layers, no augmentation.
+    """
+
+    name = "finetune-5"
+    family = "fine-tuning"
+    paper = "Arnold and Sha 2021"
+
+    steps: int = count_field(5)
+    lr: float = number_field(0.01, above=0)
+    distance: str = choice_field("cosine", "cosine", "euclidean")
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        prototypes = Prototypes(task, self.distance)
+        model = trainable_copy(network)
+        optimiser = torch.optim.SGD(model.parameters(), lr=self.lr)
+        for _ in range(self.steps):
+            descend(model, prototypes.support.images, prototypes.loss, optimiser)
+        return partial(prototypes.scores, model)
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """The support in every step, once more at the end with the queries."""
+        return forward * (3 * self.steps * support + support + query)
+
+
+# ---- augmentation of a support set, as P>M>F varies it (DiffAugment's colours and shifts)
+
+
+def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+    """[N, 3, H, W] → the same shape, each image changed on its own, by numbers from a generator on the CPU.
+
+    Colour: brightness x + u (u in ±0.5), saturation around the grey image (× 0 … 2), contrast around the mean
+    (× 0.5 … 1.5), in units of the preprocessed values. Then a shift of up to an eighth of each side, zeros moving in.
+    """
+    count, _, height, width = images.shape
+    uniform = torch.rand(5, count, generator=generator).to(images.device)
+    brightness, saturation, contrast = (part.view(-1, 1, 1, 1) for part in uniform[:3])
+    changed = images + (brightness - 0.5)
+    grey = changed.mean(1, keepdim=True)
+    changed = (changed - grey) * (2 * saturation) + grey
+    middle = changed.mean((1, 2, 3), keepdim=True)
+    changed = (changed - middle) * (contrast + 0.5) + middle
+    return _shift(changed, _pixels(uniform[3], height), _pixels(uniform[4], width))
+
+
+def _pixels(uniform: Tensor, side: int) -> Tensor:
+    """Numbers in 0 … 1 as whole shifts in −side/8 … side/8."""
+    most = int(side * _SHIFT + 0.5)
+    return (uniform * (2 * most + 1)).long().clamp(max=2 * most) - most
+
+
+def _shift(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """Image n moved by down[n] and right[n] pixels, zeros where nothing was."""
+    count, _, height, width = images.shape
+    rows = torch.arange(height, device=images.device) - down.unsqueeze(1)  # [N, H] where each row comes from
+    columns = torch.arange(width, device=images.device) - right.unsqueeze(1)
+    inside = _within(rows, height).view(count, 1, height, 1) & _within(columns, width).view(
+        count, 1, 1, width
+    )
+    which = torch.arange(count, device=images.device).view(count, 1, 1)
+    moved = images.permute(0, 2, 3, 1)[
+        which, rows.clamp(0, height - 1).unsqueeze(2), columns.clamp(0, width - 1).unsqueeze(1)
+    ]
+    return moved.permute(0, 3, 1, 2) * inside
+
+
+def _within(places: Tensor, side: int) -> Tensor:
+    return (places >= 0) & (places < side)

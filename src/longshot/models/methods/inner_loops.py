@@ -1,0 +1,110 @@
+"""Meta-trained networks at work: the inner loop they were trained for, on every task, many tasks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from longshot.base.batches import ImageTask
+from longshot.base.checks import choice_field, count_field, number_field, with_settings
+from longshot.base.errors import UserError
+from longshot.models.methods.images import ImageMethod
+
+if TYPE_CHECKING:
+    from longshot.models.networks.base import Network
+    from longshot.models.networks.inner import HeadStart, Moves
+
+
+@with_settings
+class MAML(ImageMethod):
+    """Gradient steps on the support from the network's weights and a first head, then the queries.
+
+    ``steps`` and ``lr`` are those of the network's training unless given (5 and 0.01 for a network that was not trained
+    for it); ``extra_steps`` come on top. ``head``: 'learned' starts from the head that the network was trained with,
+    'zero' from zero; as in training unless given. Batch norm uses the support's statistics, so no query sees another
+    one.
+    """
+
+    name: ClassVar[str] = "maml"
+    setting = "inductive"
+    family: ClassVar[str] = "inner loop"
+    paper: ClassVar[str] = "Finn et al. 2017"
+    kind = "meta-trained"
+    at_once = 16
+    moves: ClassVar[Moves] = "all"
+    start: ClassVar[HeadStart] = "zero"
+    fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
+
+    steps: int | None = count_field(None)
+    lr: float | None = number_field(None, above=0)
+    extra_steps: int = count_field(0)
+    head: str | None = choice_field(None, "zero", "learned")
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way]; see the class."""
+        from longshot.models.networks.inner import InnerLoop, at_once, loop_weights, private_copy, query_logits
+
+        lr, steps = self._trained_for(network)
+        loop = InnerLoop(steps, lr, self.moves, self._head_start(network), second_order=False)
+        own, weights = private_copy(network), loop_weights(network, loop)
+        together = at_once(tasks[0].support.device)
+        scores: list[Tensor] = []
+        for start in range(0, len(tasks), together):
+            part = tasks[start : start + together]
+            images, labels, queries = (
+                torch.stack([getattr(task, name) for task in part])
+                for name in ("support", "support_label", "query")
+            )
+            scores.extend(query_logits(own, weights, loop, images, labels, queries, part[0].way))
+        return scores
+
+    def _trained_for(self, network: Network) -> tuple[float, int]:
+        lr, steps = network.extras["inner"].tolist() if "inner" in network.extras else self.fallback
+        lr = lr if self.lr is None else self.lr
+        return lr, (int(steps) if self.steps is None else self.steps) + self.extra_steps
+
+    def _head_start(self, network: Network) -> HeadStart:
+        from longshot.models.networks.inner import LEARNED_HEAD
+
+        learned = self.start == "zero" and LEARNED_HEAD[0] in network.extras
+        if self.head == "learned" and not learned:
+            raise UserError(
+                f"{self.name}(head='learned') needs a network that was trained with head='learned', and this one was "
+                "not; leave head out, or train one."
+            )
+        return "learned" if learned and self.head != "zero" else self.start
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """Forward and backward (twice the forward) over the support per step, then support and queries."""
+        steps = (self.fallback[1] if self.steps is None else self.steps) + self.extra_steps
+        return forward * (3 * steps * support + support + query)
+
+
+class ANIL(MAML):
+    """Gradient steps of the head alone, from zero or from a learned start, on the network's vectors."""
+
+    name = "anil"
+    paper = "Raghu et al. 2020"
+    moves = "head"
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """Every image goes through the network once; the head's steps are small beside it."""
+        return forward * (support + query)
+
+
+class ProtoMAML(MAML):
+    """Gradient steps of network and head, from the head that is the prototype classifier: W = 2p, b = −‖p‖².
+
+    With 0 steps it is ProtoNet. 10 steps at 0.0054 for a network that was not trained for it.
+    """
+
+    name = "protomaml"
+    paper = "Triantafillou et al. 2020"
+    start = "prototypes"
+    fallback = (0.0054, 10)
+
+    def __init__(self, *, steps: int | None = None, lr: float | None = None, extra_steps: int = 0) -> None:
+        super().__init__(steps=steps, lr=lr, extra_steps=extra_steps)

@@ -1,0 +1,335 @@
+"""A user's own method: a class or a function from a Python file. (scikit-learn: own_sklearn.py.)"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from longshot.base.batches import ImageTask, TaskBatch, TaskShape
+from longshot.base.calls import check_settings, format_call, parameters
+from longshot.base.errors import UserError
+from longshot.models.methods.base import LOWEST, AnyMethod, Method, mask_absent
+from longshot.models.methods.images import ImageMethod
+
+if TYPE_CHECKING:
+    from longshot.models.networks.base import Network
+
+T = TypeVar("T")
+_TASK_ARGUMENTS = 4  # of a function: support, support_label, query, way
+
+
+class MethodError(UserError):
+    """A user's method raised or returned something else than scores; never a refusal of a kind of task."""
+
+
+def own_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
+    """The method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
+    if name.startswith("sklearn:"):
+        from longshot.models.methods.own_sklearn import sklearn_method
+
+        return sklearn_method(name, settings)
+    return _file_method(name, settings)
+
+
+class Own(AnyMethod):
+    """A method whose name, settings and identity come from elsewhere than its class."""
+
+    family = "own"
+    paper = ""
+
+    def __init__(self, settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
+        self._given, self._defaults, self._source = dict(settings), dict(defaults), source
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with the value in use."""
+        return {**self._defaults, **self._given}
+
+    @property
+    def call(self) -> str:
+        """As it was asked for, without the settings at their default."""
+        return format_call(self.name, self._given, self._defaults)
+
+    @property
+    def identity(self) -> str:
+        """File name (not its folder), settings, and the hash of what computes."""
+        return f"{format_call(Path(self.name).name, self._given, self._defaults)}@{self._source}"
+
+
+class _FromFile(Own):
+    """An object of a class in a user's file (``inner``); its mistakes are told with the lines of that file."""
+
+    def __init__(
+        self,
+        inner: Any,
+        path: Path,
+        settings: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        source: str,
+    ) -> None:
+        super().__init__(settings, defaults, source)
+        self._inner, self._path = inner, path
+
+    def _told(self, where: str, call: Callable[[], T]) -> T:
+        """What ``call`` gives; what it raises is told with the task (``where``)."""
+        try:
+            return call()
+        except UserError:
+            raise
+        except Exception as error:
+            raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
+
+    def _check_scores(self, scores: Any, where: str, shape: tuple[int, ...], axes: str) -> None:
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
+            raise MethodError(
+                f"{self.name} returned {_describe(scores)} for {where}; a tensor of the shape {shape} "
+                f"({axes}) is needed."
+            )
+
+
+# ---- a Python file
+
+
+def _file_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
+    file, _, attribute = name.rpartition(".py")
+    path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
+    if not path.is_file():
+        raise UserError(
+            f"There is no file {path} for the method '{name}'; give its path, as in mine.py:MyMethod."
+        )
+    code = path.read_bytes()
+    module = _run_file(path, code)
+    definition = _pick(module, path, attribute)
+    title = f"{path}:{definition.__name__}"
+    source = sha256(code).hexdigest()[:16]
+    made = _from_class if inspect.isclass(definition) else _from_function
+    return made(definition, title, path, source, settings)
+
+
+def _run_file(path: Path, code: bytes) -> ModuleType:
+    """Execute the file as a module of its own; its folder can be imported from, as when it is run by Python."""
+    name = f"longshot_own_{sha256(str(path.resolve()).encode() + code).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look the module up
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise MethodError(f"{path} cannot be loaded: {own_lines(error, path)}") from error
+    return module
+
+
+def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
+    """What ``attribute`` names, or the only method in the file when it names nothing."""
+    here = {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    }
+    methods = [
+        name for name, value in here.items() if inspect.isclass(value) and issubclass(value, AnyMethod)
+    ]
+    functions = [name for name, value in here.items() if inspect.isfunction(value)]
+    if not attribute:
+        choices = methods or functions
+        if len(choices) != 1:
+            raise UserError(
+                f"{path} holds {len(choices)} methods and 1 must be chosen: write {path}:NAME"
+                + (f" with one of {', '.join(choices)}." if choices else ".")
+            )
+        attribute = choices[0]
+    if attribute not in vars(module):
+        near = get_close_matches(attribute, [*methods, *functions], n=1, cutoff=0.4)
+        hint = (
+            f"did you mean '{near[0]}'?" if near else f"it holds {', '.join(methods + functions) or 'none'}."
+        )
+        raise UserError(f"{path} has no method '{attribute}'; {hint}")
+    definition = vars(module)[attribute]
+    if not (
+        inspect.isfunction(definition)
+        or (inspect.isclass(definition) and issubclass(definition, Method | ImageMethod))
+    ):
+        raise UserError(
+            f"'{attribute}' in {path} is neither a class derived from longshot.models.methods.base.Method (or "
+            f"images.ImageMethod) nor a function of (support, support_label, query, way)."
+        )
+    return definition
+
+
+def _from_class(
+    definition: type[Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
+) -> Method | ImageMethod:
+    """The user's class with its settings, under the name of its file."""
+    defaults = parameters(definition.__init__)
+    check_settings(f"The method '{title}'", settings, defaults)
+    check_setting(title, getattr(definition, "setting", None))
+    try:
+        inner = definition(**settings)
+    except UserError:
+        raise
+    except Exception as error:
+        raise MethodError(f"{title} cannot be made: {own_lines(error, path)}") from error
+    wrapper: type[Any] = _FromImageClass if issubclass(definition, ImageMethod) else _FromClass
+    traits = ("setting", "family", "paper", "kind", "version", *wrapper.traits)
+    values = {"name": title, **{name: getattr(definition, name) for name in traits}}
+    made: Method | ImageMethod = type(definition.__name__, (wrapper,), values)(
+        inner, path, settings, defaults, source
+    )
+    return made
+
+
+class _FromClass(_FromFile, Method):
+    """A user's Method object."""
+
+    traits = ("batch_bytes", "tolerance")
+
+    def floats_per_task(self, shape: TaskShape) -> int:
+        """As the user's class says."""
+        return int(self._inner.floats_per_task(shape))
+
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W] of the user's class, its shape checked."""
+        where = _tasks(batch)
+        scores: Any = self._told(where, lambda: self._inner.scores(batch))
+        shape = (len(batch), batch.query.shape[1], batch.way)
+        self._check_scores(scores, where, shape, "tasks, queries, classes")
+        checked: Tensor = scores
+        return checked
+
+
+class _FromImageClass(_FromFile, ImageMethod):
+    """A user's ImageMethod object."""
+
+    traits = ("at_once", "validation")
+
+    def candidates(self) -> Sequence[ImageMethod]:
+        """Those of the user's class, under the same name."""
+        made = self._told("candidates", self._inner.candidates)
+        return [
+            type(self)(candidate, self._path, candidate.settings, self._defaults, self._source)
+            for candidate in made
+        ]
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way] of the user's class, their shapes checked."""
+        where = f"task {tasks[0].index}"
+        returned: Any = self._told(where, lambda: self._inner.scores(tasks, network))
+        for task, scores in zip(tasks, returned, strict=False):
+            shape = (len(task.query), task.way)
+            self._check_scores(scores, f"task {task.index}", shape, "queries, classes")
+        if len(returned) != len(tasks):
+            raise MethodError(f"{self.name} returned {len(returned)} scores for {len(tasks)} tasks.")
+        return list(returned)
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """As the user's class says."""
+        cost: Any = self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward))
+        return float(cost)
+
+
+def _from_function(
+    function: Callable[..., Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
+) -> Method:
+    signature = list(inspect.signature(function).parameters.values())
+    if len(signature) < _TASK_ARGUMENTS or any(p.default is not p.empty for p in signature[:_TASK_ARGUMENTS]):
+        raise UserError(
+            f"The function {title} takes ({', '.join(p.name for p in signature)}); 4 arguments come first: "
+            f"support, support_label, query, way. Settings follow, with defaults."
+        )
+    defaults = dict(list(parameters(function).items())[_TASK_ARGUMENTS:])
+    for setting, default in defaults.items():
+        if default is inspect.Parameter.empty:
+            raise UserError(f"The setting '{setting}' of the function {title} has no default; give it one.")
+    check_settings(f"The method '{title}'", settings, defaults)
+    # A function is handed all queries of a task: unless it says otherwise, it may have looked at them together.
+    setting = getattr(function, "setting", "transductive")
+    check_setting(title, setting)
+    made: type[_FromFunction] = type(function.__name__, (_FromFunction,), {"name": title, "setting": setting})
+    return made(function, path, settings, defaults, source)
+
+
+class _FromFunction(_FromFile, Method):
+    """A user's function of one task: f(support [S, d], support_label [S], query [Q, d], way) → scores [Q, way]."""
+
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W], one task at a time."""
+        all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
+        for row, where, support, label, query, way in each_task(batch):
+            returned, scores = self._told(where, partial(self._scored, support, label, query, way))
+            if tuple(scores.shape) != (len(query), way):
+                raise MethodError(
+                    f"{self.name} returned {_describe(returned)} for {where}; the shape ({len(query)}, {way}) "
+                    f"(queries, classes) is needed."
+                )
+            all_scores[row, : len(query), :way] = scores
+        return mask_absent(all_scores, batch)
+
+    def _scored(self, *task: Any) -> tuple[Any, Tensor]:
+        returned = self._inner(*task, **self._given)
+        return returned, torch.as_tensor(returned, dtype=torch.float32, device=task[0].device)
+
+
+def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tensor, int]]:
+    """(row, "task 7", support [S, d], labels [S], query [Q, d], way) of every task, without padding."""
+    shots = (batch.support_label >= 0).sum(1).tolist()
+    queries = batch.query_mask.sum(1).tolist()
+    for row, (shot, query, way) in enumerate(zip(shots, queries, batch.ways.tolist(), strict=True)):
+        # Copies: a function that works in place must not write into the features of the next method.
+        support, label = batch.support[row, :shot].clone(), batch.support_label[row, :shot].clone()
+        yield row, _tasks(batch, row), support, label, batch.query[row, :query].clone(), way
+
+
+def _tasks(batch: TaskBatch, row: int | None = None) -> str:
+    """ "task 7" or "tasks 0 to 39", for messages."""
+    if batch.index is None:
+        return "a task" if row is not None else f"a batch of {len(batch)} tasks"
+    if row is not None or len(batch) == 1:
+        return f"task {int(batch.index[row or 0])}"
+    return f"tasks {int(batch.index.min())} to {int(batch.index.max())}"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor) or hasattr(value, "shape"):
+        return f"scores of the shape {tuple(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
+def check_setting(title: str, setting: Any) -> None:
+    if setting not in ("inductive", "transductive"):
+        raise UserError(
+            f'{title} has the setting {setting!r}; write setting = "inductive" (one query at a time) or '
+            f'"transductive" (may look at the other queries of the task) in it.'
+        )
+
+
+def own_lines(error: Exception, path: Path) -> str:
+    """ "ZeroDivisionError: division by zero" and the traceback's lines that lie in the user's file."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == path.name:
+        text = (error.text or "").strip()
+        return f"{type(error).__name__}: {error.msg}\n  {path.name}, line {error.lineno}\n    {text}"
+    own = path.resolve()
+    lines = [
+        f"  {path.name}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).resolve() == own
+    ]
+    return "\n".join([f"{type(error).__name__}: {error}", *lines])

@@ -1,0 +1,225 @@
+"""A saved network: a folder with ``network.safetensors`` (weights) and ``network.json`` (where they come from)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+import longshot
+from longshot.base.errors import UserError
+from longshot.base.files import atomic, cache_dir, explain_disk_errors, find_cached, hash_file, write_json
+from longshot.base.preprocess import parse
+from longshot.base.settings import Loose
+from longshot.base.sidecars import read_sidecar as read_checked
+from longshot.base.wording import first
+from longshot.models.networks.base import Network
+from longshot.models.networks.published import read_published
+from longshot.models.networks.registry import OpenWeights, get_network
+
+WEIGHTS, SIDECAR = "network.safetensors", "network.json"
+TRAINING_ONLY = "extras.head_"  # a head over the train classes is of no use afterwards
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
+_CODE = re.compile(r"torch:([^'\"]+?):(\w+)")
+
+
+class NetworkSidecar(Loose):
+    """What ``network.json`` holds at least."""
+
+    format: Literal[1]
+    network: str  # call of the network
+    dim: int
+    size: list[int]  # height, width
+    preprocessing: str
+    weights_hash: str
+
+
+def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path:
+    """Write weights and sidecar, each whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        Where to; made if it is missing.
+    network : Network
+    story : mapping
+        ``preprocessing`` (the string the network was trained with) and whatever else there is to say, as JSON:
+        ``data`` (dataset, fingerprint, split, classes), ``training`` (call, settings, seed, steps), ``validation``
+        (accuracy, interval). The network's call, size, width, versions and the hash of its weights are added.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    preprocessing = parse(str(story["preprocessing"])).text
+    tensors = {
+        name: value.detach().cpu().contiguous().clone()
+        for name, value in network.state_dict().items()
+        if not name.startswith(TRAINING_ONLY)
+    }
+    with atomic(folder / WEIGHTS) as temporary:
+        save_file(tensors, temporary, metadata={"format": "pt"})  # one entry: more come in any order
+    sidecar = {
+        **story,
+        **network.facts(),
+        "format": 1,
+        "network": network.call,
+        "dim": network.dim,
+        "size": list(network.size),
+        "parameters": sum(p.numel() for n, p in network.named_parameters() if n in tensors),
+        "preprocessing": preprocessing,
+        "weights_hash": hash_file(folder / WEIGHTS),
+        "versions": {"longshot": longshot.__version__, "torch": torch.__version__},
+    }
+    write_json(folder / SIDECAR, sidecar)
+    return folder
+
+
+def load(folder: str | Path, *, open_weights: OpenWeights | None = None) -> tuple[Network, dict[str, Any]]:
+    """The network (in evaluation mode, on the CPU) and its sidecar.
+
+    Parameters
+    ----------
+    folder : path
+        The folder, or the weights file in it.
+    open_weights : callable, optional
+        Opens a network that is not one of Longshot's own; ``longshot.models.features.networks.load_network`` passes it.
+    """
+    path = weights_file(folder)
+    story = read_sidecar(path)
+    tensors = read_tensors(path)
+    if (weights_hash := hash_file(path)) != story["weights_hash"]:
+        raise UserError(
+            f"The weights {path} (hash {weights_hash[:12]}) are not those that {path.with_suffix('.json').name} tells "
+            f"of ({str(story['weights_hash'])[:12]}); copy both files together, or train again."
+        )
+    _check_code(story["network"], path)
+    height, width = story["size"]
+    network = get_network(story["network"], size=(height, width), open_weights=open_weights)
+    # What was learned beside the network has no place in it yet.
+    for name, value in tensors.items():
+        if name.startswith("extras."):
+            network.extras[name.removeprefix("extras.")] = nn.Parameter(torch.empty_like(value))
+    fill(network, tensors, str(path))
+    network.preprocessing = str(story["preprocessing"])
+    return network.eval(), story
+
+
+def convert(file: str | Path, folder: str | Path, network: str, preprocessing: str) -> Path:
+    """Save published weights (.npz, .pth, .pt, .bin, .safetensors) as a network that Longshot takes.
+
+    Only tensors are read (``weights_only=True``): nothing in the file is executed. ``network`` is a call such as
+    ``resnet12``; its parameters must have the shapes of those in the file, and the names of those or the names that
+    their authors publish them under (see :func:`longshot.models.networks.published.read_published`).
+    """
+    made = get_network(network, size=parse(preprocessing).size)
+    fill(made, read_published(file, made), str(file))
+    return save(folder, made, {"preprocessing": preprocessing, "data": {"file": str(file)}})
+
+
+def fill(network: Network, tensors: Mapping[str, Tensor], origin: str) -> None:
+    """Copy ``tensors`` of the file ``origin`` into the network; all must be there, in the right shape."""
+    own = network.state_dict()
+    missing = [name for name in own if name not in tensors]
+    unexpected = [name for name in tensors if name not in own]
+    shapes = [
+        f"{name} {list(tensors[name].shape)} instead of {list(own[name].shape)}"
+        for name in own
+        if name in tensors and tensors[name].shape != own[name].shape
+    ]
+    wrong = [
+        f"{len(names):,} {fault} ({first(names, 2)})"
+        for fault, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+        if names
+    ]
+    if wrong:
+        raise UserError(
+            f"{origin} is of another architecture than '{network.call}': of {len(own):,} tensors {', '.join(wrong)}; "
+            f"name the network it was trained as."
+        )
+    network.load_state_dict(dict(tensors))
+
+
+def weights_file(folder: str | Path) -> Path:
+    """The .safetensors in a folder, or the path of one; refuses pickles by name or by content."""
+    path = Path(folder)
+    if path.is_dir():
+        pickled = [file for file in sorted(path.iterdir()) if file.suffix in _PICKLES]
+        if not (path / WEIGHTS).is_file() and pickled:
+            raise _pickle(pickled[0])
+        path = path / WEIGHTS
+    if not path.is_file():
+        raise UserError(
+            f"There is no saved network at {folder}: {path} is missing",
+            "train one with {train(protonet, DATASET)}",
+        )
+    if path.suffix in _PICKLES:
+        raise _pickle(path)
+    return path
+
+
+def read_sidecar(path: Path) -> dict[str, Any]:
+    """The JSON beside the weights at ``path``."""
+    sidecar = path.with_suffix(".json")
+    missing = UserError(
+        f"The weights {path} lack their sidecar {sidecar.name}, which says what network they are",
+        "copy it beside them, or write both with longshot.models.networks.checkpoint.save",
+    )
+    return read_checked(NetworkSidecar, sidecar, missing=missing, remedy="copy or train it again")
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Every tensor of a .safetensors file; a pickle under that name and a truncated file are told apart."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        with path.open("rb") as file:
+            start = file.read(2)
+        if start in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):  # a zip or a bare pickle
+            raise _pickle(path) from error
+        raise UserError(
+            f"The weights {path} ({path.stat().st_size:,} bytes) are truncated or no safetensors file "
+            f"({' '.join(str(error).split()).rstrip('.')}); copy them again, or train again."
+        ) from error
+
+
+def _check_code(call: str, path: Path) -> None:
+    """A sidecar may name a Python file; it is run only if the user has run it before by naming it themselves."""
+    for file, function in _CODE.findall(call):
+        if not was_run(Path(file)):
+            raise UserError(
+                f"The network {path.parent} asks to run {file}, which is not there or was never run as it is now",
+                f"if you trust it, run it once: {{embed(toybox, backbone=torch:{file}:{function})}}",
+            )
+
+
+def was_run(path: Path) -> bool:
+    """Whether the user has named this very file before: what a saved network asks to run must be known to them."""
+    return path.is_file() and find_cached("code", hash_file(path)) is not None
+
+
+def remember_run(path: Path) -> None:
+    """Note that the user has named this Python file, as it is now."""
+    if not was_run(path):
+        with explain_disk_errors(path):
+            (cache_dir("code") / hash_file(path)).touch()
+
+
+def _pickle(path: Path) -> UserError:
+    return UserError(
+        f"{path} is a pickle, which could run code when it is opened, so Longshot takes safetensors only; if it "
+        f'holds a state dict, convert it: python -c "from longshot.models.networks.checkpoint import convert; '
+        f"convert('{path}', 'runs/converted', 'cnn4', 'decode|resize(84,84)|normalize(imagenet)')\""
+        f" with your network and preprocessing."
+    )

@@ -1,0 +1,97 @@
+"""The images of a release's source by name: a Parquet file of all keys, with digests of those that tasks use.
+
+``digest`` is the short digest (64 bits) of an image's bytes, ``pixels`` that of its decoded pixels; both are empty for
+images that no task uses, and for all where a testbed vouches for names only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from longshot.base.errors import UserError
+from longshot.base.files import atomic, canonical_json
+from longshot.base.parquet import read_parquet
+from longshot.data.dataset import Dataset
+from longshot.data.identity import content_digest, image_digests, short_digests
+from longshot.tasks.content import ContentEntry, ImageContent, ShortDigests, names_only
+from longshot.tasks.testbed import Testbed
+from longshot.tasks.verification import pixel_digests
+
+_META_KEY = b"longshot"
+_SCHEMA = pa.schema([("key", pa.string()), ("digest", pa.uint64()), ("pixels", pa.uint64())])
+
+
+@dataclass(frozen=True, eq=False)
+class SourceNames:
+    """All images of a source by name, and what those that tasks use are made of."""
+
+    keys: pa.Array  # all, sorted
+    used: pa.Array  # those in use, sorted
+    content: ImageContent  # of those
+    pixels: ShortDigests | None  # of those [M]; None for names only
+
+    def some_keys(self, most: int) -> list[str]:
+        """Some of those in use, evenly over their sorted list."""
+        positions = np.unique(np.linspace(0, len(self.used) - 1, most).astype(np.int64))
+        keys: list[str] = self.used.take(pa.array(positions)).to_pylist()
+        return keys
+
+
+def read_names(dataset: Dataset, name: str, testbeds: Sequence[Testbed]) -> SourceNames:
+    """What a release notes of a source: the images that the testbeds use are read and decoded."""
+    keys = dataset.keys.cast(pa.string())
+    keys = keys.take(pc.sort_indices(keys))
+    used = pc.unique(pa.concat_arrays([bed.keys(name).cast(pa.string()) for bed in testbeds]))
+    used = used.take(pc.sort_indices(used))
+    if dataset.identity == "names" or any(bed.content[name].identity == "names" for bed in testbeds):
+        return SourceNames(keys, used, names_only(len(used), len(dataset)), None)
+    rows = dataset.find_rows(used)
+    digests = image_digests(dataset, rows)
+    digest, short = content_digest(used, digests), short_digests(digests)
+    content = ImageContent("content", len(used), len(dataset), digest, 64, True, short)
+    return SourceNames(keys, used, content, short_digests(pixel_digests(dataset, rows)))
+
+
+def write_names(path: Path, names: SourceNames) -> None:
+    """Write the file; equal names give equal bytes."""
+    positions = pc.index_in(names.keys, value_set=names.used)
+    columns = [names.keys]
+    for numbers in (names.content.digests, names.pixels):
+        if numbers is None or names.content.identity == "names":
+            columns.append(pa.nulls(len(names.keys), pa.uint64()))
+        else:
+            columns.append(pa.array(numbers, pa.uint64()).take(positions))
+    table = pa.table(columns, schema=_SCHEMA)
+    meta = {_META_KEY: canonical_json(names.content.entry()).encode()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(meta), temporary, compression="zstd")
+
+
+def load_names(path: Path, used: pa.Array) -> SourceNames:
+    """Read the file; ``used`` are the keys (sorted) that the testbeds of the release use of the source."""
+    try:
+        table = read_parquet(path)
+        entry = ContentEntry.model_validate(json.loads(table.schema.metadata[_META_KEY]))
+        keys, digests, pixels = (table.column(name).combine_chunks() for name in _SCHEMA.names)
+        rows = pc.index_in(used.cast(pa.string()), value_set=keys.cast(pa.string()))
+        if rows.null_count:
+            raise ValueError("it lacks images that the testbeds use")
+        if entry.identity == "names":
+            return SourceNames(keys, used, names_only(len(used), len(keys)), None)
+        short, short_pixels = (
+            column.take(rows).cast(pa.uint64()).to_numpy(zero_copy_only=True) for column in (digests, pixels)
+        )
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the names of its images cannot be read from {path.name}: {error}") from error
+    exact = entry.exact and entry.images == len(used)
+    content = ImageContent("content", len(used), len(keys), entry.digest, 64, exact, short)
+    return SourceNames(keys, used, content, short_pixels)

@@ -1,0 +1,213 @@
+"""``longshot.bench``: run a suite on models; a card for each, and a place on the leaderboard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.base.errors import UserError
+from longshot.base.files import write_json, write_text
+from longshot.base.outputs import claim_folder
+from longshot.models.engines import with_engine
+from longshot.reports.frame import bed_facts
+from longshot.base.scale import with_executor
+from longshot.publish.suites import leaderboard
+from longshot.publish.suites.card import BenchCard
+from longshot.publish.suites.leaderboard import Entry, TestbedScore
+from longshot.publish.suites.suite import BUILT_IN, Suite, open_suite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from longshot.data.dataset import Dataset
+    from longshot.evaluation.plan import Backbones, EvaluationPlan
+    from longshot.evaluation.results import Results
+
+
+@with_engine
+@with_executor
+def bench(
+    models: Backbones,
+    *,
+    suite: str | Path | Sequence[str | Path] | Suite = (),
+    methods: str | Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
+    board: str | os.PathLike[str] | None = None,
+    merge: Sequence[str | os.PathLike[str]] = (),
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+    device: str = "auto",
+    engine: str | None = None,
+    workers: int | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
+) -> BenchCard:
+    """Measure models on a suite: one card, and a leaderboard that others can merge.
+
+    Parameters
+    ----------
+    models : str, Features, list of those, or mapping of labels to those
+        Backbones as in ``evaluate``: ``"pixels"``, ``"mine=runs/proto"``, features at hand. An empty list measures
+        nothing and shows the board.
+    suite : str, path, list of paths or Suite
+        A suite or release folder, or testbed files of your own; "toybox-1" unless given.
+    methods : str or list of str
+        In place of the suite's methods.
+    out : path, optional
+        Folder for the run, card.json, card.md and card.html; the same call again computes only what is missing. Without
+        it everything is held in memory.
+    board : path, optional
+        The leaderboard file; leaderboard.json in ``out`` unless given. It is extended.
+    merge : list of paths
+        Other people's leaderboards of the same suite, to take their entries from.
+    datasets : mapping, optional
+        Where a testbed's dataset lives (name → dataset or path), if not where it was before.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+    workers : int, optional
+        Threads, by default one per core; they change no result.
+    on, gpus_per_worker, retry_failed : optional
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+
+    Returns
+    -------
+    BenchCard
+        ``entries`` measured now, and the full_board ``board``; ``markdown()`` and ``page()``.
+
+    Examples
+    --------
+    >>> card = bench("pixels", suite="easy.parquet", methods="protonet")
+    >>> [(entry.model, entry.method, len(entry.scores)) for entry in card.entries]
+    [('pixels', 'protonet', 1)]
+    """
+    chosen = [methods] if isinstance(methods, str) else list(methods)
+    opened = suite if isinstance(suite, Suite) else open_suite(suite or BUILT_IN[0], chosen)
+    if out is not None:
+        claim_folder(out, "bench", ("card.json", "leaderboard.json", "run"))
+    path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
+    if path is not None:
+        leaderboard.check_place(Path(path))
+    if merge and path is None:
+        raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
+    if not models and not merge and (path is None or not Path(path).exists()):
+        raise UserError(
+            "There is nothing to bench: 0 models were given, and there is no leaderboard to show",
+            "name a backbone, such as 'pixels'",
+        )
+    entries: list[Entry] = []
+    if models:
+        folder = None if out is None else Path(out) / "run"
+        calls = chosen or list(opened.methods)
+        options: dict[str, Any] = {"datasets": datasets, "device": device, "workers": workers}
+        entries = _measure(opened, models, calls, folder, options)
+    if path is None:
+        full_board = leaderboard.empty_board(opened).with_entries(entries)
+    else:
+        full_board = leaderboard.append(Path(path), opened, entries, [Path(each) for each in merge])
+    card = BenchCard(
+        suite=opened.name,
+        version=opened.version,
+        about=opened.about,
+        kinds=dict(opened.kinds),
+        entries=tuple(entries),
+        board=full_board,
+        beds=tuple(bed_facts(name, testbed) for name, testbed in opened.testbeds.items()),
+    )
+    if out is not None:
+        write_json(Path(out) / "card.json", card.record())
+        write_text(Path(out) / "card.md", card.markdown())
+        write_text(Path(out) / "card.html", card.page())
+    return card
+
+
+def _measure(
+    suite: Suite, models: Backbones, methods: list[str], folder: Path | None, options: dict[str, Any]
+) -> list[Entry]:
+    """Evaluate, and make an entry of every backbone × method."""
+    from longshot.evaluation.plan import EvaluationPlan
+    from longshot.evaluation.runner import evaluate
+
+    plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
+    plan.settle()
+    speeds = {plan.opened.identities[label]: _milliseconds_per_image(plan, label) for label in plan.backbones}
+    results = evaluate(suite.testbeds, backbones=models, methods=methods, out=folder, **options)
+    table, run = results.table(), results.run
+    # The folder may hold other models and testbeds from before, and may call this network by another label.
+    labels = {run["networks"][identity]["label"]: identity for identity in speeds}
+    calls = {method.call for method in plan.methods}
+    names = {testbed.content_hash: name for name, testbed in suite.testbeds.items()}
+    cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for cell in run["cells"]:
+        if cell["backbone"] in labels and cell["method"] in calls and cell["testbed"] in names:
+            cells.setdefault((cell["backbone"], cell["method"]), {})[names[cell["testbed"]]] = cell
+    return [
+        _entry(suite, results, table, by_testbed, labels[backbone], speeds[labels[backbone]])
+        for (backbone, _), by_testbed in cells.items()
+    ]
+
+
+def _entry(
+    suite: Suite,
+    results: Results,
+    table: pa.Table,
+    cells: Mapping[str, dict[str, Any]],
+    identity: str,
+    milliseconds_per_image: float | None,
+) -> Entry:
+    """One series on every testbed of the suite, from the cells of its run."""
+    from longshot.evaluation.class_intervals import ClassIntervals
+    from longshot.evaluation.judging import judges_in
+    from longshot.evaluation.results import cell_rows
+    from longshot.statistics import mean_interval
+
+    backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))
+    judging = judges_in(results.run)
+    scores, seconds = {}, []
+    for name in suite.testbeds:
+        rows = cell_rows(table, cells[name])
+        accuracies = rows["accuracy"].to_numpy()
+        queries = ClassIntervals(suite.testbeds[name], rows["task"].to_numpy())
+        scores[name] = TestbedScore(
+            accuracies=tuple(accuracies.tolist()),
+            half=mean_interval(accuracies).half,
+            class_half=queries.interval(queries.right(rows["prediction"])).half,
+            judge=(suite.testbeds[name].content_hash, backbone) in judging,
+        )
+        seconds += rows["seconds"].to_pylist()
+    return Entry(
+        model=backbone,
+        identity=identity,
+        method=method,
+        setting=results.run["methods"][method]["setting"],
+        scores=scores,
+        milliseconds_per_image=milliseconds_per_image,
+        milliseconds_per_task=None if None in seconds else 1000 * sum(seconds) / len(seconds),
+        when=datetime.now(UTC).date().isoformat(),
+        longshot=version("longshot"),
+    )
+
+
+def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:
+    """Milliseconds from an image to its vector on this machine; None for features at hand."""
+    from longshot.models.backbones import load_backbone
+    from longshot.models.backbones.base import Backbone
+    from longshot.models.features.engine import probe_speed
+
+    if label in plan.given:
+        return None
+    fingerprint, dataset = next(iter(plan.datasets.items()))
+    rows = plan.rows(fingerprint)
+    total = 0.0
+    for part in plan.parts(label):
+        backbone = load_backbone(part, device=str(plan.device)) if isinstance(part, str) else part
+        if not isinstance(backbone, Backbone):
+            return None
+        rate, _ = probe_speed(dataset, backbone, rows)
+        total += 1000 / rate
+    return total

@@ -1,6 +1,0 @@
-"""Partitions of classes into train, validation and test: at a chosen distance, random, semantic, published."""
-
-from longshot.splits.opening import open_split, with_split
-from longshot.splits.split import Split
-
-__all__ = ["Split", "open_split", "with_split"]

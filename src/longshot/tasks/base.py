@@ -1,0 +1,237 @@
+"""The three choices of a sampler, and what passes between them.
+
+    shape      how many classes, shots and queries a task has
+    classes    which classes
+    instances  which images of those classes
+
+Each is a frozen dataclass that only stores its parameters. ``sample`` asks the classes (which ask the shape
+for the number of ways), then the shape for the counts, for all tasks of the testbed at once; then the
+instances, block by block. What is drawn may depend on the streams handed in and on nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.tasks.streams import Streams
+
+if TYPE_CHECKING:
+    from longshot.data.dataset import Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What may be drawn: some classes of a dataset, and where a rule says so, only some of their images.
+
+    Class numbers are always positions in ``dataset.class_ids``; image numbers are rows of the dataset.
+    """
+
+    dataset: Dataset
+    classes: NDArray[np.int64]  # [P] classes that may be drawn, ascending
+    query_mask: NDArray[np.bool_] | None = None  # [N] images that may be queries; None: all
+    support_mask: NDArray[np.bool_] | None = None  # [N] images that may be support; None: all
+    label: str = ""  # which of several pools it is, for the tasks drawn from it
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Images of every class of the dataset, [C] (not only of the pool's: index it by class number)."""
+        return self.dataset.sizes
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """First row of every class of the dataset, [C]."""
+        return self.dataset.offsets[:-1]
+
+    @property
+    def class_ids(self) -> tuple[str, ...]:
+        """Ids of the classes that may be drawn, [P]."""
+        return tuple(self.dataset.class_ids[c] for c in self.classes)
+
+    @property
+    def restricted(self) -> bool:
+        """Whether a rule limits the images."""
+        return self.query_mask is not None or self.support_mask is not None
+
+    @cached_property
+    def query_sizes(self) -> NDArray[np.int64]:
+        """Images of every class of the dataset that may be queries, [C]."""
+        return self.sizes if self.query_mask is None else self._count(self.query_mask)
+
+    @cached_property
+    def support_sizes(self) -> NDArray[np.int64]:
+        """Images of every class of the dataset that may be support, [C]."""
+        return self.sizes if self.support_mask is None else self._count(self.support_mask)
+
+    def left(self, classes: NDArray[np.int64], queries: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        """Support images that are left in each class [M] whichever ``queries`` of its images are queries, [M]."""
+        return self.support_sizes[classes] - np.minimum(queries, self._both[classes])
+
+    def restrict(
+        self, query: NDArray[np.bool_] | None = None, support: NDArray[np.bool_] | None = None
+    ) -> Pool:
+        """The pool with only these images (masks [N]) among the queries and the support."""
+        return replace(
+            self,
+            query_mask=_both_masks(self.query_mask, query),
+            support_mask=_both_masks(self.support_mask, support),
+        )
+
+    def take_classes(self, classes: NDArray[np.int64]) -> Pool:
+        """The pool with only these classes."""
+        return replace(self, classes=classes)
+
+    @cached_property
+    def _both(self) -> NDArray[np.int64]:
+        """Images of every class that may be either, [C]."""
+        shared = _both_masks(self.query_mask, self.support_mask)
+        return self.sizes if shared is None else self._count(shared)
+
+    def _count(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        total = np.concatenate([[0], np.cumsum(mask)])
+        return np.diff(total[self.dataset.offsets])
+
+
+class Choice(Protocol):
+    """What the three choices have in common: a name for the command line and the file's metadata."""
+
+    name: ClassVar[str]
+
+
+class Shape(Choice, Protocol):
+    """How many classes, shots and queries."""
+
+    @property
+    def min_way(self) -> int:
+        """The fewest classes a task can have."""
+        ...
+
+    @property
+    def min_images(self) -> int:
+        """The fewest images a class needs to take part in a task."""
+        ...
+
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """The fewest queries and the fewest shots a class must be able to give."""
+        ...
+
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """Queries and shots in whose ratio a class is cut where its images may not be both."""
+        ...
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes.
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task.
+        available : array [T] of int
+            Classes that each task can draw from.
+
+        Returns
+        -------
+        array [T] of int
+        """
+        ...
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
+        """Shots and queries for every class of every task.
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task.
+        classes : Ragged
+            Class numbers of each task, as ``Classes.draw`` gave them.
+        pool : Pool
+            What may be drawn.
+
+        Returns
+        -------
+        TaskPlan
+            ``shots`` and ``queries`` beside the classes.
+        """
+        ...
+
+
+class Classes(Choice, Protocol):
+    """Which classes."""
+
+    def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
+        """Class numbers of each task, [T] rows of different classes each.
+
+        Sees all tasks of a testbed at once, so that it may draw them one after the other
+        (``streams.generator``).
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task.
+        shape : Shape
+            Asked for the number of ways.
+        pool : Pool
+            What may be drawn.
+
+        Returns
+        -------
+        Ragged
+            Class numbers, [T] rows.
+        """
+        ...
+
+
+class Instances(Choice, Protocol):
+    """Which images."""
+
+    @property
+    def features_hash(self) -> str | None:
+        """Hash of the features it looks at, None when it looks at none."""
+        ...
+
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
+        """Support and query rows of each task of the plan, disjoint.
+
+        The result for a task must not depend on the other tasks of the block.
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task of the block.
+        pool : Pool
+            What may be drawn.
+        plan : TaskPlan
+            Classes, shots and queries of every task of the block.
+
+        Returns
+        -------
+        TaskRows
+            Rows of the dataset.
+        """
+        ...
+
+
+def _both_masks(
+    first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None
+) -> NDArray[np.bool_] | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
+
+
+def settings_of(choice: Any) -> dict[str, Any]:
+    """A choice as JSON for the metadata: its name and its parameters.
+
+    Parameters are plain values. A field that holds more (features, a callable) says
+    ``field(metadata={"setting": False})`` and is left out: its hash stands elsewhere in the metadata.
+    """
+    values = {f.name: getattr(choice, f.name) for f in fields(choice) if f.metadata.get("setting", True)}
+    return {"name": choice.name, **{name: value for name, value in values.items() if value is not None}}

@@ -1,0 +1,255 @@
+"""Big episodes: a dataset with train, validation and test images as one few-shot task, as VTAB has them.
+
+The support are the first images of train and validation in the dataset's own order, not stratified, so a class may have
+none; the queries are the whole test set. It needs two attributes: ``split`` (train, validation, test) and ``position``
+(an image's place in its split).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.base.errors import UserError
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.data.dataset import SPLITS, Dataset, canonical_split
+from longshot.data.formats.vtab import SplitSlice, cut
+from longshot.tasks.content import read_content
+from longshot.tasks.drawing import to_table
+from longshot.tasks.testbed import Testbed
+
+if TYPE_CHECKING:
+    Rows = NDArray[np.int64]
+
+SUPPORTS = ("train800val200", "trainval")
+# splits that a dataset has → how VTAB cuts a dataset that has these, and which one of its own that is
+CUTS: dict[tuple[str, ...], tuple[dict[str, SplitSlice], str]] = {
+    ("train", "test"): (
+        {"train": ("train", 0, 90), "validation": ("train", 90, 100), "test": ("test", 0, 100)},
+        "CIFAR-100: train is the first 90 % of train, validation the last 10 %",
+    ),
+    ("train", "validation"): (
+        {"train": ("train", 0, 90), "validation": ("train", 90, 100), "test": ("validation", 0, 100)},
+        "CLEVR: test is its validation, train the first 90 % of train, validation the last 10 %",
+    ),
+    **{
+        (alone,): (
+            {"train": (alone, 0, 60), "validation": (alone, 60, 80), "test": (alone, 80, 100)},
+            "EuroSAT: 60, 20 and 20 % of all images",
+        )
+        for alone in SPLITS
+    },
+}
+
+
+@dataclass(frozen=True)
+class BigEpisode:
+    """How a dataset becomes a task.
+
+    ``support`` names which images are learned from:
+
+    train800val200  the first ``train`` of train and the first ``validation`` of validation
+    trainval        the first ``train`` + ``validation`` of train with validation behind it (``trainval.take(1000)``)
+
+    ``query`` limits the queries to the first so many of test; None: all. ``block`` cuts them into tasks with the same
+    support and at most so many queries each; None: one task.
+    """
+
+    train: int = 800
+    validation: int = 200
+    support: str = "train800val200"
+    query: int | None = None
+    block: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.support not in SUPPORTS:
+            raise UserError(f"There is no support '{self.support}'; choose {' or '.join(SUPPORTS)}.")
+        for name in ("train", "validation"):
+            if getattr(self, name) < 1:
+                raise UserError(
+                    f"A big episode's {name} images are {getattr(self, name)}, but must be at least 1."
+                )
+        for name in ("query", "block"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise UserError(f"A big episode's {name} is {getattr(self, name)}, but must be at least 1.")
+
+    def final(self, dataset: Dataset) -> Testbed:
+        """What is reported: learn from all ``train`` + ``validation`` images, asked for the test images."""
+        parts = split_rows(dataset)
+        if self.support == "trainval":
+            trainval = np.concatenate([parts["train"], parts["validation"]])
+            support = _first(trainval, self.train + self.validation, dataset, "train and validation together")
+        else:
+            support = self._halves(parts, dataset)
+        query = parts["test"] if self.query is None else parts["test"][: self.query]
+        return self._frozen(dataset, "final", support, query)
+
+    def choice(self, dataset: Dataset) -> Testbed:
+        """What settings are chosen on: learn from the first ``train`` images, asked for the ``validation`` images."""
+        parts = split_rows(dataset)
+        support = self._halves(parts, dataset)
+        return self._frozen(dataset, "choice", support[: self.train], support[self.train :])
+
+    def _halves(self, parts: dict[str, Rows], dataset: Dataset) -> Rows:
+        counts = {"train": self.train, "validation": self.validation}
+        return np.concatenate([_first(parts[part], count, dataset, part) for part, count in counts.items()])
+
+    def _frozen(self, dataset: Dataset, part: str, support: Rows, query: Rows) -> Testbed:
+        """The testbed; equal blocks repeat the support, class for class in the order of the dataset."""
+        block = self.block or len(query)
+        blocks = [np.sort(query[start : start + block]) for start in range(0, len(query), block)]
+        table = _table(dataset, np.sort(support), blocks)
+        return Testbed.create(
+            table,
+            datasets={dataset.name: dataset.fingerprint},
+            sampler={"big_episode": {"part": part, **asdict(self)}},
+            seed=None,
+            content={dataset.name: read_content(table, dataset)},
+        )
+
+
+def split_rows(dataset: Dataset) -> dict[str, Rows]:
+    """Rows of train, validation and test, each in the order of ``position``; UserError where a column is missing."""
+    table = dataset.attributes
+    names = [] if table is None else table.column_names
+    missing = [name for name in ("split", "position") if name not in names]
+    if table is None or missing:
+        raise UserError(
+            f"Dataset '{dataset.name}' has no attribute '{missing[0]}', and a big episode needs the columns split "
+            f"(train, validation, test) and position (an image's place in its split); it has "
+            f"{', '.join(names) or 'no attributes'}. The VTAB tasks have both; a table of images may bring them."
+        )
+    parts = _official_rows(dataset, table, _places(dataset, table))
+    for part in SPLITS:
+        if part not in parts:
+            raise UserError(
+                f"Dataset '{dataset.name}' has 0 {part} images among its {len(dataset):,}, and a big episode needs at "
+                "least 1 in each of train, validation and test; complete the column split."
+            )
+    return parts
+
+
+def _places(dataset: Dataset, table: pa.Table) -> Rows:
+    """The attribute ``position`` [N]; UserError where it is no whole number for every image."""
+    position = table["position"]
+    if position.null_count or not pa.types.is_integer(position.type):
+        raise UserError(
+            f"The attribute 'position' of '{dataset.name}' is {position.type} with {position.null_count:,} gaps, but "
+            "whole numbers without gaps are needed."
+        )
+    places: Rows = position.to_numpy().astype(np.int64)
+    return places
+
+
+def _official_rows(dataset: Dataset, table: pa.Table, places: Rows) -> dict[str, Rows]:
+    """Rows of the splits that are there, each in the order of ``places`` [N]; UserError where one is taken twice."""
+    labels = np.array([canonical_split(str(name)) or "" for name in table["split"].to_pylist()])
+    parts: dict[str, Rows] = {}
+    for part in SPLITS:
+        rows = np.flatnonzero(labels == part)
+        if len(np.unique(places[rows])) != len(rows):
+            raise UserError(
+                f"The attribute 'position' of '{dataset.name}' names a place twice among the {len(rows):,} {part} "
+                "images, so their order is not known; number them 0, 1, 2 …"
+            )
+        if len(rows):
+            parts[part] = rows[np.argsort(places[rows])]
+    return parts
+
+
+def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
+    """A dataset with train, validation and test images, cut as VTAB cuts its own where it lacks some of them.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With the attributes ``split`` and ``position``, without the second, or without both.
+    seed : int
+        What an order is drawn from where the dataset has none.
+
+    Returns
+    -------
+    (Dataset, str)
+        With both attributes; what was done to it in words, "" where it had all that is needed.
+
+    Examples
+    --------
+    >>> from longshot.data import open_dataset
+    >>> with_splits(open_dataset("toybox"), seed=0)[1]
+    'it has no column split, so its images were shuffled (seed 0) into 60/20/20 %'
+    """
+    table = dataset.attributes
+    if table is None or "split" not in table.column_names:
+        shuffled = f"it has no column split, so its images were shuffled (seed {seed}) into 60/20/20 %"
+        return shuffled_splits(dataset, seed), shuffled
+    words: list[str] = []
+    if "position" in table.column_names:
+        places = _places(dataset, table)
+    else:
+        places = np.random.default_rng(seed).permutation(len(dataset))
+        words.append(f"it has no column position, so the order of its images was drawn (seed {seed})")
+    parts = _official_rows(dataset, table, places)
+    if tuple(parts) != SPLITS:
+        if tuple(parts) not in CUTS:
+            raise UserError(
+                f"Dataset '{dataset.name}' has 0 train images among its {len(dataset):,}; complete the column split."
+            )
+        pieces, like = CUTS[tuple(parts)]
+        slices = cut(pieces, {part: len(rows) for part, rows in parts.items()})
+        words.append(f"it has only {' and '.join(parts)} images and is cut as VTAB cuts {like}")
+        parts = {split: parts[part][start:stop] for split, (part, start, stop) in slices.items()}
+    elif not words:
+        return dataset, ""
+    return _with_columns(dataset, parts), "; ".join(words)
+
+
+def shuffled_splits(dataset: Dataset, seed: int) -> Dataset:
+    """The dataset with ``split`` and ``position`` drawn from a seed: 60 % train, 20 % validation, the rest test.
+
+    For datasets that have no such columns.
+    """
+    order = np.random.default_rng(seed).permutation(len(dataset))
+    first, second = (round(share * len(order)) for share in (0.6, 0.6 + 0.2))
+    return _with_columns(dataset, dict(zip(SPLITS, np.split(order, [first, second]), strict=True)))
+
+
+def _with_columns(dataset: Dataset, parts: dict[str, Rows]) -> Dataset:
+    """The dataset with the columns ``split`` and ``position`` of the rows of its parts, in their order."""
+    split = np.full(len(dataset), "", dtype=object)
+    position = np.arange(len(dataset), dtype=np.int64)
+    for part, rows in parts.items():
+        split[rows] = part
+        position[rows] = np.arange(len(rows))
+    drawn_columns = {"split": pa.array(split.tolist(), pa.string()), "position": pa.array(position)}
+    table = pa.table({}) if dataset.attributes is None else dataset.attributes
+    columns_before = {name: table[name] for name in table.column_names if name not in drawn_columns}
+    return replace(dataset, attributes=pa.table({**columns_before, **drawn_columns}))
+
+
+def _first(rows: Rows, count: int, dataset: Dataset, part: str) -> Rows:
+    if len(rows) < count:
+        raise UserError(
+            f"Dataset '{dataset.name}' has {len(rows):,} images in {part}, but a big episode takes the first "
+            f"{count:,}",
+            "take fewer, or complete the dataset",
+        )
+    return rows[:count]
+
+
+def _table(dataset: Dataset, support: Rows, blocks: list[Rows]) -> pa.Table:
+    """One row per block; all classes of the dataset are classes of the task, whether they have support or not."""
+    count, way = len(blocks), len(dataset.class_ids)
+    labels = dataset.labels.astype(np.int64)
+    shots = np.bincount(labels[support], minlength=way)
+
+    def repeated(values: NDArray[Any]) -> Ragged:
+        return Ragged.from_lengths(np.tile(values, count), [len(values)] * count)
+
+    queries = Ragged.from_lists([np.bincount(labels[block], minlength=way) for block in blocks])
+    plan = TaskPlan(repeated(np.arange(way)), repeated(shots), queries)
+    return to_table(dataset, TaskRows.from_plan(plan, repeated(support), Ragged.from_lists(blocks)))

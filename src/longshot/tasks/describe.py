@@ -1,0 +1,378 @@
+"""A testbed in numbers, as histograms in a terminal, and checked against its datasets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.base.wording import span
+from longshot.tasks import columns
+from longshot.tasks.content import say_identity
+from longshot.tasks.origin import sampler_parts
+from longshot.tasks.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.data.dataset import Dataset
+
+_BAR = 40  # characters of the longest bar
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Balance:
+    """How often the classes of one dataset occur, beside drawing each class equally often.
+
+    With C classes and tasks of w₁ … w_T ways, uniform drawing gives each class Σ wₜ/C tasks in the mean
+    (``expected``) with variance Σ (wₜ/C)(1 − wₜ/C) (``spread``²).
+    """
+
+    dataset: str
+    counts: dict[str, int]  # class id → tasks that have it, most frequent first, ties by id
+    expected: float
+    spread: float
+    labels: Mapping[str, str] = field(default_factory=dict)  # class id → what a taxonomy calls it
+
+    def named(self, class_id: str) -> str:
+        """The class id, with the taxonomy's label before it where there is one."""
+        return f"{self.labels[class_id]} ({class_id})" if class_id in self.labels else class_id
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """Where about 95 % of the classes lie when every class is equally likely."""
+        return max(0.0, self.expected - 1.96 * self.spread), self.expected + 1.96 * self.spread
+
+    @property
+    def outside(self) -> int:
+        """Classes outside the usual range."""
+        low, high = self.usual
+        return sum(not low <= count <= high for count in self.counts.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A measure of the same tasks before and after selection, where both are known. Both arrays [T]."""
+
+    name: str  # "loss" for the columns loss_before and loss_after
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+    @property
+    def raised(self) -> int:
+        """Tasks in which it rose."""
+        return int((self.after > self.before).sum())
+
+    @property
+    def lowered(self) -> int:
+        """Tasks in which it fell."""
+        return int((self.after < self.before).sum())
+
+
+def summary(testbed: Testbed) -> dict[str, Any]:
+    """The facts of a testbed as plain JSON values."""
+    tasks = len(testbed)
+    ways = testbed.table.column("way").to_numpy()
+    shots, support, query = (testbed.column(name) for name in ("shots", "support", "query"))
+    appearances, counts = class_appearances(testbed), columns.tasks_per_dataset(testbed.table)
+    out: dict[str, Any] = {
+        "content_hash": testbed.content_hash,
+        "tasks": tasks,
+        "datasets": {
+            name: {"fingerprint": fingerprint, "tasks": counts.get(name, 0), **testbed.content[name].entry()}
+            for name, fingerprint in testbed.datasets.items()
+        },
+        "identity": say_identity(testbed.meta["content"]),
+        "features": testbed.meta["features"],
+        "sampler": testbed.meta["sampler"],
+        "seed": testbed.meta["seed"],
+        "creator": testbed.meta["creator"],
+        "way": _range(ways),
+        "shot": _range(shots.values),
+        "support_per_task": _range(support.lengths),
+        "query_per_task": _range(query.lengths),
+        "classes": len(appearances),
+        "appearances_per_class": _range(np.array(list(appearances.values()))),
+        "distinct_images": sum(content.images for content in testbed.content.values()),
+    }
+    for name in testbed.measured:
+        values = measured(testbed, name)
+        if values is not None:
+            out.setdefault("measured", {})[name] = _range(values)
+    for change in changes(testbed):
+        out.setdefault("changes", {})[change.name] = {
+            "before": round(float(change.before.mean()), 4),
+            "after": round(float(change.after.mean()), 4),
+            "tasks": len(change.after),
+            "raised": change.raised,
+            "lowered": change.lowered,
+        }
+    drops = [drop for part in sampler_parts(testbed.meta["sampler"]) for drop in part.get("drops", ())]
+    if drops:
+        out["difficulty"] = drops
+    return out
+
+
+def dropped_classes(testbed: Testbed) -> int:
+    """Classes that were left out of the draw for having too few images."""
+    return sum(int(part.get("dropped_classes", 0)) for part in sampler_parts(testbed.meta["sampler"]))
+
+
+def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:
+    """(dataset, class id) → number of tasks that have the class, for the classes that occur."""
+    out: dict[tuple[str, str], int] = {}
+    names = columns.dictionary(testbed.table, "classes").to_pylist()
+    classes = testbed.column("classes")
+    for dataset in testbed.datasets:
+        own_tasks = np.flatnonzero(columns.of_dataset(testbed.table, dataset))
+        counts = np.bincount(classes.take(own_tasks).values, minlength=len(names))
+        out.update({(dataset, names[i]): int(counts[i]) for i in np.flatnonzero(counts)})
+    return out
+
+
+def balances(testbed: Testbed) -> list[Balance]:
+    """The class balance of each dataset, over the classes that occur."""
+    appearances = class_appearances(testbed)
+    ways = testbed.table.column("way").to_numpy()
+    by_dataset = []
+    for name in testbed.datasets:
+        own_counts = {id_: count for (dataset, id_), count in appearances.items() if dataset == name}
+        if not own_counts:
+            continue
+        share = ways[columns.of_dataset(testbed.table, name)] / len(own_counts)
+        counts = dict(sorted(own_counts.items(), key=lambda item: (-item[1], item[0])))
+        spread = math.sqrt(max(0.0, float((share * (1 - share)).sum())))
+        labels = testbed.labels.get(name, {})
+        by_dataset.append(Balance(name, counts, float(share.sum()), spread, labels))
+    return by_dataset
+
+
+def changes(testbed: Testbed) -> list[Change]:
+    """Every measure with a column ``…_before`` and a column ``…_after``, in the order of the columns."""
+    measures = []
+    for column in testbed.measured:
+        name = column.removesuffix("_before")
+        if name == column or f"{name}_after" not in testbed.measured:
+            continue
+        if measured(testbed, column) is None or measured(testbed, f"{name}_after") is None:
+            continue
+        before, after = (
+            testbed.table.column(f"{name}_{when}").cast(pa.float64()).to_numpy()
+            for when in ("before", "after")
+        )
+        finite = np.isfinite(before) & np.isfinite(after)
+        if finite.any():
+            measures.append(Change(name, before[finite], after[finite]))
+    return measures
+
+
+def histograms(testbed: Testbed) -> dict[str, list[tuple[str, int]]]:
+    """Title → bars (label, count): ways, shots, class appearances and every measured number."""
+    appearances = np.array(list(class_appearances(testbed).values()))
+    out = {
+        "ways per task": bars(testbed.table.column("way").to_numpy()),
+        "shots per class": bars(testbed.column("shots").values),
+        "tasks per class": bars(appearances),
+    }
+    for name in testbed.measured:
+        values = measured(testbed, name)
+        if values is not None and len(values):
+            out[name] = bars(values)
+    return out
+
+
+def bin_edges(values: NDArray[Any], bins: int = _BINS) -> NDArray[np.float64]:
+    """Edges [B + 1] of equally wide intervals that hold all values.
+
+    Whole numbers stand in the middle: one interval each while there are at most ``2 · bins``, else equally
+    many to each interval, so that a bar's length means the same everywhere.
+    """
+    low, high = float(values.min()), float(values.max())
+    if np.issubdtype(values.dtype, np.integer):
+        width = -(-int(high - low + 1) // (2 * bins))
+        return low - 0.5 + width * np.arange(-(-int(high - low + 1) // width) + 1, dtype=np.float64)
+    if low == high:
+        return np.array([low - 0.5, low + 0.5])
+    return np.linspace(low, high, bins + 1)
+
+
+def bars(values: NDArray[Any], bins: int = _BINS) -> list[tuple[str, int]]:
+    """Counts of the values: one bar per whole number where there are few, else ``bins`` equal intervals."""
+    if not len(values):
+        return []
+    edges = bin_edges(values, bins)
+    counts, _ = np.histogram(values, bins=edges)
+    labels = _labels(edges, values)
+    return [(label, int(count)) for label, count in zip(labels, counts, strict=True)]
+
+
+def _labels(edges: NDArray[np.float64], values: NDArray[Any]) -> list[str]:
+    if np.issubdtype(values.dtype, np.integer):
+        ranges = [(math.ceil(a), math.ceil(b) - 1) for a, b in pairwise(edges.tolist())]
+        return [str(a) if a == b else f"{a}–{b}" for a, b in ranges]
+    if values.min() == values.max():
+        return [f"{values.min():.4g}"]
+    return [f"{a:.4g} … {b:.4g}" for a, b in pairwise(edges)]
+
+
+def draw(title: str, rows: Sequence[tuple[str, int]]) -> str:
+    """A histogram as text."""
+    most = max((count for _, count in rows), default=0)
+    wide = max((len(label) for label, _ in rows), default=0)
+    lines = [title]
+    for label, count in rows:
+        eighths = round(8 * _BAR * count / most) if most else 0
+        # A bar of its own for the smallest count: what exists must be seen.
+        full, eighth = divmod(max(eighths, 1 if count else 0), 8)
+        bar = "█" * full + ("▏▎▍▌▋▊▉"[eighth - 1] if eighth else "")
+        lines.append(f"  {label:>{wide}} {bar} {count:,}")
+    return "\n".join(lines)
+
+
+def draw_change(change: Change) -> str:
+    """A measure before and after selection as text: two bars per interval, on one scale."""
+    together = np.concatenate([change.before, change.after])
+    edges = bin_edges(together)
+    labels = _labels(edges, together)
+    rows = []
+    for when, values in (("before", change.before), ("after", change.after)):
+        counts, _ = np.histogram(values, bins=edges)
+        # The interval is named once, on the first of its two bars.
+        shown = [f"{label} before" if when == "before" else "after " for label in labels]
+        rows.append(list(zip(shown, counts.tolist(), strict=True)))
+    # One list, so that both share the longest bar.
+    return draw(said(change), [row for pair in zip(*rows, strict=True) for row in pair])
+
+
+def said(change: Change) -> str:
+    """``loss 0.585 before, 0.904 after selection: higher in 200, lower in 0 of 200 tasks``."""
+    return (
+        f"{change.name} {change.before.mean():.3f} before, {change.after.mean():.3f} after selection: "
+        f"higher in {change.raised:,}, lower in {change.lowered:,} of {len(change.after):,} tasks"
+    )
+
+
+def say_balance(balance: Balance) -> str:
+    """The class balance in one line: the range, the mean, and what uniform drawing gives."""
+    low, high = balance.usual
+    ids = list(balance.counts)
+    return (
+        f"class balance of {balance.dataset}: {len(ids):,} classes, each in {balance.expected:.1f} tasks in the "
+        f"mean; most '{balance.named(ids[0])}' ({balance.counts[ids[0]]:,}), fewest '{balance.named(ids[-1])}' "
+        f"({balance.counts[ids[-1]]:,}); "
+        f"{balance.outside:,} outside {low:.1f} to {high:.1f}, where 95 % lie under uniform drawing"
+    )
+
+
+def verify(testbed: Testbed, datasets: Mapping[str, Dataset]) -> list[str]:
+    """Every way in which the testbed does not fit its datasets, one sentence each; empty when all is well.
+
+    The content hash was checked when the file was loaded. Here: fingerprints, every class id, every key, that
+    each image is labelled with the class it belongs to, and that no task has an image twice.
+    """
+    findings: list[str] = []
+    for name, fingerprint in testbed.datasets.items():
+        dataset = datasets[name]
+        if dataset.fingerprint != fingerprint:
+            findings.append(
+                f"{name}: the fingerprint is {dataset.fingerprint[:12]}…, the testbed has "
+                f"{fingerprint[:12]}…."
+            )
+        findings += verify_one(testbed, name, dataset)
+    return findings
+
+
+def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
+    """The same for the tasks of one dataset, its fingerprint aside."""
+    table = testbed.table.filter(pa.array(columns.of_dataset(testbed.table, name)))
+    findings: list[str] = []
+    classes = columns.ragged(table, "classes")
+    class_of = columns.places_among(table, "classes", pa.array(dataset.class_ids, pa.string()))
+    findings += _absent(name, "classes", table, "classes", class_of[classes.values] < 0)
+    seen: list[NDArray[np.int64]] = []
+    for part in ("support", "query"):
+        keys, labels = columns.ragged(table, part), columns.ragged(table, f"{part}_label")
+        rows = columns.places_among(table, part, dataset.keys)[keys.values]
+        findings += _absent(name, f"{part} images", table, part, rows < 0)
+        class_by_label = class_of[classes.values][classes.offsets[:-1].repeat(labels.lengths) + labels.values]
+        wrong = (rows >= 0) & (class_by_label >= 0) & (dataset.labels[rows] != class_by_label)
+        if wrong.any():
+            task = int(table.column("task")[int(keys.owners[wrong][0])].as_py())
+            findings.append(
+                f"{name}: {int(wrong.sum()):,} {part} images have another class than the testbed says, "
+                f"first in task {task}."
+            )
+        # (task, row) as one number; unknown rows cannot be compared
+        seen.append((keys.owners * len(dataset) + rows)[rows >= 0])
+    together = np.sort(np.concatenate(seen))
+    twice = together[1:][together[1:] == together[:-1]]
+    if len(twice):
+        task = int(table.column("task")[int(twice[0] // len(dataset))].as_py())
+        findings.append(f"{name}: {len(twice):,} images occur twice in their task, first in task {task}.")
+    return findings
+
+
+def _absent(name: str, noun: str, table: pa.Table, column: str, missing: NDArray[np.bool_]) -> list[str]:
+    if not missing.any():
+        return []
+    rows = columns.ragged(table, column)
+    numbers = np.unique(rows.values[missing])
+    tasks = len(np.unique(rows.owners[missing]))
+    words = columns.dictionary(table, column).take(pa.array(numbers[:3])).to_pylist()
+    shown = ", ".join(f"'{word}'" for word in words) + (", …" if len(numbers) > 3 else "")
+    return [f"{name}: {len(numbers):,} {noun} of {tasks:,} tasks are not in the dataset: {shown}."]
+
+
+def measured(testbed: Testbed, name: str) -> NDArray[Any] | None:
+    """The filled values of a measured column; None when it does not hold numbers."""
+    column = testbed.table.column(name)
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return None
+    values: NDArray[Any] = column.drop_null().to_numpy()
+    finite: NDArray[Any] = values[np.isfinite(values)]
+    return finite
+
+
+def _range(values: NDArray[Any]) -> dict[str, float | int | None]:
+    if not len(values):
+        return {"min": None, "mean": None, "max": None}
+    return {"min": values.min().item(), "mean": round(float(values.mean()), 4), "max": values.max().item()}
+
+
+def as_text(testbed: Testbed) -> str:
+    """At most five lines."""
+    facts = _facts(testbed)
+    return (
+        f"Testbed {facts['hash']} ({facts['testbed']}): {facts['tasks']} tasks\n"
+        f"  {facts['ways']}-way, {facts['shots']}-shot\n"
+        f"  of {facts['datasets']}\n"
+        f"  identity: {facts['identity']}"
+    )
+
+
+def as_html(testbed: Testbed) -> str:
+    """A table."""
+    rows = (
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _facts(testbed).items()
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _facts(testbed: Testbed) -> dict[str, str]:
+    """What a person wants to know at a glance."""
+    ways, shots = testbed.table.column("way").to_pylist(), testbed.column("shots").values.tolist()
+    return {
+        "testbed": testbed.name or "not on disk",
+        "tasks": f"{len(testbed):,}",
+        "ways": span(ways) if len(ways) else "none",
+        "shots": span(shots) if len(shots) else "none",
+        "datasets": ", ".join(testbed.datasets),
+        "identity": say_identity(testbed.meta["content"]),
+        "hash": testbed.content_hash[:12],
+    }

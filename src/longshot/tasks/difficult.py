@@ -1,0 +1,402 @@
+"""Instances chosen by difficulty: for the queries of a uniform task, the support that classifiers fail on (or not).
+
+Thin: it turns a plan into integer arrays, hands them to ``longshot.tasks.selection``, and records what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.base.checks import check_choice, check_count, check_number
+from longshot.base.errors import UserError
+from longshot.base.files import hash_text
+from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.tasks.base import Instances, Pool, settings_of
+from longshot.tasks.dial import dialled
+from longshot.tasks.drops import Part, paired_drop
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.judges import (
+    Judge,
+    TaskScorer,
+    as_judges,
+    check_different,
+    check_features,
+    no_scorer,
+)
+from longshot.tasks.streams import Streams
+
+if TYPE_CHECKING:
+    from longshot.base.arrays import Floats, Ints
+    from longshot.data.dataset import Dataset
+    from longshot.models.features.features import Features
+    from longshot.tasks.selection.objectives import SelectionObjective
+    from longshot.tasks.selection.run import Selection
+    from longshot.tasks.selection.table import FeatureTable
+
+_HIDDEN = {"setting": False}
+JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
+
+
+def is_network_column(name: str) -> bool:
+    """Whether a measured column is one network's: such columns are told together, as drops."""
+    return name.startswith((JUDGE_COLUMN.format(""), HELD_OUT_COLUMN.format("")))
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedInstances:
+    """What the three samplers share: judges, objective, and whose queries they keep.
+
+    Queries, and the support that "before" is measured on, come from ``base`` (uniform by default), so a base with
+    a rule for its queries is combined with a difficult support for them.
+    """
+
+    judges: Features | Judge | Sequence[Features | Judge] = field(metadata=_HIDDEN)
+    objective: str = "error"
+    temperature: float = 0.1
+    distance: Literal["euclidean", "cosine"] = "euclidean"
+    normalize: bool = True
+    judging: Literal["mean", "worst", "least"] = "mean"
+    difficulty: float = 1.0
+    device: str = field(default="auto", metadata=_HIDDEN)
+    base: Instances = field(default_factory=UniformInstances, metadata=_HIDDEN)
+    held_out: Sequence[Judge] = field(default=(), metadata=_HIDDEN)
+    score: TaskScorer | None = field(default=None, metadata=_HIDDEN)
+    memory: dict[Any, Selection] | None = field(default=None, metadata=_HIDDEN, repr=False)
+    judged_by: list[dict[str, str]] = field(init=False, default_factory=list)
+    queries_of: dict[str, Any] | None = field(init=False, default=None)
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        judges = as_judges(self.judges, kind)
+        object.__setattr__(self, "judges", judges)
+        object.__setattr__(self, "judged_by", [judge.facts() for judge in judges])
+        check_different(judges, self.held_out)
+        if self.held_out and self.score is None:
+            raise no_scorer("{held_out} is measured")
+        check_choice(kind, "objective", self.objective, ("error", "prototype", "ridge", "task2vec"))
+        check_choice(kind, "distance", self.distance, ("euclidean", "cosine"))
+        check_choice(kind, "judging", self.judging, ("mean", "worst", "least"))
+        check_number(kind, "temperature", self.temperature, above=0)
+        if not 0 <= self.difficulty <= 1:
+            raise UserError(
+                f"{{difficulty:{self.difficulty}}} is no difficulty",
+                "choose one between 0 (uniform supports) and 1 (the hardest)",
+            )
+        for judge in judges:
+            classifier, distance = judge.classifier
+            check_choice(
+                f"The judge '{judge.features.backbone}'", "distance", distance, ("euclidean", "cosine", None)
+            )
+            if self.objective not in ("error", "prototype") and (classifier != "protonet" or distance):
+                raise UserError(
+                    f"{{objective:{self.objective}}} says what every judge classifies by, and "
+                    f"'{judge.features.backbone}' has the method {judge.method}",
+                    "leave one out",
+                )
+        if not isinstance(self.base, UniformInstances):
+            object.__setattr__(self, "queries_of", settings_of(self.base))
+
+    @property
+    def panel(self) -> tuple[Judge, ...]:
+        """The judges."""
+        assert isinstance(self.judges, tuple)
+        return self.judges
+
+    @property
+    def features_hash(self) -> str | None:
+        """Hash of the features the selection looks at, over all judges."""
+        hashes = [judge.features.hash for judge in self.panel]
+        return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
+
+    def among(self, rows: Ints, dataset: Dataset) -> Self:
+        """The same choice with only some images of the dataset in use: neither more is embedded nor judged."""
+        networks = (*self.panel, *self.held_out)
+        if any(network.features.fingerprint != dataset.fingerprint for network in networks):
+            return self  # drawing says what differs
+        judges, held_out = (
+            tuple(replace(network, features=network.features.restricted(rows)) for network in part)
+            for part in (self.panel, self.held_out)
+        )
+        return replace(self, judges=judges, held_out=held_out)
+
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
+        """The base's queries with a support selected among the pool's images, and both measured."""
+        # here, so that a uniform testbed is drawn without loading torch
+        from longshot.models.features.suspects import joint_suspects
+        from longshot.tasks.selection.joint import join
+        from longshot.tasks.selection.run import measure_each
+
+        dataset = pool.dataset
+        for judge in (*self.panel, *self.held_out):
+            check_features(judge, dataset.fingerprint, dataset.name, len(dataset.class_ids))
+        start = self.base.draw(streams, pool, plan)
+        before = start.support.values.astype(np.int64)
+        start = replace(start, support=start.support.with_values(before), planned=plan)
+        table, objective = join(self._tables(pool), self._objectives(), self.judging)
+        losses, accuracies = {}, {}
+        losses["before"], accuracies["before"] = measure_each(table, start, objective, before)
+        entropy = (streams.seed, *streams.salt, streams.attempt)
+        chosen = self._choose(table, start, objective, entropy, pool.label)
+        rows = dialled(plan, before, chosen.support, self.difficulty, streams)
+        losses["after"], accuracies["after"] = chosen.loss, chosen.accuracies
+        if self.difficulty < 1:
+            losses["after"], accuracies["after"] = measure_each(table, start, objective, rows)
+        measured: dict[str, NDArray[Any]] = {
+            **{f"loss_{when}": values for when, values in losses.items()},
+            **{f"accuracy_{when}": values.mean(0) for when, values in accuracies.items()},
+            "steps": chosen.steps.astype(np.int32),
+            "refine_rounds": chosen.refined.astype(np.int32),
+            "greedy_rounds": chosen.searched.astype(np.int32),
+        }
+        for number in range(1, len(self.panel) + 1) if len(self.panel) > 1 else ():
+            for when, values in accuracies.items():
+                measured[f"{JUDGE_COLUMN.format(number)}_{when}"] = values[number - 1]
+        selected = replace(start, support=start.support.with_values(rows))
+        both_supports = TaskRows.concat([start, selected]) if self.held_out else start
+        for number, network in enumerate(self.held_out, 1):
+            uniform, harder = np.split(self._accuracy(network, both_supports), 2)
+            name = HELD_OUT_COLUMN.format(number)
+            measured |= {f"{name}_before": uniform, f"{name}_after": harder}
+        if all(judge.features.hash for judge in self.panel):  # not of a network that is just being trained
+            suspects = joint_suspects([judge.features for judge in self.panel])
+            measured["suspects_before"] = suspects.share(start.support)
+            measured["suspects_after"] = suspects.share(selected.support)
+        return selected.with_measured(measured)
+
+    def drops(self, measured: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+        """What a testbed records of the networks, from the measured columns [T] of all its tasks."""
+        names = [JUDGE_COLUMN.format(number) for number in range(1, len(self.panel) + 1)]
+        if len(names) == 1:
+            names = ["accuracy"]
+        networks: list[tuple[Part, Judge, str]] = [
+            ("judge", judge, name) for judge, name in zip(self.panel, names, strict=True)
+        ]
+        networks += [
+            ("held out", network, HELD_OUT_COLUMN.format(number))
+            for number, network in enumerate(self.held_out, 1)
+        ]
+        return [
+            paired_drop(
+                part, network, *(measured[f"{name}_{when}"].astype(float) for when in ("before", "after"))
+            )
+            for part, network, name in networks
+        ]
+
+    def _accuracy(self, network: Judge, rows: TaskRows) -> Floats:
+        assert self.score is not None
+        return self.score(network.method, rows, network.features, self.device)[1].astype(np.float32)
+
+    def _tables(self, pool: Pool) -> list[FeatureTable]:
+        from longshot.base.devices import pick_device
+        from longshot.tasks.selection.table import FeatureTable
+
+        return [
+            FeatureTable(
+                judge.features.array,
+                judge.features.offsets,
+                normalize=self.normalize,
+                device=pick_device(self.device),
+                names=judge.features.class_ids,
+                allowed=pool.support_mask,
+            )
+            for judge in self.panel
+        ]
+
+    def _objectives(self) -> list[SelectionObjective]:
+        from longshot.tasks.selection.objectives import make_objective
+
+        objectives = []
+        for judge in self.panel:
+            classifier, distance = judge.classifier
+            objectives.append(
+                make_objective(
+                    self.objective,
+                    temperature=self.temperature,
+                    distance=distance or self.distance,  # type: ignore[arg-type]
+                    classifier=classifier,
+                )
+            )
+        return objectives
+
+    def _choose(
+        self,
+        table: FeatureTable,
+        tasks: TaskRows,
+        objective: SelectionObjective,
+        entropy: tuple[int, ...],
+        label: str,
+    ) -> Selection:
+        """The hardest supports; where there is a memory, looked up when the same tasks come again."""
+        memory = {} if self.memory is None else self.memory
+        key = (label, entropy, tasks.tasks.tobytes(), tasks.support.values.tobytes())
+        if key not in memory:
+            memory[key] = self._select(table, tasks, objective, entropy)
+        return memory[key]
+
+    def _select(
+        self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
+    ) -> Selection:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class DifficultInstances(JudgedInstances):
+    """Supports on which the query loss is high: FastDiffSel, ``refine`` Frank–Wolfe rounds, ``greedy`` exact rounds.
+
+    Parameters
+    ----------
+    judges : Features, Judge or a list of them
+        Of the dataset that tasks are drawn from: who judges. A ``Judge`` has a method of its own.
+    objective : {"error", "prototype", "ridge", "task2vec"}
+        What is raised: 1 − p(true class), the paper's cross-entropy of prototypes, the loss of ridge regression, or the
+        distance of Fisher embeddings.
+    temperature : float
+        Of the classifier's softmax.
+    distance : {"euclidean", "cosine"}
+        Between features (squared Euclidean).
+    normalize : bool
+        Scale features to unit length.
+    judging : {"mean", "worst", "least"}
+        Of several judges: their mean loss, the largest, or the smallest, which spares no judge.
+    difficulty : float
+        From 0 (uniform supports) to 1 (the hardest): which share of the images is exchanged, see :func:`dialled`.
+    held_out : sequence of Judge
+        Networks that took no part; their accuracy on uniform and on chosen supports is measured.
+    score : callable
+        How held-out networks are measured; ``longshot.sample`` brings its own.
+    memory : dict, optional
+        Remembers what was chosen, for drawing the same tasks at another difficulty.
+    device : str
+        Where to compute.
+    base : Instances
+        Whose queries are kept; uniform ones by default.
+    refine, greedy : int
+        Frank–Wolfe rounds at most, then exact greedy rounds.
+    start, steps, step_size, projection
+        The paper's options; with the uniform start and one step the last two change nothing.
+
+    Examples
+    --------
+    >>> features = longshot.embed("toybox", "pixels")
+    >>> chooser = DifficultInstances(features)
+    >>> testbed = longshot.sample("toybox", tasks=4, way=3, shot=2, query=4, instances=chooser)
+    >>> all(task.measured["loss_after"] >= task.measured["loss_before"] for task in testbed)
+    True
+    """
+
+    refine: int = 5
+    greedy: int = 0
+    start: Literal["uniform", "random"] = "uniform"
+    steps: int = 1
+    step_size: float = 200.0
+    projection: Literal["l1", "simplex", "none"] = "l1"
+
+    name: ClassVar[str] = "difficult"
+    largest: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = type(self).__name__
+        check_choice(kind, "start", self.start, ("uniform", "random"))
+        check_choice(kind, "projection", self.projection, ("l1", "simplex", "none"))
+        check_number(kind, "step_size", self.step_size, above=0)
+        check_count(kind, "steps", self.steps, least=1)
+        check_count(kind, "refine", self.refine)
+        check_count(kind, "greedy", self.greedy)
+        if not self.largest and self.difficulty != 1:
+            raise UserError(f"{kind} has no difficulty between", "take DifficultInstances")
+
+    def _select(
+        self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
+    ) -> Selection:
+        from longshot.tasks.selection.run import select
+
+        return select(
+            table,
+            tasks,
+            objective,
+            largest=self.largest,
+            start=self.start,
+            steps=self.steps,
+            step_size=self.step_size,
+            projection=self.projection,
+            refine=self.refine,
+            greedy=self.greedy,
+            entropy=entropy,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EasyInstances(DifficultInstances):
+    """Supports on which the query loss is low: the same steps downhill.
+
+    One step downhill from the pool's mean hardly beats a random support, which is near the mean already;
+    so one exact greedy round is the default.
+
+    Parameters
+    ----------
+    judges, objective, temperature, distance, normalize, judging, difficulty, device, base, held_out, score, memory
+        As in :class:`DifficultInstances`.
+    refine, greedy, start, steps, step_size, projection
+        The same.
+
+    Examples
+    --------
+    >>> features = longshot.embed("toybox", "pixels")
+    >>> chooser = EasyInstances(features)
+    >>> testbed = longshot.sample("toybox", tasks=4, way=3, shot=2, query=4, instances=chooser)
+    >>> sum(task.measured["loss_after"] - task.measured["loss_before"] for task in testbed) < 0
+    True
+    """
+
+    refine: int = 0
+    greedy: int = 1
+
+    name: ClassVar[str] = "easy"
+    largest: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, eq=False)
+class GreedyInstances(JudgedInstances):
+    """Greedy search of Agarwal et al. from the uniform support: ``rounds`` exact passes over all support images.
+
+    The other parameters are those of :class:`DifficultInstances`.
+
+    Parameters
+    ----------
+    judges, objective, temperature, distance, normalize, judging, difficulty, device, base, held_out, score, memory
+        As in :class:`DifficultInstances`.
+    rounds : int
+        Passes over all support images.
+
+    Examples
+    --------
+    >>> features = longshot.embed("toybox", "pixels")
+    >>> chooser = GreedyInstances(features)
+    >>> testbed = longshot.sample("toybox", tasks=4, way=3, shot=2, query=4, instances=chooser)
+    >>> all(task.measured["loss_after"] >= task.measured["loss_before"] for task in testbed)
+    True
+    """
+
+    objective: str = "prototype"
+    rounds: int = 3
+
+    name: ClassVar[str] = "greedy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("GreedyInstances", "rounds", self.rounds, least=1)
+
+    def _select(
+        self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
+    ) -> Selection:
+        from longshot.tasks.selection.run import search
+
+        return search(table, tasks, objective, tasks.support.values, rounds=self.rounds)

@@ -1,0 +1,270 @@
+"""Who judges difficulty, and who is held out: networks with the methods they classify by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from longshot.base.calls import parse_call
+from longshot.base.errors import UserError
+from longshot.tasks.origin import sampler_parts
+
+if TYPE_CHECKING:
+    from longshot.base.arrays import Floats, Ints
+    from longshot.base.tasks import TaskRows
+    from longshot.data.dataset import Dataset
+    from longshot.models.backbones import BackboneLike
+    from longshot.models.features.features import Features
+
+# (a method's call, tasks as rows of the features, the features, device) → (the method's full call, accuracy [T])
+TaskScorer = Callable[[str, "TaskRows", "Features", str], tuple[str, "Floats"]]
+PROTONET = "protonet"
+_WITH_METHOD = re.compile(r"(?P<backbone>.+):(?P<method>[a-z][a-z0-9-]*(\(.*\))?)")
+# "hf:NAME" has no method yet, nor has "torch:FILE.py:FUNCTION"; a label may stand before either
+_UNFINISHED = re.compile(r"([^:]*=)?(timm|hf|onnx|npy|torch|torch:[^:]*)")
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """A network that judges or is held out: a dataset through it, and the method that classifies.
+
+    Parameters
+    ----------
+    features : Features
+        Of the dataset that tasks are drawn from.
+    method : str
+        Call of a method: "protonet", "protonet(distance='cosine')", "ridge". To choose supports there are these; to
+        filter tasks, or to measure as a held-out network, all methods on features.
+
+    Examples
+    --------
+    >>> import longshot
+    >>> judge = Judge(longshot.embed("toybox", "pixels"), "ridge")
+    >>> judge.facts()["backbone"], judge.facts()["method"]
+    ('pixels', 'ridge')
+    """
+
+    features: Features
+    method: str = PROTONET
+
+    def facts(self) -> dict[str, str]:
+        """What a testbed records: the network by its name and by its weights, the method, the hash of the features."""
+        return {
+            "backbone": self.features.backbone,
+            "method": self.method,
+            "weights": self.features.weights_hash,
+            "features": self.features.hash,
+        }
+
+    @property
+    def classifier(self) -> tuple[str, str | None]:
+        """What chooses supports: (protonet or ridge, distance); UserError for another method."""
+        name, settings = parse_call(self.method)
+        if name == PROTONET and set(settings) <= {"distance"}:
+            return name, settings.get("distance")
+        if name == "ridge" and not settings:
+            return name, None
+        raise UserError(
+            f"A judge chooses supports by protonet, protonet(distance='cosine') or ridge, not by '{self.method}'",
+            "choose one of these, or {instances:filtered}, which takes any method",
+        )
+
+
+def split_method(text: str) -> tuple[str, str | None]:
+    """``BACKBONE[:METHOD]`` as backbone and method.
+
+    Examples
+    --------
+    >>> split_method("pixels:ridge"), split_method("hf:facebook/dinov2-small")
+    (('pixels', 'ridge'), ('hf:facebook/dinov2-small', None))
+    >>> split_method("torch:mine.py:network:protonet(distance='cosine')")
+    ('torch:mine.py:network', "protonet(distance='cosine')")
+    """
+    match = _WITH_METHOD.fullmatch(text)
+    if match is None or _UNFINISHED.fullmatch(match["backbone"]) or Path(text).exists():
+        return text, None
+    return match["backbone"], match["method"]
+
+
+def named_networks(networks: BackboneLike | Sequence[BackboneLike] | None) -> list[tuple[BackboneLike, str]]:
+    """One network or several, each with its method: protonet unless it has one behind a colon."""
+    if networks is None:
+        return []
+    several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]
+    named: list[tuple[BackboneLike, str]] = []
+    for each in several:
+        backbone, method = split_method(str(each)) if isinstance(each, str | Path) else (each, None)
+        named.append((backbone, method or PROTONET))
+    return named
+
+
+def embedded_judges(
+    dataset: Dataset,
+    networks: BackboneLike | Sequence[BackboneLike] | None,
+    rows: Ints,
+    device: str = "auto",
+) -> list[Judge]:
+    """One network or several as judges, with their features of rows of a dataset."""
+    from longshot.models.features.extract import embed_rows
+
+    return [
+        Judge(embed_rows(dataset, backbone, rows, device=device), method)
+        for backbone, method in named_networks(networks)
+    ]
+
+
+def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: str) -> tuple[Judge, ...]:
+    """Features, judges or several of them as judges; UserError for anything else, for none, and for one twice."""
+    several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]
+    judges = [each if isinstance(each, Judge) else Judge(each) for each in several]
+    for judge in judges:
+        if not hasattr(judge.features, "backbone"):
+            raise UserError(
+                f"{owner} looks at features, but {judge.features!r} is none",
+                "pass those of {embed(DATASET, NAME)}, or choose by words with {judge:NAME}",
+            )
+    if not judges:
+        raise UserError(f"{owner} needs at least 1 judge and 0 were given", "name one with {judge:NAME}")
+    check_different(judges)
+    return tuple(judges)
+
+
+def check_named_once(judges: BackboneLike | Sequence[BackboneLike] | None, held_out: Any = None) -> None:
+    """As ``check_different`` by names alone, before anything is embedded."""
+    _check_once(
+        *(
+            [
+                (backbone, method, backbone)
+                for backbone, method in named_networks(networks)
+                if isinstance(backbone, str)
+            ]
+            for networks in (judges, held_out)
+        )
+    )
+
+
+def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> None:
+    """UserError for a network that is given twice, or that judges and is held out; networks are known by weights."""
+    _check_once(
+        *(
+            [
+                (each.features.weights_hash, each.method, each.features.backbone)
+                for each in networks
+                if each.features.weights_hash
+            ]
+            for networks in (judges, held_out)
+        )
+    )
+
+
+def _check_once(judges: list[tuple[str, str, str]], held_out: list[tuple[str, str, str]]) -> None:
+    """UserError for networks (identity, method, name) that count twice."""
+    for part, networks in (("judge", judges), ("held out", held_out)):
+        seen: dict[tuple[str, str], str] = {}
+        for identity, method, name in networks:
+            if (identity, method) in seen:
+                raise UserError(
+                    f"{_two_names(seen[identity, method], name)} the same network with the same method, and would "
+                    f"count twice as {part}",
+                    "leave one out",
+                )
+            seen[identity, method] = name
+    judging = {identity: name for identity, _, name in judges}
+    for identity, _, name in held_out:
+        if identity in judging:
+            raise UserError(
+                f"{_two_names(judging[identity], name)} one network, which cannot judge and be held out",
+                "leave it out of {judge} or of {held_out}",
+            )
+
+
+def _two_names(first: str, second: str) -> str:
+    return f"'{first}' twice is" if first == second else f"'{first}' and '{second}' are"
+
+
+def no_scorer(purpose: str) -> UserError:
+    """What to say where a method is needed and nobody brought one."""
+    return UserError(
+        f"{purpose} by a method, which samplers do not know", "call longshot.sample, or pass {score}"
+    )
+
+
+def check_features(judge: Judge, fingerprint: str, name: str, classes: int) -> None:
+    """UserError unless a judge's features are those of the dataset that tasks are drawn from."""
+    features = judge.features
+    if features.fingerprint != fingerprint:
+        raise UserError(
+            f"The features of '{features.backbone}' are those of dataset '{features.dataset}' "
+            f"({len(features.class_ids)} classes, fingerprint {features.fingerprint[:12]}), but tasks are drawn from "
+            f"'{name}' ({classes} classes, fingerprint {fingerprint[:12]})",
+            "embed that dataset",
+        )
+
+
+class NetworkMark(NamedTuple):
+    """What tells whether a network was a judge; empty where a file does not say."""
+
+    weights: str
+    features: str
+    backbone: str
+
+
+def judges_of(meta: Mapping[str, Any]) -> list[NetworkMark]:
+    """The networks that chose a testbed's images, by the metadata of the testbed.
+
+    Files from before judges had weights on record name the hash of their features and a backbone.
+    """
+    marks: list[NetworkMark] = []
+    sampler = meta.get("sampler") or {}
+    if not isinstance(sampler, Mapping):  # a damaged record of a run, which names no judge
+        return marks
+    origins = sampler.get("concat", [meta])
+    for origin, part in zip(origins, sampler_parts(sampler), strict=True):
+        recorded = _chosen_by(part)
+        marks += [NetworkMark(each["weights"], each["features"], each["backbone"]) for each in recorded]
+        if not recorded and origin.get("features"):
+            instances = part.get("instances")
+            backbone = instances.get("backbone", "") if isinstance(instances, Mapping) else ""
+            marks.append(NetworkMark("", str(origin["features"]), str(backbone)))
+    return marks
+
+
+def is_judge(marks: Iterable[NetworkMark], network: Mapping[str, Any]) -> bool:
+    """Whether a network is one of the judges: by its weights, where they are on record.
+
+    Parameters
+    ----------
+    marks : iterable of NetworkMark
+        The judges of a testbed.
+    network : mapping
+        What a run records of a network: ``weights_hash``, ``features_hash``, ``backbone``.
+    """
+    return any(_is_same(mark, network) for mark in marks)
+
+
+def _is_same(mark: NetworkMark, network: Mapping[str, Any]) -> bool:
+    if mark.weights and network.get("weights_hash"):
+        return mark.weights == str(network["weights_hash"])
+    from longshot.models.backbones.sight import bare_name
+
+    # The first half of a hash is of names and network, whichever images were used.
+    features = str(network.get("features_hash") or "")[:32]
+    if features and features == mark.features[:32]:
+        return True
+    # The same weights at another size are a judge all the same.
+    return bare_name(mark.backbone) == bare_name(str(network.get("backbone")))
+
+
+def _chosen_by(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The recorded judges of one draw: of its supports, or of the filter over its tasks."""
+    choices = (sampler.get("instances"), sampler.get("filter"))
+    return [
+        judge
+        for choice in choices
+        if isinstance(choice, Mapping)
+        for judge in choice.get("judged_by", ())
+        if isinstance(judge, Mapping)
+    ]

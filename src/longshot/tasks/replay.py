@@ -1,0 +1,195 @@
+"""Meta-Dataset's own episodes, bit for bit: the reference sampler's random stream replayed.
+
+    python -m longshot.tasks.replay specs/*_dataset_spec.json
+
+prints a hash of the first 200 episodes of every source and split, to compare with those of another implementation.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.files import hash_json
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskPlan
+from longshot.data.dataset import canonical_split
+from longshot.data.formats.meta_dataset_spec import SPEC_SPLITS, Spec, read_spec
+
+MIN_WAY, MAX_WAY, MAX_SPAN = 5, 50, 392
+MAX_QUERY, MAX_SUPPORT, MAX_CONTRIBUTION = 10, 500, 100
+_LOG_HALF, _LOG_TWO = np.log(0.5), np.log(2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ReplaySource:
+    """One split of a Meta-Dataset source: class sizes in the split's order, and its groups where it has some.
+
+    ``kind`` is 'flat', 'bilevel' (groups: alphabets) or 'hierarchical' (groups: leaf sets of eligible nodes).
+    """
+
+    name: str
+    kind: str
+    sizes: Ints  # [C] images per class
+    groups: tuple[Ints, ...] = ()  # positions in the split
+
+
+def read_source(path: str | Path, split: str = "test") -> ReplaySource:
+    """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1.
+
+    Parameters
+    ----------
+    path : str or Path
+        The spec.
+    split : str
+        Which of its splits; one without enough classes for an episode is a UserError.
+    """
+    return source_of(read_spec(Path(path)), split)
+
+
+def source_of(spec: Spec, split: str) -> ReplaySource:
+    """A split of a spec that was read."""
+    part = SPEC_SPLITS.get(canonical_split(split) or "")
+    if part is None:
+        raise UserError(f"Meta-Dataset has no split '{split}'; choose train, valid or test.")
+    classes = spec.splits[part]
+    if len(classes) < MIN_WAY:
+        raise UserError(
+            f"Meta-Dataset's {spec.name} has {len(classes)} {split} classes, but an episode needs {MIN_WAY}",
+            f"choose another split ({_split_sizes(spec)})",
+        )
+    sizes = np.array([spec_class.images for spec_class in classes], dtype=np.int64)
+    source = ReplaySource(spec.name, spec.kind, sizes, _groups(spec, part))
+    if spec.kind == "hierarchical" and not source.groups:
+        raise UserError(
+            f"Meta-Dataset's {spec.name} has 0 {split} nodes above {MIN_WAY} to {MAX_SPAN} classes, but an episode "
+            "needs 1",
+            "choose another split",
+        )
+    if spec.kind == "bilevel" and min(map(len, source.groups)) < MIN_WAY:
+        raise UserError(
+            f"A super-class of Meta-Dataset's {spec.name} has {min(map(len, source.groups))} {split} classes, but an "
+            f"episode needs {MIN_WAY} of one super-class",
+            "choose another split",
+        )
+    return source
+
+
+def episodes(source: ReplaySource, count: int, seed: int) -> TaskPlan:
+    """The first ``count`` episodes of a sampler made right after the module generator was seeded with ``seed``.
+
+    Classes are positions in the split.
+    """
+    if not 0 <= seed < 2**32:
+        raise UserError(f"The seed is {seed}, but that of a replay lies between 0 and 4,294,967,295.")
+    module = np.random.RandomState(seed)
+    rng = np.random.RandomState(seed=module.randint(0, 2**32, dtype="uint32"))
+    rows = []
+    for _ in range(count):
+        classes = _draw_classes(source, rng)
+        rows.append((classes, *_describe(source.sizes[classes], rng)))
+    return TaskPlan(*(Ragged.from_lists([row[part] for row in rows]) for part in range(3)))
+
+
+def episode_rows(plan: TaskPlan) -> list[list[list[int]]]:
+    """Episodes as the reference describes them: [class position in the split, support, query] for each class."""
+    table = np.stack([part.values for part in (plan.classes, plan.shots, plan.queries)], axis=1)
+    return [table[slice(*plan.slots_of(task))].tolist() for task in range(len(plan))]
+
+
+def hash_episodes(source: ReplaySource, count: int = 200, seed: int = 1234) -> str:
+    """SHA-256 of the canonical JSON of the first ``count`` episodes, each as ``episode_rows`` lists it."""
+    return hash_json(episode_rows(episodes(source, count, seed)))
+
+
+def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> Ints:
+    """The reference calls ``choice``; these are the draws that ``RandomState.choice`` makes, without its checks.
+
+    ``choice(n)`` is ``randint(n)``, ``choice(n, k, replace=False)`` is ``permutation(n)[:k]``, and ``choice`` with
+    probabilities takes one ``random_sample``.
+    """
+    if source.kind == "flat":
+        way = rng.randint(MIN_WAY, min(MAX_WAY, len(source.sizes)) + 1)
+        return rng.permutation(len(source.sizes))[:way]
+    rng.random_sample()  # the reference tosses a coin between this rule and the flat one, which never wins
+    group = source.groups[rng.randint(len(source.groups))]
+    if source.kind == "hierarchical":
+        return group if len(group) <= MAX_WAY else group[rng.permutation(len(group))[:MAX_WAY]]
+    way = rng.randint(MIN_WAY, min(MAX_WAY, len(group)) + 1)
+    return group[rng.permutation(len(group))[:way]]
+
+
+def _describe(sizes: Ints, rng: np.random.RandomState) -> tuple[Ints, Ints]:
+    """Shots and queries of classes of these sizes."""
+    query = min(MAX_QUERY, int(sizes.min()) // 2)
+    available = sizes - query
+    beta = rng.uniform()
+    # Casting cuts off after the point, which is the floor of what is not negative.
+    shares = (beta * np.minimum(available, MAX_CONTRIBUTION) + 1).astype(np.int64)
+    support = min(MAX_SUPPORT, int(np.add.reduce(shares)))
+    weight = np.exp(rng.uniform(_LOG_HALF, _LOG_TWO, len(sizes))) * sizes
+    shots = (weight / np.add.reduce(weight) * (support - len(sizes))).astype(np.int64) + 1
+    return np.minimum(shots, available), np.full(len(sizes), query)
+
+
+def _split_sizes(spec: Spec) -> str:
+    return ", ".join(f"{split} has {len(spec.splits[part])}" for split, part in SPEC_SPLITS.items())
+
+
+def _groups(spec: Spec, part: str) -> tuple[Ints, ...]:
+    """Positions in the split that an episode is drawn from: alphabets, or what is below a node; none where flat."""
+    if spec.kind == "hierarchical":
+        return _leaf_sets(spec.subgraphs[part])
+    members: dict[str, list[int]] = {}
+    for position, spec_class in enumerate(spec.splits[part] if spec.kind == "bilevel" else ()):
+        members.setdefault(spec_class.group, []).append(position)
+    return tuple(np.array(group) for group in members.values())
+
+
+def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[Ints, ...]:
+    """Positions of the leaves below each eligible node, nodes by WordNet id."""
+    nodes = {node["wn_id"]: node for node in subgraph}
+    leaves = sorted(wn_id for wn_id, node in nodes.items() if not node["children_ids"])
+    position = {leaf: i for i, leaf in enumerate(leaves)}
+    below: dict[str, frozenset[int]] = {}
+
+    def reach(wn_id: str) -> frozenset[int]:
+        if wn_id not in below:
+            children = nodes[wn_id]["children_ids"]
+            own = frozenset((position[wn_id],)) if not children else frozenset()
+            below[wn_id] = own.union(*(reach(child) for child in children))
+        return below[wn_id]
+
+    spans = [sorted(reach(wn_id)) for wn_id in sorted(nodes) if nodes[wn_id]["children_ids"]]
+    return tuple(np.array(span, dtype=np.int64) for span in spans if MIN_WAY <= len(span) <= MAX_SPAN)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print source, split, number of classes and the hash of its first episodes, as rows of a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m longshot.tasks.replay", description=main.__doc__)
+    parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="dataset_spec.json of a source")
+    parser.add_argument("--tasks", type=int, default=200, help="episodes of each split [200]")
+    parser.add_argument("--seed", type=int, default=1234, help="of the module's generator [1234]")
+    chosen = parser.parse_args(arguments)
+    try:
+        print("| source | split | classes | SHA-256 |\n|---|---|---:|---|")
+        for spec in map(read_spec, chosen.specs):
+            for split, part in SPEC_SPLITS.items():
+                number = len(spec.splits[part])
+                digest = "–"
+                if number:
+                    digest = f"`{hash_episodes(source_of(spec, split), chosen.tasks, chosen.seed)}`"
+                print(f"| {spec.name} | {split} | {number} | {digest} |")
+    except UserError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,410 @@
+"""Draw a testbed: shape × classes × instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from longshot.base.arrays import Ints
+from longshot.base.checks import check_count
+from longshot.base.errors import UserError
+from longshot.base.progress import Progress, progress
+from longshot.base.ragged import rows_of_classes
+from longshot.base.remote import check_writable
+from longshot.base.urls import is_url
+from longshot.data import DatasetLike, as_dataset
+from longshot.data.dataset import Dataset, canonical_split
+from longshot.data.hierarchy import TaxonomyLike, class_labels, taxonomy_facts, with_taxonomy
+from longshot.models.engines import with_engine
+from longshot.base.scale import with_executor
+from longshot.tasks.base import Classes, Instances, Shape, settings_of
+from longshot.tasks.content import names_only, read_content
+from longshot.tasks.difficult import JudgedInstances
+from longshot.tasks.drawing import DrawRecipe, draw, to_table
+from longshot.tasks.filtered import CANDIDATES, filter_tasks
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.judges import Judge, TaskScorer
+from longshot.tasks.measures import Measure, coarsity_measure
+from longshot.tasks.pools import ImageLimits, make_pools
+from longshot.tasks.streams import Streams
+from longshot.tasks.suspected import find_excluded
+from longshot.tasks.target import aim, check_target
+from longshot.tasks.testbed import Testbed
+from longshot.tasks.testbed_file import claim_testbed
+from longshot.tasks.words import (
+    JUDGED,
+    SampleSettings,
+    check_settings,
+    make_classes,
+    make_instances,
+    make_limits,
+    make_shape,
+    open_judges,
+)
+
+_BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
+
+
+@with_engine
+@with_executor
+def sample(
+    dataset: DatasetLike | Sequence[DatasetLike],
+    *,
+    tasks: int = 600,
+    shape: Shape | str | None = "fixed",
+    classes: Classes | str | None = "uniform",
+    instances: Instances | str | None = "uniform",
+    seed: int = 0,
+    split: str | None = None,
+    splits: str | Path | None = None,
+    taxonomy: TaxonomyLike | None = None,
+    drop_small: bool = False,
+    allow_repeats: bool = False,
+    exclude_suspects: bool = False,
+    limits: ImageLimits | None = None,
+    measures: Sequence[Measure] = (),
+    published: str | Path | None = None,
+    class_order: str | Path | Sequence[str] | None = None,
+    replay: str | Path | None = None,
+    identity: str | None = None,
+    out: str | Path | None = None,
+    force: bool = False,
+    score: TaskScorer | None = None,
+    device: str = "auto",
+    engine: str | None = None,
+    workers: int = 1,
+    block: int = _BLOCK,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
+    **settings: Unpack[SampleSettings],
+) -> Testbed:
+    """Draw few-shot tasks from a dataset (or from each of several) into a testbed.
+
+    The result is a function of dataset fingerprint, settings and seed. Coarsity is measured wherever the dataset has a
+    taxonomy.
+
+    Parameters
+    ----------
+    dataset : Dataset, str, Path, or a list of them
+        What ``open_dataset`` opens. Each gets ``tasks`` tasks.
+    tasks : int
+        Tasks to draw from each dataset.
+    shape : str or Shape
+        How many classes, shots and queries: "fixed", "any", "meta-dataset", "like:FILE", or an object such as
+        ``FixedShape(way=5)``.
+    classes : str or Classes
+        Which classes: "uniform", "semantic", "hierarchical", "bilevel", "siblings", or an object such as
+        ``SiblingClasses(level=1)``.
+    instances : str or Instances
+        Which images: "uniform", "difficult", "easy", "greedy", "filtered", "shifted", "matched", or an object such as
+        ``DifficultInstances(features)``.
+    seed : int
+        0 or more. The first n tasks of a seed are the same whatever ``tasks`` is.
+    split : str, optional
+        Draw only from the train, validation or test classes.
+    splits : str or Path, optional
+        Which classes are train, validation and test, in place of the dataset's own: a split.json, "random", "semantic",
+        "cifar-fs" … (see ``open_split``). Goes with ``split``.
+    taxonomy : str, Path or Taxonomy, optional
+        A hierarchy in place of the dataset's own: a file, or "wordnet" for classes that are called by WordNet ids.
+    drop_small : bool
+        Leave out classes with too few images, which are an error otherwise.
+    allow_repeats : bool
+        Let the same task occur twice.
+    exclude_suspects : bool
+        With a judge: draw no image whose label looks wrong to it, and no second file of equal bytes. ``find_suspects``
+        also finds near copies, and writes the dataset without all of them.
+    limits : ImageLimits, optional
+        Rules for all images as an object, in place of ``query_where``, ``support_where`` and ``disjoint_pools``.
+    measures : sequence of callables
+        ``measure(pool, plan, rows)`` → further columns.
+    published : str or Path, optional
+        Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support). Of the
+        settings it takes ``reduction``, and ``query``: so many queries per class are drawn where the list has none.
+    class_order : str, Path or list of str, optional
+        With ``published``: the classes in the order that its numbers count in: a file with one a line, JSON (a list, or
+        one under class_names) or a CSV column (FILE.csv:COLUMN).
+    replay : str or Path, optional
+        Repeat Meta-Dataset's own episodes: its ``dataset_spec.json`` of the source. ``split`` says of which classes,
+        ``seed`` is that of the reference; classes, shots and queries are the reference's bit for bit, images are drawn
+        by Longshot's own stream. The dataset must have those classes, by id or by name.
+    identity : {"content", "names"}, optional
+        What the testbed vouches for: the bytes of every image it uses, or only their names, for drives where reading
+        them takes too long. With names alone, other pictures under the same names go unnoticed, and every result says
+        so. That of the dataset unless given.
+    out : path or URL, optional
+        Also write the testbed to this Parquet file; ``"-"`` is the screen, for pipes.
+    force : bool
+        Replace what is there, if it is not the same testbed.
+    score : callable, optional
+        How "filtered" judges tasks by a method, and how held-out networks are measured; ``longshot.sample`` brings
+        its own.
+    device : str
+        Where features are computed and difficulty is judged: "auto", "cpu", "cuda", "mps".
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+    workers, block : int
+        Threads, and tasks drawn together; they do not change a byte.
+    on, gpus_per_worker, retry_failed : optional
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+    **settings
+        Settings of choices that are named by words; unless given, those of the choice's class.
+
+        ==================================  ==========================================================================
+        way, shot, query                    fixed: exact numbers; any, meta-dataset: the most
+        min_way, max_way                    any, meta-dataset
+        min_shot, max_shot                  any
+        max_query, max_support,             meta-dataset
+        max_contribution
+        level                               siblings, bilevel: level of the super-classes (1: below the root)
+        max_span                            hierarchical
+        alpha, beta, oversample             semantic
+        coarsity                            only tasks in this band: "10:30" or (10, 30)
+        distance                            semantic, coarsity
+        reduction                           "shortest-paths": for coarsity, and classes that are drawn by meaning
+        judge                               difficult, easy, greedy, filtered: a backbone or features, or a list of
+                                            them; "BACKBONE:METHOD" (protonet, ridge; filtered: any method)
+        features                            the same: a file of features in place of ``judge``
+        judging                             the same: of several judges the "mean" loss, the "worst" or the "least"
+        held_out                            the same: networks that took no part, as ``judge``; they are measured
+        difficulty                          difficult, greedy: from 0 (uniform) to 1 (the hardest)
+        target_accuracy                     difficult, greedy: the difficulty at which the held-out networks have it
+        objective, temperature,             difficult, easy, greedy
+        distance_metric, raw_features
+        refine, greedy, start, steps,       difficult, easy
+        step_size, projection
+        rounds                              greedy
+        candidates, keep                    filtered: tasks to choose from, "hardest" or "easiest"
+        rule, same                          shifted, matched
+        query_where, support_where          rules over attributes, such as "viewpoint in (front, back)"
+        disjoint_pools                      an image that is support in one task is never a query in another
+        ==================================  ==========================================================================
+
+    Returns
+    -------
+    Testbed
+        Frozen and hashed.
+
+    Examples
+    --------
+    >>> testbed = sample("toybox", tasks=10, way=3, shot=1, query=5, classes="siblings", level=1, split="test")
+    >>> len(testbed), len(testbed[0].classes)
+    (10, 3)
+    >>> hard = sample("toybox", tasks=4, way=3, shot=2, query=5, instances="difficult", judge="pixels")
+    >>> hard.table["accuracy_after"].to_pylist() <= hard.table["accuracy_before"].to_pylist()
+    True
+    """
+    check_count("sample", "tasks", tasks, least=1)
+    check_count("sample", "seed", seed)
+    check_count("sample", "workers", workers, least=1)
+    shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
+    choices = {"shape": shape, "classes": classes, "instances": instances}
+    check_settings(settings, **choices, beside=signature(sample).parameters)
+    if replay is not None:
+        from longshot.tasks.replayed import Replay, check_replay
+
+        check_replay(
+            {
+                "shape": shape,
+                "classes": classes,
+                "splits": splits,
+                "drop_small": drop_small,
+                "published": published,
+            },
+            settings,
+            split,
+        )
+    if out is not None:
+        claim_testbed(out, force=force)
+    if is_url(out):
+        check_writable(str(out))
+    opened = _open(dataset, splits, split, identity, taxonomy)
+    if published is not None or class_order is not None:
+        from longshot.tasks.published import check_import, read_published
+
+        check_import(published, settings, choices)
+        reduction, query = settings.get("reduction"), settings.get("query")
+        counting = {"split": split, "reduction": reduction}
+        listed = read_published(published or "", opened, class_order, query=query, seed=seed, **counting)
+        return _saved(listed, out, force)
+    word = instances if isinstance(instances, str) and instances in JUDGED else None
+    number = (settings.get("candidates") or max(CANDIDATES, tasks)) if word == "filtered" else tasks
+    counts: Shape
+    class_sampler: Classes
+    if replay is None:
+        counts = make_shape(shape, settings)
+        class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
+    else:
+        counts = class_sampler = Replay.read(replay, split or "", seed, number)
+        opened = [counts.bind(data) for data in opened]
+    image_limits = make_limits(instances, settings, limits)
+    split_name = split and (canonical_split(split) or split)
+    facts: dict[str, Any] = {"tasks": tasks, "shape": settings_of(counts), "split": split_name}
+    facts |= {"allow_repeats": allow_repeats, **image_limits.settings()}
+    if replay is None:
+        facts["classes"] = settings_of(class_sampler)
+    if out is not None:  # another testbed is told now, not when this one is drawn
+        sources = {data.name: data.fingerprint for data in opened}
+        claim_testbed(out, {"datasets": sources, "seed": seed, "sampler": facts}, force=force)
+    if replay is not None:  # classes and shape are one
+        assert isinstance(counts, Replay)
+        facts |= {"classes": {"name": counts.name}, "episodes_sha256": counts.episodes_sha256()}
+    target = check_target(settings)
+    # Before the bar of the tasks: embedding has one of its own. Only the classes that tasks may have are embedded.
+    networks = [
+        ([], []) if word is None else open_judges(data, word, settings, device, _rows_of(data, split))
+        for data in opened
+    ]
+    request = _Request(
+        number,
+        DrawRecipe(counts, class_sampler, UniformInstances(), (), measures, workers, block, allow_repeats),
+        facts,
+        image_limits,
+        split,
+        drop_small,
+        seed,
+        word == "filtered",
+        settings.get("reduction"),
+        exclude_suspects,
+        target,
+    )
+    testbeds = []
+    with progress("sample", total=number * len(opened), unit="tasks") as bar:
+        for data, (judges, held_out) in zip(opened, networks, strict=True):
+            beside: dict[str, Any] = {"held_out": held_out, "score": score, "device": device}
+            chooser = make_instances(instances, settings, judges=judges, **beside)
+            if isinstance(chooser, JudgedInstances):
+                chooser = chooser.among(_rows_of(data, split), data)
+            if out is not None and target is None:
+                claim_testbed(out, {"sampler": {"instances": settings_of(chooser)}}, force=force)
+            testbed = _draw(request, data, chooser, bar, judges or getattr(chooser, "panel", ()))
+            if word == "filtered":
+                testbed = filter_tasks(testbed, data, judges, held_out, tasks, settings, score, device)
+                testbed = testbed.with_content({data.name: data})
+            testbeds.append(testbed)
+    return _saved(Testbed.concat(testbeds), out, force)
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """What is drawn from each dataset."""
+
+    tasks: int
+    recipe: DrawRecipe  # without images and pools
+    facts: dict[str, Any]  # what a testbed tells of all that
+    limits: ImageLimits
+    split: str | None
+    drop_small: bool
+    seed: int
+    candidates: bool  # yet to be filtered: most of them are not kept, so their images are not read
+    reduction: str | None  # by which coarsity is measured
+    exclude_suspects: bool
+    target: float | None  # accuracy that held-out networks shall have
+
+
+def _draw(
+    request: _Request, dataset: Dataset, instances: Instances, bar: Progress, judges: Sequence[Judge]
+) -> Testbed:
+    """The tasks of one dataset."""
+    shape, classes, split = request.recipe.shape, request.recipe.classes, request.split
+    suspects = find_excluded(judges) if request.exclude_suspects else None
+    streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
+    everything, pools, dropped = make_pools(
+        dataset,
+        shape,
+        instances,
+        streams,
+        limits=request.limits,
+        split=split,
+        drop_small=request.drop_small,
+        allowed=None if suspects is None else ~suspects.mask,
+    )
+    coarsity = coarsity_measure(everything, classes, request.reduction)
+    measures = (*request.recipe.measures, *filter(None, [coarsity]))
+    recipe = replace(request.recipe, instances=instances, pools=pools, measures=measures)
+    if request.target is not None:
+        recipe = aim(recipe, streams, request.target)
+        instances = recipe.instances
+    drawn_tasks = draw(recipe, streams, bar)
+    facts = {**request.facts, "instances": settings_of(instances), "dropped_classes": dropped}
+    if split is not None and dataset.splits_from is not None:
+        facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
+    facts |= taxonomy_facts(dataset, request.reduction)
+    if suspects is not None:
+        facts["excluded_suspects"] = suspects.facts()
+    if request.target is not None:
+        facts["target_accuracy"] = request.target
+    if isinstance(instances, JudgedInstances):
+        facts["drops"] = instances.drops(drawn_tasks.measured)
+    table = to_table(dataset, drawn_tasks)
+    used = np.zeros(len(dataset), np.bool_)
+    used[drawn_tasks.support.values], used[drawn_tasks.query.values] = True, True
+    rows = np.flatnonzero(used)
+    content = (
+        names_only(len(rows), len(dataset)) if request.candidates else read_content(table, dataset, rows=rows)
+    )
+    return Testbed.create(
+        table,
+        datasets={dataset.name: dataset.fingerprint},
+        sampler=facts,
+        seed=request.seed,
+        features=instances.features_hash,
+        content={dataset.name: content},
+        labels={dataset.name: class_labels(dataset)},
+    )
+
+
+def open_with_splits(
+    dataset: DatasetLike,
+    splits: str | Path | None,
+    identity: str | None = None,
+    taxonomy: TaxonomyLike | None = None,
+) -> Dataset:
+    """The dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
+    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
+    if splits is None:
+        return opened
+    from longshot.tasks.splits import with_split
+
+    return with_split(opened, splits)
+
+
+def _open(
+    dataset: DatasetLike | Sequence[DatasetLike],
+    splits: str | Path | None,
+    split: str | None,
+    identity: str | None,
+    taxonomy: TaxonomyLike | None,
+) -> list[Dataset]:
+    """The datasets, each with the wanted split; UserError where one comes twice."""
+    if splits is not None and split is None:
+        raise UserError(
+            f"{{splits:{splits}}} says which classes are which", "say which to draw from with {split:test}"
+        )
+    several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
+    opened = [open_with_splits(data, splits, identity, taxonomy) for data in several]
+    seen: set[str] = set()
+    for data in opened:
+        if data.fingerprint in seen:
+            raise UserError(
+                f"Dataset '{data.name}' is given twice; its tasks would be the same: leave one out."
+            )
+        seen.add(data.fingerprint)
+    return opened
+
+
+def _rows_of(dataset: Dataset, split: str | None) -> Ints:
+    """The images of the classes of a split."""
+    return rows_of_classes(dataset.offsets, dataset.split_classes(split))
+
+
+def _saved(testbed: Testbed, out: str | Path | None, force: bool) -> Testbed:
+    if out is not None:
+        testbed.save(out, force=force)
+    return testbed

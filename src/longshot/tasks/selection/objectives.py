@@ -1,0 +1,340 @@
+"""What a selection maximises: the query loss of a prototype classifier, and the interface of all objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+import torch
+
+from longshot.base.arrays import Ints
+from longshot.base.prototypes import prototype_scores
+from longshot.base.tasks import TaskRows
+from longshot.tasks.selection import losses
+from longshot.tasks.selection.table import FeatureTable
+from longshot.tasks.selection.tasks import QueryBatch, batches, by_class, one_batch, pool_sizes
+
+COLUMN_BLOCK = (
+    32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
+)
+_GATHERED_ROWS = 8192  # support rows read at a time
+Distance = Literal["euclidean", "cosine"]
+PoolWeights = Sequence[
+    torch.Tensor
+]  # one vector per slot over all rows of its class, 0 at the task's own queries
+
+
+@dataclass(frozen=True)
+class SupportMeasures:
+    """At one support per task, or at the weighted pools: ``loss`` [T], ``accuracies`` [J, T] of every judge, and
+    ``directions`` [S, m, d] for the next selection."""
+
+    loss: torch.Tensor
+    accuracies: torch.Tensor
+    directions: torch.Tensor
+
+    def take(self, tasks: TaskRows, members: Ints) -> SupportMeasures:
+        """What was measured on some of the tasks."""
+        slots = tasks.plan.classes.indices(members)
+        index = torch.from_numpy(members).to(self.loss.device)
+        return SupportMeasures(
+            self.loss[index],
+            self.accuracies[:, index],
+            self.directions[torch.from_numpy(slots).to(index.device)],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """b tasks that share a class, and k, at one place: what a swapper is made from."""
+
+    table: FeatureTable
+    tasks: TaskRows
+    support: Ints  # rows of all tasks, flat over slots
+    members: Ints  # [b] positions of the tasks
+    column: int  # the place of the class in each task
+    features: torch.Tensor  # [n, d] rows of the class
+
+    def own_tasks(self) -> tuple[TaskRows, Ints]:
+        """The b tasks alone, and their support rows."""
+        return self.tasks.take(self.members), self.support[self.tasks.support.indices(self.members)]
+
+
+class SelectionObjective(Protocol):
+    """A query loss as a function of the weights on the pool.
+
+    ``scores`` turns directions into ∂loss/∂w_i up to what all rows of a slot have in common (a shift and a
+    positive factor), which is all that ranking needs. With ``averaging`` the loss depends on w_j/Σw_j only, and
+    ∂loss/∂w_i = (score_i − Σ w·score/Σw)/Σw; otherwise ∂loss/∂w_i = score_i.
+    """
+
+    @property
+    def averaging(self) -> bool: ...
+
+    @property
+    def columns(self) -> int:
+        """m, the vectors a slot's direction consists of."""
+        ...
+
+    def at_pool(
+        self, table: FeatureTable, tasks: TaskRows, weights: PoolWeights | None = None
+    ) -> SupportMeasures:
+        """At the weighted pool; None weighs every pool image alike, k_j in all."""
+        ...
+
+    def at_support(self, table: FeatureTable, tasks: TaskRows, support: Ints) -> SupportMeasures: ...
+
+    def scores(
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: TaskRows, slots: Ints
+    ) -> torch.Tensor:
+        """Scores [s, n] of a block of features [n, d] of one class for the slots [s] that use the class."""
+        ...
+
+    def swapper(self, exchange: Exchange) -> Swapper: ...
+
+
+class Swapper(Protocol):
+    """Exact losses of exchanging one support image, for b tasks that share a class at one place."""
+
+    def losses(self, number: int) -> torch.Tensor:
+        """Query loss [b, n] with the slot's image ``number`` replaced by each row of the class."""
+        ...
+
+    def replace(self, number: int, rows: torch.Tensor) -> None:
+        """Put the class's rows [b] in that position."""
+        ...
+
+
+def logits(
+    query: torch.Tensor, centres: torch.Tensor, distance: Distance, temperature: float
+) -> torch.Tensor:
+    """Prototype classifier [B, Q, W]: −‖q − c‖²/τ less the ‖q‖² that all classes share, or cos(q, c)/τ."""
+    return prototype_scores(query, centres, distance=distance, scale=1.0) / temperature
+
+
+def centre_gradient(
+    query: torch.Tensor,
+    centres: torch.Tensor,
+    out: torch.Tensor,
+    slope: torch.Tensor,
+    distance: Distance,
+    temperature: float,
+) -> torch.Tensor:
+    """g = ∂loss/∂c [B, W, d], given the logits ``out`` and D = ∂loss/∂logits [B, Q, W].
+
+    Squared Euclidean: g_j = 2/τ · (Σ_i D_ij q_i − c_j Σ_i D_ij).
+    Cosine:            g_j = 1/(τ‖c_j‖) · (Σ_i D_ij q̂_i − ĉ_j Σ_i D_ij cos_ij).
+    """
+    if distance == "cosine":
+        length: torch.Tensor = torch.linalg.vector_norm(centres, dim=-1, keepdim=True).clamp_min(1e-12)
+        pulled = slope.mT @ torch.nn.functional.normalize(query, dim=-1)
+        along = (slope * out * temperature).sum(-2)[..., None]
+        return (pulled - along * centres / length) / (temperature * length)
+    return 2 / temperature * (slope.mT @ query - slope.sum(-2)[..., None] * centres)
+
+
+def class_sums(table: FeatureTable, tasks: TaskRows) -> torch.Tensor:
+    """Sum of the features of each slot's class that may be selected [S, d]."""
+    labels, where = np.unique(tasks.plan.classes.values, return_inverse=True)
+    sums = torch.stack([table.class_sum(int(label)).float() for label in labels])
+    return sums[torch.from_numpy(where.reshape(-1)).to(table.device)]
+
+
+def weighted_means(table: FeatureTable, tasks: TaskRows, weights: PoolWeights) -> torch.Tensor:
+    """Σ w f / Σ w over each slot's class [S, d], one product per block of a class."""
+    result = torch.empty(tasks.plan.slots, table.dim, device=table.device)
+    for label, slots in by_class(tasks):
+        stacked = torch.stack([weights[s] for s in slots])
+        total = torch.zeros(len(slots), table.dim, device=table.device)
+        for start, block in table.blocks(label):
+            total += stacked[:, start : start + len(block)] @ block
+        result[torch.from_numpy(slots).to(table.device)] = total / stacked.sum(-1, keepdim=True)
+    return result
+
+
+def slot_tensor(values: torch.Tensor, batch: QueryBatch) -> torch.Tensor:
+    """[S, ...] → [B, W, ...] with zeros where a task has no such class."""
+    taken = values[torch.from_numpy(batch.slots).to(values.device)]
+    return taken * batch.mask.reshape(*batch.mask.shape, *[1] * (taken.ndim - 2))
+
+
+def less_queries(sums: torch.Tensor, batch: QueryBatch, pool: torch.Tensor) -> torch.Tensor:
+    """Pool means [B, W, d] from class sums [B, W, d]: take the task's own queries out, divide by the pool's size."""
+    own = torch.nn.functional.one_hot(batch.pooled.clamp_min(0), batch.mask.shape[1]).to(sums.dtype)
+    own = own * (batch.pooled >= 0)[..., None]
+    return (sums - own.mT @ batch.query) / pool.clamp_min(1)[..., None]
+
+
+def support_centres(table: FeatureTable, tasks: TaskRows, support: Ints) -> torch.Tensor:
+    """Mean [S, d] of each slot's support rows, a bounded number of rows in memory at a time."""
+    total = torch.zeros(tasks.plan.slots, table.dim, device=table.device)
+    slot = np.repeat(np.arange(tasks.plan.slots), tasks.plan.shots.values)
+    for start in range(0, len(support), _GATHERED_ROWS):
+        part = slice(start, start + _GATHERED_ROWS)
+        total.index_add_(0, torch.from_numpy(slot[part]).to(table.device), table.gather(support[part]))
+    return total / torch.from_numpy(tasks.plan.shots.values).to(table.device, torch.float32)[:, None]
+
+
+def pool_counts(table: FeatureTable, tasks: TaskRows) -> torch.Tensor:
+    """``pool_sizes`` [S] as a float32 tensor."""
+    return torch.from_numpy(pool_sizes(table, tasks)).to(table.device, torch.float32)
+
+
+@dataclass(frozen=True)
+class PrototypeObjective:
+    """Query loss of a prototype classifier, the class's prototype being the weighted mean of its pool.
+
+    ``loss`` "cross-entropy" is the paper's; "error" is 1 − p(true class).
+    """
+
+    loss: losses.Loss = "error"
+    distance: Distance = "euclidean"
+    temperature: float = 0.1
+
+    averaging: ClassVar[bool] = True
+    columns: ClassVar[int] = 1
+
+    def at_pool(
+        self, table: FeatureTable, tasks: TaskRows, weights: PoolWeights | None = None
+    ) -> SupportMeasures:
+        if weights is not None:
+            return self._measures(table, tasks, weighted_means(table, tasks, weights))
+        return self._measures(table, tasks, class_sums(table, tasks), pool_counts(table, tasks))
+
+    def at_support(self, table: FeatureTable, tasks: TaskRows, support: Ints) -> SupportMeasures:
+        return self._measures(table, tasks, support_centres(table, tasks, support))
+
+    def _measures(
+        self,
+        table: FeatureTable,
+        tasks: TaskRows,
+        centres: torch.Tensor,
+        pool: torch.Tensor | None = None,
+    ) -> SupportMeasures:
+        """At prototypes [S, d]; with the sizes of the ``pool`` [S] they are sums that hold the queries still."""
+        loss, accuracy = torch.empty(2, len(tasks), device=table.device)
+        directions = torch.empty(tasks.plan.slots, 1, table.dim, device=table.device)
+        for batch in batches(table, tasks):
+            own = slot_tensor(centres, batch)
+            if pool is not None:
+                own = less_queries(own, batch, slot_tensor(pool, batch))
+            out = self._fill(directions, batch, own)
+            loss[batch.tasks] = losses.value(out, batch.label, self.loss)
+            accuracy[batch.tasks] = losses.correct(out, batch.label)
+        return SupportMeasures(loss, accuracy[None], directions)
+
+    def scores(
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: TaskRows, slots: Ints
+    ) -> torch.Tensor:
+        columns = torch.zeros(
+            -(-len(slots) // COLUMN_BLOCK) * COLUMN_BLOCK, block.shape[1], device=block.device
+        )
+        columns[: len(slots)] = directions[slots, 0]
+        return (columns @ block.mT)[: len(slots)]
+
+    def swapper(self, exchange: Exchange) -> Swapper:
+        return PrototypeSwapper(self, exchange)
+
+    def _fill(self, directions: torch.Tensor, batch: QueryBatch, centres: torch.Tensor) -> torch.Tensor:
+        """Write the batch's gradients in their slots; return the logits."""
+        out = logits(batch.query, centres, self.distance, self.temperature)
+        out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
+        slope = losses.slope(out, batch.label, self.loss)
+        finite = out.masked_fill(~batch.mask[:, None, :], 0)  # 0·∞ of a class that is not there
+        gradient = centre_gradient(batch.query, centres, finite, slope, self.distance, self.temperature)
+        directions[torch.from_numpy(batch.slots).to(directions.device)[batch.mask], 0] = gradient[batch.mask]
+        return out
+
+
+class PrototypeSwapper:
+    """Tasks ``members`` [b] have class ``features`` [n, d] at ``column`` with one k. An exchange moves one prototype:
+    c' = c + (f_i − f_p)/k, so only one logit per query changes.
+
+    Kept: q·f for all queries and the class's rows [b, Q, n], computed once for all k positions. With z' the changed
+    logit, R = log Σ_{l≠j} exp z_l and s = ±1 (+ for the queries of class j):  p(true) = a·σ(s·(z' − R)),
+    where a = 1 for the queries of class j and exp(z_true − R) for the others.
+    """
+
+    def __init__(self, objective: PrototypeObjective, exchange: Exchange) -> None:
+        table, column, features = exchange.table, exchange.column, exchange.features
+        self.objective, self.features = objective, features
+        part, own = exchange.own_tasks()
+        batch = one_batch(table, part)
+        centres = slot_tensor(support_centres(table, part, own), batch)
+        self.centre = centres[:, column].clone()
+        slots = part.plan.classes.offsets[:-1] + column
+        label = int(part.plan.classes.values[slots[0]])
+        self.shots = int(part.plan.shots.values[slots[0]])
+        bounds = part.plan.support_offsets
+        rows = table.places(label, np.stack([own[bounds[s] : bounds[s + 1]] for s in slots]))
+        self.rows = torch.from_numpy(rows).to(table.device)
+
+        query = batch.query
+        if objective.distance == "cosine":
+            query = torch.nn.functional.normalize(query, dim=-1)
+        self.query = query
+        self.dots = query @ features.mT  # [b, Q, n]
+        self.square = features.square().sum(-1)
+
+        out = logits(batch.query, centres, objective.distance, objective.temperature)
+        out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
+        other_classes = out.clone()
+        other_classes[:, :, column] = -torch.inf
+        self.rest = other_classes.logsumexp(-1)  # [b, Q]
+        true = out.gather(-1, batch.label.clamp_min(0)[..., None]).squeeze(-1)
+        own_class = batch.label == column
+        self.log_factor = torch.where(own_class, 0.0, true - self.rest)
+        self.side = torch.where(own_class, 1.0, -1.0)
+        real = batch.label >= 0
+        self.share = real / real.sum(-1, keepdim=True)  # mean over real queries
+
+    def losses(self, number: int) -> torch.Tensor:
+        """Query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        k, objective = self.shots, self.objective
+        base = self.centre - self.features[self.rows[:, number]] / k  # the prototype without that image
+        cross = self.query @ base[..., None]  # [b, Q, 1]
+        along = base @ self.features.mT  # [b, n]
+        square = base.square().sum(-1, keepdim=True) + 2 / k * along + self.square / k**2
+        changed = cross + self.dots / k
+        if objective.distance == "cosine":
+            changed = changed / square.clamp_min(1e-24).sqrt()[:, None, :]
+        else:
+            changed = 2 * changed - square[:, None, :]
+        margin = changed.div_(objective.temperature).sub_(self.rest[..., None]).mul_(self.side[..., None])
+        if objective.loss == "error":
+            each = 1 - margin.sigmoid_() * self.log_factor.exp()[..., None]
+        else:
+            each = torch.nn.functional.softplus(-margin) - self.log_factor[..., None]
+        return (each * self.share[..., None]).sum(1)
+
+    def replace(self, number: int, rows: torch.Tensor) -> None:
+        """Put the class's rows [b] in that position."""
+        self.centre += (self.features[rows] - self.features[self.rows[:, number]]) / self.shots
+        self.rows[:, number] = rows
+
+
+NAMES = ("error", "prototype", "ridge", "task2vec")
+
+
+def make_objective(
+    name: str,
+    *,
+    temperature: float = 0.1,
+    distance: Distance = "euclidean",
+    classifier: str | None = None,
+) -> SelectionObjective:
+    """An objective by its name: error (bounded), prototype (the paper's cross-entropy), ridge, task2vec.
+
+    ``classifier`` "ridge" takes error or cross-entropy of ridge regression in place of prototypes.
+    """
+    from longshot.tasks.selection.ridge import RidgeObjective
+    from longshot.tasks.selection.task2vec import Task2VecObjective
+
+    if name == "task2vec":
+        return Task2VecObjective(distance, temperature)
+    loss: losses.Loss = "error" if name == "error" else "cross-entropy"
+    if name == "ridge" or classifier == "ridge":
+        return RidgeObjective(temperature=temperature, loss=loss)
+    return PrototypeObjective(loss, distance, temperature)

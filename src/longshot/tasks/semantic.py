@@ -1,0 +1,246 @@
+"""Classes by meaning: fine-grained yet balanced tasks, and tasks of a chosen coarsity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.base.checks import check_count
+from longshot.base.errors import UserError
+from longshot.base.ragged import Ragged
+from longshot.data.taxonomy.coarsity import coarsity
+from longshot.tasks.base import Pool, Shape
+from longshot.tasks.measures import pool_distances
+from longshot.tasks.streams import Streams, hash_rows
+
+ALPHA, BETA = 0.383, 100.0  # the semantic task-sampling paper's settings
+_BAND_ALPHAS = (0.0, 0.2, 0.4, 0.8, 1.6)  # from uniform to very fine: what the coarsity band proposes from
+_BAND_ROUNDS = 60
+_NOISE_TASKS = 512  # tasks whose noise is drawn at a time
+
+
+@dataclass(frozen=True)
+class SemanticClasses:
+    """Classes close in meaning, every class about equally often.
+
+    P = exp(−alpha · D) with a zero diagonal, n = appearances so far (starting at 1). For each task the first
+    class is drawn from exp(−beta · n / max n); further ones from that penalty times P[c] of every class c
+    taken.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        How close in meaning, and how evenly classes appear; 0 or more.
+    distance, reduction : str
+        Distance between classes, and which paths of the taxonomy count; see ``class_distances``.
+    oversample : int
+        So many times as many tasks are drawn, repeated class sets dropped and as many kept at random as are wanted;
+        n counts the dropped ones too.
+    distinct : bool
+        False keeps repeated class sets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fine = longshot.sample("toybox", tasks=20, way=3, classes=SemanticClasses(alpha=2.0), split="test")
+    >>> plain = longshot.sample("toybox", tasks=20, way=3, split="test")
+    >>> bool(np.mean(fine.table["coarsity"]) < np.mean(plain.table["coarsity"]))
+    True
+    """
+
+    alpha: float = ALPHA
+    beta: float = BETA
+    distance: str = "jiang-conrath"
+    reduction: str | None = None
+    oversample: int = 2
+    distinct: bool = True
+    name: ClassVar[str] = "semantic"
+
+    def __post_init__(self) -> None:
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not (isinstance(value, int | float) and np.isfinite(value) and value >= 0):
+                raise UserError(
+                    f"The semantic sampler's {name} is {value!r}, but must be a number of 0 or more."
+                )
+        check_count("SemanticClasses", "oversample", self.oversample, least=1)
+
+    def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
+        """Class numbers of each task, sorted within a task."""
+        distances = pool_distances(pool, self.distance, self.reduction)
+        rng = streams.generator("semantic")
+        ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
+        spare = self.oversample if self.distinct else 1
+        sets = draw_semantic(distances, np.tile(ways, spare), rng, alpha=self.alpha, beta=self.beta)
+        if self.distinct:
+            sets = sets.take(self._keep(sets, distances, ways, rng, pool))
+        return sets.with_values(pool.classes[sets.values])
+
+    def _keep(
+        self,
+        sets: Ragged,
+        distances: NDArray[np.float64],
+        ways: NDArray[np.int64],
+        rng: np.random.Generator,
+        pool: Pool,
+    ) -> NDArray[np.int64]:
+        """Positions of the kept draws, [T]: distinct class sets at random, each for a task of as many ways."""
+        first = _first_of_each(sets)
+        # Sorted by coarsity before the draw, as the paper does.
+        first = first[np.argsort(coarsity(distances, sets.take(first)), kind="stable")]
+        sizes, chosen = sets.lengths[first], np.empty(len(ways), dtype=np.int64)
+        for way in np.unique(ways):
+            tasks, candidates = np.flatnonzero(ways == way), first[sizes == way]
+            if len(candidates) < len(tasks):
+                raise UserError(
+                    f"The semantic sampler found only {len(candidates):,} different sets of {way} classes of "
+                    f"'{pool.dataset.name}' in {len(tasks) * self.oversample:,} draws, but {len(tasks):,} tasks "
+                    "were asked for",
+                    f"ask for fewer ({{tasks:{len(first)}}}), lower {{alpha}}, or allow repeats "
+                    "({allow_repeats:True})",
+                )
+            chosen[tasks] = np.sort(rng.choice(candidates, size=len(tasks), replace=False))
+        return chosen
+
+
+@dataclass(frozen=True)
+class CoarsityClasses:
+    """Tasks whose coarsity lies between ``low`` and ``high``, whether classes appear evenly or not.
+
+    Candidates are proposed by semantic draws (without the balance penalty) at five strengths in turn, from uniform
+    to very fine; a task keeps its first candidate in the band.
+
+    Parameters
+    ----------
+    low, high : float
+        The band, 0 ≤ low < high. Coarsity is the mean squared distance between the classes of a task.
+    distance, reduction : str
+        Distance between classes, and which paths of the taxonomy count; see ``class_distances``.
+
+    Examples
+    --------
+    >>> band = CoarsityClasses(low=5, high=40)
+    >>> testbed = longshot.sample("toybox", tasks=10, way=3, classes=band, split="test")
+    >>> all(5 <= task.measured["coarsity"] <= 40 for task in testbed)
+    True
+    """
+
+    low: float = 0.0
+    high: float = np.inf
+    distance: str = "jiang-conrath"
+    reduction: str | None = None
+    name: ClassVar[str] = "coarsity-band"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low < self.high:
+            raise UserError(
+                f"The coarsity band {self.low:g}:{self.high:g} is empty; give two numbers LO:HI, 0 ≤ LO < HI."
+            )
+
+    def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
+        """Class numbers of each task, sorted within a task."""
+        distances = pool_distances(pool, self.distance, self.reduction)
+        rng = streams.generator("coarsity")
+        ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
+        accepted: dict[int, NDArray[np.int64]] = {}
+        missing, least, most = np.arange(len(streams)), np.inf, -np.inf
+        for proposal in range(_BAND_ROUNDS * len(_BAND_ALPHAS)):
+            alpha = _BAND_ALPHAS[proposal % len(_BAND_ALPHAS)]
+            proposals = draw_semantic(distances, ways[missing], rng, alpha=alpha, beta=0.0)
+            measured = coarsity(distances, proposals)
+            least, most = min(least, measured.min()), max(most, measured.max())
+            inside = (measured >= self.low) & (measured <= self.high)
+            accepted.update({int(missing[i]): proposals.row(int(i)) for i in np.flatnonzero(inside)})
+            missing = missing[~inside]
+            if not len(missing):
+                rows = Ragged.from_lists([accepted[task] for task in range(len(streams))])
+                return rows.with_values(pool.classes[rows.values])
+        raise UserError(
+            f"Only {len(accepted):,} of {len(streams):,} tasks of '{pool.dataset.name}' got a coarsity between "
+            f"{self.low:g} and {self.high:g}: those proposed range from {least:.1f} to {most:.1f}",
+            "choose {coarsity} within that",
+        )
+
+
+def draw_semantic(
+    distances: NDArray[np.float64],
+    ways: NDArray[np.int64],
+    rng: np.random.Generator,
+    *,
+    alpha: float,
+    beta: float,
+) -> Ragged:
+    """Positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``SemanticClasses``.
+
+    Sequential by nature: the penalty of a task depends on all earlier ones. So what counts is the number of NumPy
+    calls per drawn class, three here. Draws are races: class c arrives at an exponential time with mean
+    1/chance(c), the first to arrive is taken. Waiting times have no memory, so what is left of them is the noise for
+    the next class, stretched by 1/P[c] of the class c just taken.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # a stretch of ∞: that class never arrives
+        stretch = np.exp(alpha * distances)
+        np.fill_diagonal(stretch, np.inf)
+        rows = _race(list(stretch), ways, rng, beta)
+    if rows is None:
+        raise UserError(
+            f"With alpha = {alpha:g} and beta = {beta:g} the chance of every further class vanishes",
+            "lower {alpha} or {beta}",
+        )
+    return Ragged.from_lengths(np.array(rows, dtype=np.int64), ways)
+
+
+def _race(
+    stretches: list[NDArray[np.float64]], ways: NDArray[np.int64], rng: np.random.Generator, beta: float
+) -> list[int] | None:
+    """The classes of all tasks one behind the other; None when no further class can arrive."""
+    count = len(stretches)
+    appearances, most, least = [1] * count, 1, 1
+    # 1/penalty of each class, and of each number of appearances; that the least have 1 scales all alike, which
+    # no race notices.
+    mean, means = np.ones(count), [1.0]
+    rows: list[int] = []
+    time = np.empty(count)
+    multiply, subtract, first, at = (
+        np.multiply,
+        np.subtract,
+        time.argmin,
+        time.item,
+    )  # looked up once, called often
+    for start in range(0, len(ways), _NOISE_TASKS):
+        block = ways[start : start + _NOISE_TASKS].tolist()
+        for noise, way in zip(rng.standard_exponential((len(block), count)), block, strict=True):
+            multiply(noise, mean, time)
+            pick = int(first())
+            taken = [pick]
+            while len(taken) < way:
+                subtract(time, at(pick), time)
+                time[pick] = 1.0  # not 0: 0 · ∞ is no number
+                multiply(time, stretches[pick], time)
+                pick = int(first())
+                taken.append(pick)
+            if not at(pick) < math.inf:  # an earlier pick at ∞ makes every later time ∞ or no number
+                return None
+            risen = False
+            for pick in taken:
+                seen = appearances[pick] + 1
+                appearances[pick] = seen
+                if seen > most:
+                    risen = True
+                else:
+                    mean[pick] = means[seen - least]
+            if risen:
+                most, least = max(appearances), min(appearances)
+                means = np.exp(np.arange(most - least + 1) * (beta / most)).tolist()
+                mean = np.array([means[seen - least] for seen in appearances])
+            taken.sort()
+            rows += taken
+    return rows
+
+
+def _first_of_each(sets: Ragged) -> NDArray[np.int64]:
+    """Positions of the first occurrence of each class set, ascending."""
+    _, first = np.unique(hash_rows(sets, 3), return_index=True)
+    return np.sort(first)

@@ -1,0 +1,179 @@
+"""Shapes: how many classes, shots and queries a task has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.base.errors import UserError
+from longshot.base.ragged import Ragged
+from longshot.base.tasks import TaskPlan
+from longshot.tasks.base import Pool
+from longshot.tasks.streams import Streams
+
+MAX_COUNT = 32_767  # labels and shots are stored as int16
+
+
+@dataclass(frozen=True)
+class FixedShape:
+    """Every task has ``way`` classes with ``shot`` support and ``query`` query images each.
+
+    Parameters
+    ----------
+    way : int
+        Classes of a task, 2 or more.
+    shot : int
+        Support images per class.
+    query : int
+        Query images per class.
+
+    Examples
+    --------
+    >>> FixedShape(way=5, shot=1).min_images
+    11
+    >>> testbed = longshot.sample("toybox", tasks=3, shape=FixedShape(way=3, shot=1, query=4))
+    >>> [(task.way, len(task.query)) for task in testbed]
+    [(3, 12), (3, 12), (3, 12)]
+    """
+
+    way: int = 5
+    shot: int = 5
+    query: int = 10
+    name: ClassVar[str] = "fixed"
+
+    def __post_init__(self) -> None:
+        check_range("way", self.way, 2)
+        check_range("shot", self.shot, 1)
+        check_range("query", self.query, 1)
+
+    @property
+    def min_way(self) -> int:
+        """The number of ways."""
+        return self.way
+
+    @property
+    def min_images(self) -> int:
+        """Shots and queries together."""
+        return self.shot + self.query
+
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """Queries and shots."""
+        return self.query, self.shot
+
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """Queries and shots."""
+        return self.min_counts
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """``way`` for every task, [T]."""
+        return np.full(len(streams), self.way, dtype=np.int64)
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
+        """The same two numbers for every class."""
+        return _even(classes, np.full(len(classes), self.shot), self.query)
+
+
+@dataclass(frozen=True)
+class AnyShape:
+    """Ways and shots vary from task to task, as in Cross-domain MetaDL.
+
+    N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is
+    the size of the smallest class that may be drawn; all classes of a task have k support and ``query`` query
+    images.
+
+    Parameters
+    ----------
+    min_way, max_way : int
+        The fewest and the most classes of a task.
+    min_shot, max_shot : int
+        The fewest and the most support images per class.
+    query : int
+        Query images per class.
+
+    Examples
+    --------
+    >>> varied = longshot.sample("toybox", shape=AnyShape(max_way=4, max_shot=3, query=2), tasks=20)
+    >>> {task.way for task in varied} <= {2, 3, 4}
+    True
+    >>> AnyShape(max_shot=3).min_images
+    21
+    """
+
+    min_way: int = 2
+    max_way: int = 20
+    min_shot: int = 1
+    max_shot: int = 20
+    query: int = 20
+    name: ClassVar[str] = "any"
+
+    def __post_init__(self) -> None:
+        check_range("min_way", self.min_way, 2)
+        check_range("max_way", self.max_way, self.min_way)
+        check_range("min_shot", self.min_shot, 1)
+        check_range("max_shot", self.max_shot, self.min_shot)
+        check_range("query", self.query, 1)
+
+    @property
+    def min_images(self) -> int:
+        """The least number of shots, and the queries."""
+        return self.min_shot + self.query
+
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """Queries and the least number of shots."""
+        return self.query, self.min_shot
+
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """Queries and the largest number of shots: a class with enough images gives all of them."""
+        return self.query, self.max_shot
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """N for every task, [T]."""
+        most = np.minimum(available, self.max_way)
+        return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
+
+    def shot_limit(self, pool: Pool) -> int:
+        """The largest k that can be drawn from the pool.
+
+        Parameters
+        ----------
+        pool : Pool
+            What may be drawn.
+
+        Examples
+        --------
+        >>> from longshot.tasks.base import Pool
+        >>> toybox = longshot.open_dataset("toybox")
+        >>> pool = Pool(toybox, toybox.split_classes("test"))
+        >>> AnyShape(query=4).shot_limit(pool)  # 16 images per class
+        12
+        """
+        return min(self.max_shot, int(pool.left(pool.classes, self.query).min()))
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
+        """One k for all classes of a task."""
+        shots = self.min_shot + streams.stage("shots").below(self.shot_limit(pool) - self.min_shot + 1)
+        return _even(classes, shots, self.query)
+
+
+def _even(classes: Ragged, shots: NDArray[np.int64], query: int) -> TaskPlan:
+    """Task t gives each of its classes ``shots[t]`` support and ``query`` query images."""
+    per_class = np.repeat(shots, classes.lengths)
+    return TaskPlan(
+        classes, classes.with_values(per_class), classes.with_values(np.full_like(per_class, query))
+    )
+
+
+def check_range(name: str, value: int, least: int) -> None:
+    """UserError unless ``value`` is a whole number from ``least`` to what a testbed can store."""
+    is_count = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_count or not least <= value <= MAX_COUNT:
+        raise UserError(
+            f"The number for {name} is {value!r}, but must be a whole number between {least} and {MAX_COUNT:,}."
+        )

@@ -1,0 +1,261 @@
+"""Curated tasks: support and query differ in a stated way (shifted), or do not (matched).
+
+A *case* says which images may be queries and which support, once with the shift and once without it. For each task
+one case is drawn uniformly and, with ``same``, one value of that attribute (one owner) whose classes have enough
+images. A shifted and a matched testbed of one seed have the same cases, classes and queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.base.errors import UserError
+from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.tasks.base import Pool
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.rules import rule_mask
+from longshot.tasks.streams import Streams
+
+if TYPE_CHECKING:
+    from longshot.data.dataset import Dataset
+
+Mask = NDArray[np.bool_]
+
+RULE_SETS = ("coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint")
+_OBJECTS = ("objects", "object_count", "num_objects", "n_objects", "clutter")
+_OWNERS = ("owner", "user", "user_id", "collector")
+_ISSUES = (
+    "blur",
+    "occlusion",
+    "overexposure",
+    "over_exposed",
+    "underexposure",
+    "under_exposed",
+    "framing",
+    "viewpoint",
+    "viewpoint_issue",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rules for the query, the shifted support and the matched support; None allows every image."""
+
+    query: str | None
+    shifted: str | None
+    matched: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Curated:
+    """What ShiftedInstances and MatchedInstances share: rules by name, or rules of one's own.
+
+    ``rule`` names one of ``RULE_SETS``; its attributes are looked up in the dataset. Otherwise ``query_where`` and
+    ``support_where`` are the rules of the shifted tasks, and matched tasks take their support from the query's rule.
+    ``same`` keeps a task within one value of an attribute (ORBIT's rule sets: the owner unless said otherwise).
+    """
+
+    query_where: str | None = None
+    support_where: str | None = None
+    rule: str | None = None
+    same: str | None = None
+
+    name: ClassVar[str] = "curated"
+    shifts: ClassVar[bool] = True
+    features_hash: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        if self.rule is not None and self.rule not in RULE_SETS:
+            raise UserError(f"There is no rule set '{self.rule}'; there are: {', '.join(RULE_SETS)}.")
+        if self.rule is not None and (self.query_where or self.support_where):
+            raise UserError(
+                f"The rule set '{self.rule}' brings its own rules",
+                "leave out {query_where} and {support_where}, or {rule}",
+            )
+        if self.rule is None and not (self.query_where and self.support_where):
+            raise UserError(
+                f"{self.name.capitalize()} tasks need a rule for the query and one for the support",
+                f"give {{rule}} ({', '.join(RULE_SETS)}), or both {{query_where}} and {{support_where}}",
+            )
+
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
+        """Support and query rows, uniform among the images that the pool's rules allow."""
+        return UniformInstances().draw(streams, pool, plan)
+
+    def settings(self, pool: Pool) -> list[tuple[Pool, Pool]]:
+        """The pools that a task is drawn from, one of them for each task; beside each that of its twin.
+
+        The twin is the task of the other kind, which must be possible too.
+        """
+        dataset = pool.dataset
+        if self.rule is None:
+            own_case = Case(self.query_where, self.support_where, self.query_where)
+            cases: tuple[Case, ...] = (own_case,)
+            same = self.same
+        else:
+            cases, usual = rule_set(self.rule, dataset)
+            same = self.same or usual
+        pools = []
+        for case in cases:
+            query, shifted, matched = (
+                _mask(rule, dataset) for rule in (case.query, case.shifted, case.matched)
+            )
+            own, other = (shifted, matched) if self.shifts else (matched, shifted)
+            label = f"query {case.query or 'any'}; support {(case.shifted if self.shifts else case.matched) or 'any'}"
+            for value, members in _values(same, dataset).items():
+                text = label if value is None else f"{label}; {same} {value}"
+                limited = pool.restrict(members, members)
+                own_pool = replace(limited.restrict(query, own), label=text)
+                pools.append((own_pool, limited.restrict(query, other)))
+        return pools
+
+    @property
+    def within(self) -> bool:
+        """Whether tasks stay within one value of an attribute (each value then has classes of its own)."""
+        return self.same is not None or (self.rule or "").startswith("orbit-")
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedInstances(Curated):
+    """The support differs from the query as the rule says.
+
+    Parameters
+    ----------
+    query_where, support_where : str, optional
+        Rules of the shifted tasks, such as ``"viewpoint in (front, back)"``.
+    rule : {"coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint"}, optional
+        A named set of rules in their place; its attributes are looked up in the dataset.
+    same : str, optional
+        Keep a task within one value of this attribute.
+
+    Examples
+    --------
+    >>> chooser = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
+    >>> testbed = longshot.sample("toybox", tasks=3, way=3, shot=1, query=2, instances=chooser, drop_small=True)
+    >>> len(testbed)
+    3
+    """
+
+    name: ClassVar[str] = "shifted"
+    shifts: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedInstances(Curated):
+    """The support is like the query: the same questions as the shifted tasks of the same seed.
+
+    Parameters
+    ----------
+    query_where, support_where : str, optional
+        Rules of the shifted tasks, such as ``"viewpoint in (front, back)"``.
+    rule : {"coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint"}, optional
+        A named set of rules in their place; its attributes are looked up in the dataset.
+    same : str, optional
+        Keep a task within one value of this attribute.
+
+    Examples
+    --------
+    >>> chooser = MatchedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
+    >>> testbed = longshot.sample("toybox", tasks=3, way=3, shot=1, query=2, instances=chooser, drop_small=True)
+    >>> len(testbed)
+    3
+    """
+
+    name: ClassVar[str] = "matched"
+    shifts: ClassVar[bool] = False
+
+
+def rule_set(name: str, dataset: Dataset) -> tuple[tuple[Case, ...], str | None]:
+    """The cases of a named rule set in the words of this dataset's attributes, and what stays the same in a task.
+
+    - coco-objects: query one object; support more than three, matched one or two.
+    - orbit-clutter: query clean; support cluttered, matched clean; one owner.
+    - orbit-quality: query without an issue; support with at least one, matched any; one owner.
+    - cure-or-viewpoint: query front or back, side, or top; support side; front or back; front, back or side;
+      matched the same viewpoints as the query.
+    """
+    if name == "coco-objects":
+        count = _attribute(dataset, name, _OBJECTS, "number")
+        return (Case(f"{count} == 1", f"{count} > 3", f"{count} in (1, 2)"),), None
+    if name == "cure-or-viewpoint":
+        view = _attribute(dataset, name, ("viewpoint", "view"), "word")
+        ends, side, top = f"{view} in (front, back)", f"{view} == side", f"{view} == top"
+        return (
+            Case(ends, side, ends),
+            Case(side, ends, side),
+            Case(top, f"{view} in (front, back, side)", top),
+        ), None
+    owner = _attribute(dataset, name, _OWNERS, "word")
+    if name == "orbit-clutter":
+        clutter = _attribute(dataset, name, ("clutter", "cluttered"), "number", "flag")
+        flag = _kind(dataset, clutter) == "flag"
+        clean = f"not {clutter}" if flag else f"{clutter} <= 1"
+        return (Case(clean, clutter if flag else f"{clutter} > 1", clean),), owner
+    if "quality_issues" in _columns(dataset):
+        return (Case("quality_issues == 0", "quality_issues > 0", None),), owner
+    issues = [issue for issue in _ISSUES if _kind(dataset, issue) == "flag"]
+    if not issues:
+        _attribute(dataset, name, ("quality_issues", *_ISSUES), "flag")
+    some = " or ".join(issues)
+    return (Case(f"not ({some})", some, None),), owner
+
+
+def objects_attribute(dataset: Dataset) -> str | None:
+    """The attribute that counts the objects of an image, None where there is none.
+
+    >>> from longshot.data import open_dataset
+    >>> objects_attribute(open_dataset("toybox"))
+    'clutter'
+    """
+    return next((name for name in _OBJECTS if _kind(dataset, name) == "number"), None)
+
+
+def _attribute(dataset: Dataset, rule: str, names: tuple[str, ...], *kinds: str) -> str:
+    """The first of the names that is an attribute of one of the kinds."""
+    for name in names:
+        if _kind(dataset, name) in kinds:
+            return name
+    have = ", ".join(_columns(dataset)) or "none"
+    raise UserError(
+        f"The rule set '{rule}' needs an attribute called {' or '.join(names)} that holds {' or '.join(kinds)}s; "
+        f"dataset '{dataset.name}' has: {have}."
+    )
+
+
+def _columns(dataset: Dataset) -> Mapping[str, Any]:
+    table = dataset.attributes
+    return {} if table is None else {name: table.column(name) for name in table.column_names}
+
+
+def _kind(dataset: Dataset, name: str) -> str | None:
+    column = _columns(dataset).get(name)
+    if column is None:
+        return None
+    if pa.types.is_boolean(column.type):
+        return "flag"
+    return "number" if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) else "word"
+
+
+def _mask(rule: str | None, dataset: Dataset) -> Mask | None:
+    return None if rule is None else rule_mask(rule, dataset.attributes, dataset.name)
+
+
+def _values(same: str | None, dataset: Dataset) -> dict[Any, Mask | None]:
+    """Value → its images, in order; {None: None} when nothing must stay the same."""
+    if same is None:
+        return {None: None}
+    column = _columns(dataset).get(same)
+    if column is None:
+        have = ", ".join(_columns(dataset)) or "none"
+        raise UserError(
+            f"Dataset '{dataset.name}' has no attribute '{same}' to stay the same in a task; it has: {have}."
+        )
+    values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    return {v: pc.fill_null(pc.equal(column, v), False).to_numpy(zero_copy_only=False) for v in values}

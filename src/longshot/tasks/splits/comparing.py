@@ -1,0 +1,262 @@
+"""``longshot.compare_splits``, and class trees beside a taxonomy: datasets and splits opened, then measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.progress import progress
+from longshot.base.wording import note
+from longshot.data import as_dataset
+from longshot.data.dataset import Dataset
+from longshot.data.hierarchy import TaxonomyLike, no_taxonomy, reduced, with_taxonomy
+from longshot.models.features.extract import embed
+from longshot.models.features.features import Features
+from longshot.models.engines import with_engine
+from longshot.tasks.splits.assign import SHOT, WAY
+from longshot.tasks.splits.compare import SplitComparison, compare_split, pooled, shared_test, unassigned
+from longshot.tasks.splits.embeddings import class_embeddings
+from longshot.tasks.splits.hardness import Hardness, hardness_of, reference_splits
+from longshot.tasks.splits.opening import open_split
+from longshot.tasks.splits.proxy import Proxy, Unmeasurable
+from longshot.tasks.splits.split import Split
+from longshot.tasks.splits.trees import TreeGap, far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
+from longshot.data.taxonomy.dag import Taxonomy
+
+if TYPE_CHECKING:
+    from longshot.models.backbones import BackboneLike
+
+    SplitLike = Split | str | Path
+
+NEAR_IN_TREE = "near in the tree, far in the taxonomy"
+FAR_IN_TREE = "far in the tree, near in the taxonomy"
+
+
+@dataclass(frozen=True)
+class OddPair:
+    """Two classes that a tree and the taxonomy see differently."""
+
+    which: str  # NEAR_IN_TREE or FAR_IN_TREE
+    backbone: str
+    first: str
+    second: str
+    tree_hops: int
+    taxonomy_hops: int
+
+
+@dataclass(frozen=True)
+class TreeComparison:
+    """Trees of classes, one per backbone, and the taxonomy, each against each."""
+
+    gaps: Sequence[tuple[str, str, TreeGap]]  # two names; the taxonomy is called ``taxonomy``
+    pairs: Sequence[OddPair]
+
+
+@with_engine
+def compare_splits(
+    splits: SplitLike | Sequence[SplitLike] | Mapping[str, SplitLike],
+    dataset: Dataset | str | Path,
+    *,
+    backbones: BackboneLike | Sequence[BackboneLike],
+    order: str | Path | None = None,
+    hardness: bool = True,
+    references: bool = True,
+    way: int = WAY,
+    shot: int = SHOT,
+    device: str = "auto",
+    engine: str | None = None,
+) -> list[SplitComparison]:
+    """Measure splits under one or several backbones: how hard they are, four divergences, gap, nearest train classes.
+
+    Divergences are those of the mean train and the mean test class, so that any split has them and they compare with
+    each other; ATG's own centroids lie further out than these means.
+
+    Parameters
+    ----------
+    splits : Split, str, path, sequence or mapping
+        What ``open_split`` takes. A file is called by its name without ending, another split by its own name or by what
+        was written; a mapping gives names.
+    dataset : Dataset, str or path
+        Whose classes the splits name.
+    backbones : str, object or sequence
+        What the classes are seen through; anything that ``embed`` takes.
+    order : path, optional
+        For published splits: one class id a line, in the order of their numbers.
+    hardness : bool
+        Whether to measure how hard the splits are: class similarity and transfer loss.
+    references : bool
+        Whether to add random and semantic splits (means of 20 each) and the published ones that fit the dataset.
+    way, shot : int
+        Of the tasks by which hardness is measured: classes, and support images of each.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+
+    Returns
+    -------
+    list of SplitComparison
+        Every split under the first backbone, then under the second …
+
+    Examples
+    --------
+    >>> compared = compare_splits(["random(seed=1)", "semantic"], "toybox", backbones="pixels", references=False)
+    >>> [comparison.split for comparison in compared]
+    ['random(seed=1)', 'semantic']
+    >>> compared[1].hardness.frozen.mean < compared[0].hardness.frozen.mean
+    True
+    """
+    opened = as_dataset(dataset)
+    asked_for = open_splits(splits, opened, order=order)
+    named = {name: [split] for name, split in asked_for.items()}
+    if references:
+        named |= {name: r for name, r in reference_splits(opened, order=order).items() if name not in named}
+    parts = {name: [split.positions(opened) for split in listed] for name, listed in named.items()}
+    comparisons = []
+    for backbone, features in embed_all(opened, backbones, device).items():
+        proxy = _proxy(features, way, shot) if hardness else None
+        embeddings = class_embeddings(features)
+        first_parts = next(iter(parts.values()))[0]
+        with progress("compare", total=len(parts), unit="splits") as bar:
+            for name, draws in parts.items():
+                measured = []
+                for positions in draws:
+                    comparison = compare_split(name, positions, embeddings, features.class_ids, backbone)
+                    measured.append(replace(comparison, shared_test=shared_test(positions, first_parts)))
+                comparisons.append(
+                    replace(
+                        pooled(name, measured),
+                        hardness=_hardness(proxy, draws, name, quiet=name not in asked_for),
+                        reference=name not in asked_for,
+                    )
+                )
+                bar.advance()
+    for name in asked_for:
+        if text := unassigned(name, parts[name][0], opened.class_ids):
+            note(text)
+    return comparisons
+
+
+def _proxy(features: Features, way: int, shot: int) -> Proxy | None:
+    """What measures hardness under these features; None, with a note, where classes have too few images."""
+    try:
+        return Proxy(features, way, shot)
+    except Unmeasurable as error:
+        note(f"how hard the splits are was not measured: {error}")
+        return None
+
+
+def _hardness(
+    proxy: Proxy | None, draws: Sequence[Mapping[str, Ints]], name: str, quiet: bool
+) -> Hardness | None:
+    """Of one split or several draws; None where parts are too small, with a note for a split that was asked for."""
+    if proxy is None:
+        return None
+    try:
+        return hardness_of(proxy, draws, name)
+    except Unmeasurable as error:
+        if not quiet:
+            note(f"how hard it is was not measured: {error}")
+        return None
+
+
+@with_engine
+def compare_trees(
+    dataset: Dataset | str | Path,
+    *,
+    backbones: BackboneLike | Sequence[BackboneLike],
+    taxonomy: TaxonomyLike | None = None,
+    reduction: str | None = None,
+    pairs: int = 3,
+    device: str = "auto",
+    engine: str | None = None,
+) -> TreeComparison:
+    """Ward clustering of class embeddings against a taxonomy, in hops between classes.
+
+    Parameters
+    ----------
+    dataset : Dataset, str or path
+        Whose classes are clustered.
+    backbones : str, object or sequence
+        One tree for each; with several, they are compared with each other, too.
+    taxonomy : Taxonomy or path, optional
+        In place of the dataset's own: a file, or "wordnet" for classes that are called by WordNet ids.
+    reduction : {"shortest-paths"}, optional
+        Keep one shortest path per class.
+    pairs : int
+        How many pairs of classes to list, per backbone and direction, that the two see most differently.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+
+    Examples
+    --------
+    >>> compare_trees("toybox", backbones="pixels").gaps[0][2].hops  # doctest: +SKIP
+    """
+    opened = as_dataset(dataset)
+    class_ids = opened.class_ids
+    hierarchy = taxonomy_hops(_taxonomy(opened, taxonomy, reduction), class_ids)
+    trees = {
+        backbone: linkage_hops(ward(class_embeddings(features)))
+        for backbone, features in embed_all(opened, backbones, device).items()
+    }
+    gaps = [
+        (name, against, tree_gap(hops, other_hops))
+        for (name, hops), (against, other_hops) in combinations([*trees.items(), ("taxonomy", hierarchy)], 2)
+    ]
+    odd = []
+    for backbone, tree in trees.items():
+        odd += [
+            OddPair(NEAR_IN_TREE, backbone, first, second, near, far)
+            for first, second, near, far in far_pairs(tree, hierarchy, class_ids, pairs)
+        ]
+        odd += [
+            OddPair(FAR_IN_TREE, backbone, first, second, far, near)
+            for first, second, near, far in far_pairs(hierarchy, tree, class_ids, pairs)
+        ]
+    return TreeComparison(gaps, odd)
+
+
+def open_splits(
+    splits: SplitLike | Sequence[SplitLike] | Mapping[str, SplitLike],
+    dataset: Dataset,
+    *,
+    order: str | Path | None = None,
+) -> dict[str, Split]:
+    """The splits by name, in the class ids of ``dataset``; see :func:`compare_splits` for what they are called."""
+    if isinstance(splits, Mapping):
+        return {name: open_split(split, dataset, order=order) for name, split in splits.items()}
+    opened: dict[str, Split] = {}
+    for split in [splits] if isinstance(splits, Split | str | Path) else splits:
+        written = split.name if isinstance(split, Split) else str(split)
+        name = Path(written).stem if Path(written).is_file() else written
+        if name in opened:
+            raise UserError(f"Two of the splits are called '{name}'", "give each once, or rename a file")
+        opened[name] = open_split(split, dataset, order=order)
+    return opened
+
+
+def embed_all(
+    dataset: Dataset, backbones: BackboneLike | Sequence[BackboneLike], device: str
+) -> dict[str, Features]:
+    """The dataset seen through each backbone, by the name that was given or that the features have."""
+    listed: Any = backbones if isinstance(backbones, list | tuple) else [backbones]
+    embedded: dict[str, Features] = {}
+    for backbone in listed:
+        if not (isinstance(backbone, str) and backbone in embedded):
+            features = embed(dataset, backbone, device=device)
+            embedded[backbone if isinstance(backbone, str) else features.backbone] = features
+    return embedded
+
+
+def _taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None, reduction: str | None) -> Taxonomy:
+    tree = reduced(with_taxonomy(dataset, taxonomy), reduction).taxonomy
+    if tree is None:
+        raise no_taxonomy(dataset, " to compare with")
+    return tree

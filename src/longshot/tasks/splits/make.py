@@ -1,0 +1,356 @@
+"""``longshot.make_split``: a split at a target hardness, at a divergence, random, semantic or published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+
+from longshot.base.errors import UserError
+from longshot.base.outputs import claim_output, is_stream
+from longshot.base.progress import progress
+from longshot.data import DatasetLike, as_dataset
+from longshot.data.dataset import Dataset
+from longshot.data.hierarchy import TaxonomyLike, with_taxonomy
+from longshot.models.features.held import check_made_from
+from longshot.models.engines import with_engine
+from longshot.tasks.splits.assign import RATIOS, SHOT, WAY
+from longshot.tasks.splits.published import published_split
+from longshot.tasks.splits.simple import random_split, semantic_split
+from longshot.tasks.splits.split import KIND as SPLIT_FILE
+from longshot.tasks.splits.split import Split, with_content
+
+if TYPE_CHECKING:
+    from longshot.models.backbones import BackboneLike
+    from longshot.models.features.features import Features
+
+    SplitLike = Split | str | Path
+
+TARGETS = ("like", "harder_than", "learnt_accuracy")
+KINDS = (*TARGETS, "divergence", "sweep", "random", "semantic", "published")
+_DISTANT = ("divergence", "sweep")
+_RECIPE = ("mode", "measure", "assignment", "restarts", "optimiser", "start", "penalty")
+# settings that mean something to some kinds of split only
+_KINDS_OF = {
+    "by": ("harder_than",),
+    **dict.fromkeys(_RECIPE, _DISTANT),
+    **dict.fromkeys(("level", "taxonomy", "reduction"), ("semantic",)),
+    "order": ("published", "like", "harder_than"),
+    "ratios": tuple(kind for kind in KINDS if kind != "published"),
+}
+
+
+class SplitSettings(TypedDict, total=False):
+    """The settings of ``make_split`` but ``sweep``, for type checkers."""
+
+    like: SplitLike | None
+    harder_than: SplitLike | None
+    by: float | None
+    learnt_accuracy: float | None
+    divergence: float | None
+    random: bool
+    semantic: bool
+    published: str | None
+    backbone: BackboneLike | None
+    features: Features | str | Path | None
+    mode: str | None
+    measure: str | None
+    assignment: str | None
+    restarts: int | None
+    optimiser: str | None
+    start: str | None
+    penalty: float | None
+    level: int | None
+    taxonomy: TaxonomyLike | None
+    reduction: str | None
+    order: str | Path | None
+    ratios: Sequence[float] | None
+    way: int
+    shot: int
+    hardness: bool
+    out: str | Path | None
+    force: bool
+    identity: str | None
+    device: str
+    seed: int
+
+
+@overload
+def make_split(
+    dataset: Dataset | str | Path, *, sweep: None = None, **settings: Unpack[SplitSettings]
+) -> Split: ...
+@overload
+def make_split(
+    dataset: Dataset | str | Path, *, sweep: Sequence[float], **settings: Unpack[SplitSettings]
+) -> list[Split]: ...
+@with_engine
+def make_split(
+    dataset: Dataset | str | Path,
+    *,
+    like: SplitLike | None = None,
+    harder_than: SplitLike | None = None,
+    by: float | None = None,
+    learnt_accuracy: float | None = None,
+    divergence: float | None = None,
+    sweep: Sequence[float] | None = None,
+    random: bool = False,
+    semantic: bool = False,
+    published: str | None = None,
+    backbone: BackboneLike | None = None,
+    features: Features | str | Path | None = None,
+    mode: str | None = None,
+    measure: str | None = None,
+    assignment: str | None = None,
+    restarts: int | None = None,
+    optimiser: str | None = None,
+    start: str | None = None,
+    penalty: float | None = None,
+    level: int | None = None,
+    taxonomy: TaxonomyLike | None = None,
+    reduction: str | None = None,
+    order: str | Path | None = None,
+    ratios: Sequence[float] | None = None,
+    way: int = WAY,
+    shot: int = SHOT,
+    hardness: bool = True,
+    out: str | Path | None = None,
+    force: bool = False,
+    identity: str | None = None,
+    device: str = "auto",
+    engine: str | None = None,
+    seed: int = 0,
+) -> Split | list[Split]:
+    """Divide the classes of a dataset into train, validation and test.
+
+    One of ``like``, ``harder_than``, ``learnt_accuracy``, ``divergence``, ``sweep``, ``random``, ``semantic`` and
+    ``published`` says which kind of split it is. Where there are features, how hard the split is stands in
+    ``made["hardness"]``, beside ``made["references"]``.
+
+    Parameters
+    ----------
+    dataset : Dataset, str or path
+        A dataset, its name or its path.
+    like : Split, str or path, optional
+        As hard as this split of the dataset, in frozen accuracy, learnt accuracy and transfer loss. What ``open_split``
+        takes; a bare ``random`` or ``semantic`` is the mean of 20 such splits.
+    harder_than : Split, str or path, optional
+        Harder than this split, ``by`` so many points of learnt accuracy.
+    by : float, optional
+        Of ``harder_than``: points of accuracy, such as 15.
+    learnt_accuracy : float, optional
+        At this accuracy after learning from the train classes, a share such as 0.65.
+    divergence : float, optional
+        How far train and test classes are apart, seen through ``backbone`` or ``features``; 0 is random.
+    sweep : sequence of float, optional
+        One split for each of several divergences.
+    random : bool
+        Classes at random.
+    semantic : bool
+        Whole super-classes of the dataset's taxonomy.
+    published : str, optional
+        A published list: ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100`` and others.
+    backbone : str or object, optional
+        What the classes are seen through; anything that ``embed`` takes. Random, semantic and published splits need
+        none, and are measured where there is one.
+    features : Features or path, optional
+        Features of the dataset instead, or their FILE.npy.
+    mode : str, optional
+        ``principal`` (default) or ``paper``.
+    measure : str, optional
+        ``kl-symmetric`` (default), ``kl``, ``wasserstein`` or ``euclidean``.
+    assignment : str, optional
+        ``drawn`` (default in mode principal) or ``sorted`` (default in mode paper).
+    restarts : int, optional
+        Repeat at random and note how far the splits agree.
+    optimiser : str, optional
+        Of mode paper: ``lbfgs`` (default), or ``sgd``, the published one.
+    start : str, optional
+        Of mode paper: ``principal`` (default) or ``random``.
+    penalty : float, optional
+        Of mode paper: λ, the weight of (D − R)²; 1 by default.
+    level : int, optional
+        Of semantic splits: the depth of super-classes; the parents of the classes by default.
+    taxonomy : str, path or Taxonomy, optional
+        Of semantic splits: a hierarchy in place of the dataset's own: a taxonomy file, or ``"wordnet"`` for classes
+        that are called by WordNet ids.
+    reduction : {"shortest-paths"}, optional
+        Of semantic splits: keep one shortest path per class.
+    order : path, optional
+        Of published splits: a text file of class ids in the order of the published numbers, one a line.
+    ratios : sequence of 3 floats, optional
+        Shares of train, validation and test, (0.6, 0.2, 0.2) by default; with ``like``, those of that split.
+        Validation and test get ⌊ratio · classes⌋ classes each, train the others.
+    way, shot : int
+        Of the tasks by which hardness is measured: classes, and support images of each.
+    hardness : bool
+        Whether to measure how hard the split is, where there are features. A target always is.
+    out : path, optional
+        split.json to write, or ``"-"`` for the screen; a sweep adds -R to the name of each file.
+    force : bool
+        Replace what is there, even if it is no split that Longshot wrote.
+    identity : {"content", "names"}, optional
+        What split.json vouches for: the bytes of the dataset's images, or only their names. That of the dataset unless
+        given.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+    seed : int
+        Random seed.
+
+    Returns
+    -------
+    Split, or list of Split for a sweep
+        The classes of each part, and in ``made`` how they were chosen.
+
+    Examples
+    --------
+    >>> split = make_split("toybox", backbone="pixels", divergence=0.64, out="far.json")
+    >>> list(split.sizes)
+    ['train', 'validation', 'test']
+    >>> hard = make_split("toybox", backbone="pixels", harder_than="random", by=10)  # doctest: +SKIP
+    """
+    settings = dict(locals())
+    kind = split_kind(settings)
+    for file in _files(out, kind, sweep):
+        claim_output(file, SPLIT_FILE, force=force)
+    opened = as_dataset(dataset).with_identity(identity)
+    shares = RATIOS if ratios is None else tuple(ratios)
+    seen = _features(opened, settings, needed=kind in (*TARGETS, *_DISTANT))
+    if kind in TARGETS and seen is not None:
+        splits = [_at_target(opened, settings, seen)]
+    elif kind in _DISTANT and seen is not None:
+        splits = _distant(opened, settings, shares, seen)
+    elif kind == "random":
+        splits = [random_split(opened, shares, seed)]
+    elif kind == "semantic":
+        splits = [semantic_split(with_taxonomy(opened, taxonomy), shares, seed, level, reduction)]
+    else:
+        splits = [published_split(str(published), opened, order)]
+    if hardness and seen is not None:
+        from longshot.tasks.splits.hardness import with_hardness
+
+        splits = with_hardness(splits, opened, seen, way, shot, shares, order)
+    if out is not None:
+        splits = [with_content(split, opened) for split in splits]
+        for split, file in zip(splits, _files(out, kind, sweep), strict=True):
+            split.save(file, force=force)
+    return splits if kind == "sweep" else splits[0]
+
+
+def estimate_split(
+    dataset: DatasetLike,
+    *,
+    sweep: Sequence[float] | None = None,
+    backbone: BackboneLike | None = None,
+    device: str = "auto",
+    **settings: Any,
+) -> dict[str, Any]:
+    """What ``make_split`` with the same parameters would take: embedding is what takes time, a split seconds."""
+    chosen = {"sweep": sweep, "backbone": backbone, **settings}
+    split_kind({**dict.fromkeys((*KINDS, *_KINDS_OF)), **chosen})
+    opened = as_dataset(dataset)
+    cached, seconds, size = True, 0.0, 0
+    if backbone is not None:
+        from longshot.models.features.extract import estimate
+
+        embedding = estimate(opened, backbone, device=device)
+        cached, seconds, size = embedding["cached"], embedding["seconds"], embedding["bytes"]
+    return {
+        "splits": 1 if sweep is None else len(sweep),
+        "classes": len(opened.class_ids),
+        "embedded": cached,
+        "seconds": seconds,
+        "bytes": size,
+    }
+
+
+def split_kind(settings: Mapping[str, Any]) -> str:
+    """Which of KINDS the settings of ``make_split`` choose; UserError unless it is one, and all settings fit it."""
+    chosen = [kind for kind in KINDS if settings[kind] is not None and settings[kind] is not False]
+    if len(chosen) != 1:
+        named = " and ".join(f"{{{kind}}}" for kind in chosen)
+        raise UserError(
+            f"One kind of split is needed, but {f'{named} were given' if chosen else 'none was given'}",
+            f"give one of {', '.join(f'{{{kind}}}' for kind in KINDS)}",
+        )
+    (kind,) = chosen
+    for name, kinds in _KINDS_OF.items():
+        # what a kind of split does not look at is a mistake, not a wish to be passed over
+        if settings[name] is not None and kind not in kinds:
+            where = " and ".join(f"{{{other}}}" for other in kinds)
+            raise UserError(f"{{{name}}} belongs to {where}, not to {{{kind}}}", "leave it out")
+    return kind
+
+
+def sweep_file(out: str | Path, divergence: float) -> Path:
+    """Where one split of a sweep goes: ``atg.json`` becomes ``atg-0.64.json``."""
+    path = Path(out)
+    return path.with_name(f"{path.stem}-{divergence:g}{path.suffix}")
+
+
+def _files(out: str | Path | None, kind: str, sweep: Sequence[float] | None) -> list[str | Path]:
+    """Where the splits go, one by one."""
+    if out is None:
+        return []
+    if kind != "sweep" or sweep is None:
+        return [out]
+    if is_stream(out):
+        raise UserError(
+            f"A sweep writes a file for each split, and '{out}' is none", "name one with {out:FILE}"
+        )
+    return [sweep_file(out, divergence) for divergence in sweep]
+
+
+def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features) -> Split:
+    """The split at the hardness that is asked for."""
+    from longshot.tasks.splits.proxy import Proxy
+    from longshot.tasks.splits.target import Target, target_split  # what searches takes half a second to import
+
+    target = Target(**{name: settings[name] for name in (*TARGETS, "by")})
+    proxy = Proxy(features, settings["way"], settings["shot"])
+    return target_split(dataset, proxy, target, settings["ratios"], settings["order"], settings["seed"])
+
+
+def _distant(
+    dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float, ...], features: Features
+) -> list[Split]:
+    """The splits at the divergences that are asked for."""
+    from longshot.tasks.splits.build import SplitRecipe, Splitter  # optimisers take half a second to import
+
+    divergences = [settings["divergence"]] if settings["sweep"] is None else list(settings["sweep"])
+    names = [f"{divergence:g}" for divergence in divergences]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{{sweep}} names a divergence twice, {twice}", "each has a file of its own")
+    words = {name: settings[name] for name in _RECIPE if settings[name] is not None}
+    recipe = SplitRecipe(ratios=ratios, seed=settings["seed"], **words)
+    splitter = Splitter(dataset, features)
+    splits = []
+    with progress("split", total=len(divergences), unit="splits") as bar:
+        for divergence in divergences:
+            splits.append(splitter.split(float(divergence), recipe))
+            bar.advance()
+    return splits
+
+
+def _features(dataset: Dataset, settings: Mapping[str, Any], needed: bool) -> Features | None:
+    """What the classes are seen through; None where nothing is named and nothing is needed."""
+    backbone, features = settings["backbone"], settings["features"]
+    if backbone is None and features is None and not needed:
+        return None
+    if (backbone is None) == (features is None):
+        raise UserError(
+            "A split at a divergence or a target looks at features",
+            "give one of {backbone:NAME} (see {list_backbones()}) and {features:FILE.npy}",
+        )
+    if isinstance(features, str | Path):
+        from longshot.models.features.features import Features
+
+        features = Features.load(features)
+    if features is not None:
+        check_made_from(features, dataset)
+        return features  # type: ignore[no-any-return]
+    from longshot.models.features.extract import embed
+
+    return embed(dataset, backbone, device=settings["device"])

@@ -1,0 +1,239 @@
+"""Splits at a target hardness: a search over directions and strengths, each judged by the proxy.
+
+A split of the search has a *direction* u in the space of class embeddings and a *strength* s. Class c gets the score
+s · (u·z_c) / σ + logistic noise, σ the standard deviation of u·z over classes; the lowest go to test and validation, as
+in ATG. Strength 0 is a random split, infinite strength (no noise) a sorted one; s is the spread of log p_train −
+log p_test over classes. Directions are the leading principal axes, both ways, and those away from clusters of classes.
+
+1. Every direction at every strength of a grid, one seed each.
+2. Around the best ones: strengths between, and other noise.
+3. The best of all again, by several seeds and with transfer loss. The winner is then measured by seeds that took no
+   part in choosing it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from longshot.base.arrays import Floats, Ints
+from longshot.base.progress import Progress, progress
+from longshot.data.dataset import SPLITS
+from longshot.tasks.splits.assign import Parts, assign
+from longshot.tasks.splits.divergences import between
+from longshot.tasks.splits.hardness import measure_hardness
+from longshot.tasks.splits.optimise import oriented
+from longshot.tasks.splits.proxy import Proxy
+from longshot.tasks.splits.trees import ward
+
+AXES, CLUSTERS = 6, 12
+STRENGTHS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0, math.inf)
+BETWEEN = (0.25, 0.5, 0.75)  # places between neighbours of the grid
+NOISES = 3  # draws of noise around a good place
+REFINED, SHORTLIST = 10, 16  # good places that are looked around, splits that are judged again
+SEARCH_SEEDS = (1000, 1001, 1002, 1003)  # none of them measures the result
+NEAR = 0.005  # learnt accuracies this near to the goal are all as good
+TRANSFER_WORTH = 0.1  # a point of transfer makes up for this much of a point beside the goal
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Accuracies to reach, as shares.
+
+    With ``frozen`` and ``transfer_loss`` the split is to be like another in all three. Without them only the learnt
+    accuracy counts, and of the splits that have it the best is the one that owes the least to test classes being alike.
+    """
+
+    learnt: float
+    frozen: float | None = None
+    transfer_loss: float | None = None
+
+    def cost(self, frozen: float, learnt: float, transfer_loss: float | None = None) -> float:
+        """What the search minimises; transfer loss takes part where it has been measured."""
+        if self.frozen is None:
+            beside = max(abs(learnt - self.learnt) - NEAR, 0.0)
+            return beside - TRANSFER_WORTH * (frozen if transfer_loss is None else transfer_loss)
+        misses = [abs(learnt - self.learnt), abs(frozen - self.frozen)]
+        if self.transfer_loss is not None and transfer_loss is not None:
+            misses.append(abs(transfer_loss - self.transfer_loss))
+        return max(misses)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A unit vector among class embeddings; classes low on it go to test."""
+
+    name: str
+    axis: Floats
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """Where a split of the search lies: number of the direction, strength, number of the noise."""
+
+    direction: int
+    strength: float
+    noise: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A split of the search with its frozen and learnt accuracy."""
+
+    setting: Setting
+    parts: Parts
+    frozen: float
+    learnt: float
+    transfer_loss: float | None = None  # measured for the best ones
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What was searched: the winner, how many different splits there were, and their accuracies."""
+
+    winner: Candidate
+    direction: str
+    divergence: (
+        float | None
+    )  # symmetrised KL of the two centroids; None for a sorted split, where it is infinite
+    splits: int
+    lowest: float  # learnt accuracy
+    highest: float
+
+
+@dataclass(frozen=True, eq=False)
+class Searcher:
+    """The search over splits of one dataset's classes into parts of these sizes."""
+
+    proxy: Proxy
+    embeddings: Floats  # [C, d], on the unit sphere
+    sizes: tuple[int, int, int]
+    seed: int = 0
+
+    @cached_property
+    def directions(self) -> list[Direction]:
+        """Leading principal axes, both ways, and directions away from clusters of classes."""
+        return [
+            *principal_directions(self.embeddings),
+            *cluster_directions(self.embeddings, self.proxy.looked_at),
+        ]
+
+    def search(self, goal: Goal) -> Search:
+        """The split nearest to the goal, of all that are tried."""
+        judged: dict[bytes, Candidate] = {}  # a split that comes up again is not judged again
+        grid = [Setting(d, strength) for d in range(len(self.directions)) for strength in STRENGTHS]
+
+        def cost(candidate: Candidate) -> tuple[float, Setting]:
+            return round(
+                goal.cost(candidate.frozen, candidate.learnt, candidate.transfer_loss), 9
+            ), candidate.setting
+
+        def judge(setting: Setting, bar: Progress) -> None:
+            parts = self.assign(setting)
+            identity = b"".join(part.tobytes() for part in (parts[0], parts[2]))
+            if identity not in judged:
+                judged[identity] = self._judge(setting, parts)
+            bar.advance()
+
+        with progress("search", total=len(grid) + SHORTLIST, unit="splits") as bar:
+            for setting in grid:
+                judge(setting, bar)
+            around = [
+                near for c in sorted(judged.values(), key=cost)[:REFINED] for near in neighbours(c.setting)
+            ]
+            bar.total = len(grid) + len(around) + SHORTLIST
+            for setting in around:
+                judge(setting, bar)
+            shortlist = []
+            for candidate in sorted(judged.values(), key=cost)[:SHORTLIST]:
+                shortlist.append(self._judge_well(candidate))
+                bar.advance()
+        winner = min(shortlist, key=cost)
+        learnt = [candidate.learnt for candidate in judged.values()]
+        direction = self.directions[winner.setting.direction]
+        return Search(
+            winner, direction.name, self._divergence(winner.setting), len(learnt), min(learnt), max(learnt)
+        )
+
+    def assign(self, setting: Setting) -> Parts:
+        """The split at a place of the search."""
+        along = self._along(setting)
+        if math.isinf(setting.strength):
+            return assign(along, self.sizes, self.seed)
+        # the same noise at every strength: as it grows, classes change sides one by one
+        noise = np.random.default_rng([self.seed, setting.direction, setting.noise]).logistic(size=len(along))
+        return assign(setting.strength * along / along.std() + noise, self.sizes, self.seed)
+
+    def _judge(self, setting: Setting, parts: Parts) -> Candidate:
+        """By one seed, without transfer loss: the cheapest look there is."""
+        seed, (train, _, test) = SEARCH_SEEDS[0], parts
+        learnt = self.proxy.accuracy(test, seed, self.proxy.learn(train))
+        return Candidate(setting, parts, self.proxy.accuracy(test, seed), learnt)
+
+    def _judge_well(self, candidate: Candidate) -> Candidate:
+        """By several seeds, with transfer loss."""
+        parts = dict(zip(SPLITS, candidate.parts, strict=True))
+        hardness = measure_hardness(self.proxy, parts, seeds=SEARCH_SEEDS)
+        return replace(
+            candidate,
+            frozen=hardness.frozen.mean,
+            learnt=hardness.learnt.mean,
+            transfer_loss=hardness.transfer_loss.mean,
+        )
+
+    def _along(self, setting: Setting) -> Floats:
+        return np.asarray(self.embeddings @ self.directions[setting.direction].axis)
+
+    def _divergence(self, setting: Setting) -> float | None:
+        """D of the centroids m ± (t/2)·u whose log p_train − log p_test has this strength as its spread."""
+        if math.isinf(setting.strength):
+            return None
+        axis, middle = self.directions[setting.direction].axis, self.embeddings.mean(0)
+        reach = setting.strength / (4 * self._along(setting).std()) * axis  # the spread is 2 t σ
+        return between("kl-symmetric", self.embeddings, middle + reach, middle - reach)
+
+
+def neighbours(setting: Setting) -> list[Setting]:
+    """Places of the search around one of its grid: strengths on the way to the next ones, and other noise."""
+    at = STRENGTHS.index(setting.strength)
+    near = []
+    for low, high in pairwise(STRENGTHS[max(at - 1, 0) : at + 2]):
+        span = 4 * low if math.isinf(high) else high - low
+        near += [replace(setting, strength=low + share * span) for share in BETWEEN]
+    if math.isfinite(setting.strength):
+        near += [replace(setting, noise=number) for number in range(1, NOISES)]
+    return near
+
+
+def principal_directions(embeddings: Floats) -> list[Direction]:
+    """The leading principal axes of embeddings [C, d], both ways, AXES of them at most."""
+    centred = embeddings - embeddings.mean(0)
+    _, lengths, axes = np.linalg.svd(centred, full_matrices=False)
+    directions = []
+    for number in range(min(AXES, int((lengths > 1e-9 * lengths[0]).sum()))):
+        axis = oriented(axes[number], centred)
+        directions += [
+            Direction(f"principal axis {number + 1}", axis),
+            Direction(f"principal axis {number + 1}, reversed", -axis),
+        ]
+    return directions
+
+
+def cluster_directions(embeddings: Floats, classes: Ints) -> list[Direction]:
+    """From the mean of each of CLUSTERS of Ward's clusters to the mean of all: its classes go to test first."""
+    from scipy.cluster.hierarchy import fcluster
+
+    points = embeddings[classes]
+    labels = fcluster(ward(points), min(CLUSTERS, len(points) // 2), "maxclust")
+    middle, directions = embeddings.mean(0), []
+    for number in np.unique(labels).tolist():
+        away = middle - points[labels == number].mean(0)
+        size, length = int((labels == number).sum()), float(np.linalg.norm(away))
+        if length > 1e-9:  # a cluster around the middle has no direction
+            name = f"away from cluster {number} of {labels.max()} ({size} classes)"
+            directions.append(Direction(name, away / length))
+    return directions

@@ -1,0 +1,299 @@
+"""The Split: which classes are for training, validation and test, and how that was decided."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.files import hash_json
+from longshot.base.outputs import Kind, claim_output, deliver_json, has_json
+from longshot.base.settings import Loose, read_record
+from longshot.base.wording import count, first, note
+from longshot.data import compare_content, pack_digests, unpack_digests
+from longshot.data.dataset import SPLITS, Dataset, canonical_split
+from longshot.data.sidecars import check_splits, resolve_classes
+
+FORMAT = 1
+KIND = Kind("split", {".json": has_json(format=..., made=..., fingerprint=..., train=...)})
+
+
+class SplitFile(Loose):
+    """split.json: what :meth:`Split.save` writes, or a plain list of classes by hand."""
+
+    format: Literal[1] = 1
+    name: str | None = None
+    fingerprint: str | None = None
+    train: tuple[str | int, ...] = ()
+    validation: tuple[str | int, ...] = ()
+    test: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Split:
+    """Class ids of the three parts, the fingerprint of the dataset they belong to, and the story of the split.
+
+    ``fingerprint`` is empty for a list that a person wrote. ``made`` tells the mode, the divergence asked and
+    achieved, the objective, the gap, backbone, features hash, seed, versions: whatever the maker knew.
+
+    Parameters
+    ----------
+    name : str
+        What the split is called.
+    fingerprint : str
+        Of the dataset.
+    made : dict
+        The story of the split.
+    train, validation, test : tuple of str
+        Class ids.
+
+    Examples
+    --------
+    >>> split = longshot.make_split("toybox", random=True)
+    >>> split.save("random.json")
+    >>> Split.load("random.json").sizes == split.sizes
+    True
+    >>> toybox = longshot.open_dataset("toybox")
+    >>> list(split.resolve(toybox)), [len(part) for part in split.positions(toybox).values()]
+    (['train', 'validation', 'test'], [58, 19, 19])
+    >>> len(split.classes(toybox, "test"))
+    19
+    >>> len(split.apply(toybox).splits["test"])
+    19
+    """
+
+    name: str
+    fingerprint: str
+    made: dict[str, Any] = field(default_factory=dict)
+    train: tuple[str, ...] = ()
+    validation: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for part in SPLITS:
+            members = tuple(getattr(self, part))
+            object.__setattr__(self, part, members)
+            if len(set(members)) != len(members):
+                twice = sorted({c for c in members if members.count(c) > 1})
+                raise UserError(
+                    f"Split '{self.name}' names class '{twice[0]}' twice in {part}; once is enough."
+                )
+        check_splits(self.parts, f"Split '{self.name}'")
+
+    @property
+    def content(self) -> str:
+        """The digest over the bytes of the dataset's images; empty where the split vouches for names only."""
+        return str(self.made.get("content", ""))
+
+    @property
+    def digests(self) -> str:
+        """The short digests of the dataset's images in its order, by ``pack_digests``; empty for names only."""
+        return str(self.made.get("digests", ""))
+
+    @property
+    def story(self) -> dict[str, Any]:
+        """``made`` for people: without the digests of single images."""
+        return {name: fact for name, fact in self.made.items() if name != "digests"}
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """{part: class ids}, in the order train, validation, test."""
+        return {part: getattr(self, part) for part in SPLITS}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """{part: number of classes}."""
+        return {part: len(members) for part, members in self.parts.items()}
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write split.json, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            File to write, ``.json``.
+        force : bool
+            Replace what is there, even if it is no split that Longshot wrote.
+        """
+        claim_output(path, KIND, force=force)
+        content = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "made": self.made}
+        deliver_json(path, {**content, **{part: list(members) for part, members in self.parts.items()}})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Split:
+        """Read what ``save`` wrote, or a plain list by hand: train, validation (or val) and test suffice.
+
+        Parameters
+        ----------
+        path : path
+            What ``save`` wrote, or a list by hand.
+
+        Returns
+        -------
+        Split
+        """
+        path = Path(path)
+        content = _read(path)
+        facts = read_record(SplitFile, _with_parts(content, path), f"The split file {path}")
+        parts = {part: tuple(str(class_id) for class_id in getattr(facts, part)) for part in SPLITS}
+        if not any(parts.values()):
+            raise UserError(
+                f"{path} names no class under train, validation or test (found: {', '.join(content) or 'nothing'})."
+            )
+        made = content.get("made", {})  # as it is: its lists stay lists
+        made = made if isinstance(made, dict) else {"how": made}
+        return cls(facts.name or path.stem, facts.fingerprint or "", made, **parts)
+
+    def resolve(self, dataset: Dataset) -> dict[str, tuple[str, ...]]:
+        """{part: class ids of ``dataset``}: checks that the split belongs to it, and says what differs.
+
+        Another fingerprint over the same class ids (a copy with more or fewer images) is told in a note, and so are
+        images with other bytes: a split is about classes. Other classes are an error.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
+        """
+        named = [c for members in self.parts.values() for c in members]
+        if not self.fingerprint:
+            where = f"Split '{self.name}'"
+            parts = {p: tuple(resolve_classes(m, dataset.class_ids, where)) for p, m in self.parts.items()}
+            return check_splits(parts, where)
+        lacking = sorted(set(named) - set(dataset.class_ids))
+        other = self.fingerprint != dataset.fingerprint
+        extra = sorted(set(dataset.class_ids) - set(named)) if other else []
+        if lacking or extra:
+            missing = (
+                f"lacks {count(lacking, 'class', 'classes')} of it ({first(lacking)})" if lacking else ""
+            )
+            unknown = f"has {len(extra):,} that the split does not name ({first(extra)})" if extra else ""
+            raise UserError(
+                f"Split '{self.name}' names {count(named, 'class', 'classes')} of another dataset: "
+                f"'{dataset.name}' with {len(dataset.class_ids):,} "
+                f"{' and '.join(filter(None, (missing, unknown)))}",
+                "make a split of this dataset with {make_split(DATASET)}",
+            )
+        if other:
+            note(
+                f"split '{self.name}' was made on other images (fingerprint {self.fingerprint[:12]}, here "
+                f"{dataset.fingerprint[:12]}); the {len(named):,} class ids are the same."
+            )
+        elif self.digests and dataset.identity == "content":
+            self._note_changes(dataset)
+        return check_splits(self.parts, f"Split '{self.name}'")
+
+    def _note_changes(self, dataset: Dataset) -> None:
+        """Say which images have other bytes than when the split was made."""
+        from longshot.models.features.held import content_of
+
+        now = content_of(dataset)
+        if now.digest == self.content:
+            return
+        assert now.short is not None
+        try:
+            recorded = unpack_digests(self.digests)
+            if len(recorded) != len(dataset):
+                raise ValueError(f"{len(recorded):,} digests of {len(dataset):,} images")
+        except ValueError as error:
+            raise UserError(
+                f"The digests of images in split '{self.name}' are damaged ({error})", "make it again"
+            ) from error
+        changes = compare_content(dataset.keys, recorded, dataset.keys, now.short)
+        note(
+            f"split '{self.name}' was made from other pictures: {changes} in '{dataset.name}'; its "
+            f"{count([c for members in self.parts.values() for c in members], 'class id')} are the same."
+        )
+
+    def positions(self, dataset: Dataset) -> dict[str, Ints]:
+        """{part: positions of its classes in ``dataset.class_ids``, ascending}; empty for a part the split lacks.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
+        """
+        parts = self.resolve(dataset)
+        position = {class_id: number for number, class_id in enumerate(dataset.class_ids)}
+        return {
+            part: np.array(sorted(position[class_id] for class_id in parts.get(part, ())), np.int64)
+            for part in SPLITS
+        }
+
+    def classes(self, dataset: Dataset, part: str) -> Ints:
+        """Positions of the classes of ``part`` in ``dataset.class_ids``, ascending.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
+        part : str
+            train, validation or test.
+        """
+        return self.apply(dataset).split_classes(part)
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """The same dataset with this split in place of the one it came with.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
+        """
+        parts = self.resolve(dataset)
+        identity = hash_json({part: sorted(ids) for part, ids in parts.items()})[:12]
+        return dataclasses.replace(dataset, splits=parts, splits_from=f"{self.name} {identity}")
+
+
+def with_content(split: Split, dataset: Dataset) -> Split:
+    """The split with what it vouches for: digests of the dataset's images, or that only names are."""
+    from longshot.models.features.held import content_of
+
+    content = content_of(dataset)
+    digest, digests = ("", "") if content.short is None else (content.digest, pack_digests(content.short))
+    facts = {"identity": content.identity, "content": digest, "digests": digests}
+    return dataclasses.replace(split, made={**split.made, **facts})
+
+
+def from_labels(name: str, dataset: Dataset, parts: Sequence[Ints], made: dict[str, Any]) -> Split:
+    """A split from class positions of train, validation and test; ids in the dataset's order."""
+    train, validation, test = (tuple(dataset.class_ids[i] for i in sorted(part.tolist())) for part in parts)
+    return Split(name, dataset.fingerprint, made, train, validation, test)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise no_split_file(path) from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"The split file {path} cannot be read as JSON ({error})", "make it again") from error
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} must be a JSON object with lists of classes under train, validation and test."
+        )
+    return content
+
+
+def no_split_file(path: str | Path) -> UserError:
+    """The error for a file that is not there."""
+    return UserError(f"There is no split file {path}", f"make one with {{make_split(DATASET, out={path})}}")
+
+
+def _with_parts(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The content with its parts under their usual names: ``val`` is validation."""
+    renamed: dict[str, Any] = {}
+    for entry, members in content.items():
+        part = canonical_split(entry)
+        if part in renamed:
+            raise UserError(f"{path} has two lists for {part}", "keep one")
+        renamed[part or entry] = members
+    return renamed

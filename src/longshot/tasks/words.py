@@ -1,0 +1,409 @@
+"""The three choices of a sampler by their words: ``classes="siblings", level=1`` means ``SiblingClasses(level=1)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from longshot.base.arrays import Ints
+from longshot.base.errors import UserError
+from longshot.base.settings import nearest
+from longshot.tasks.base import Classes, Instances, Shape
+from longshot.tasks.classes import SiblingClasses, UniformClasses
+from longshot.tasks.difficult import DifficultInstances, EasyInstances, GreedyInstances
+from longshot.tasks.instances import UniformInstances
+from longshot.tasks.judges import Judge, check_different, check_named_once, embedded_judges
+from longshot.tasks.like import ShapeLike
+from longshot.tasks.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
+from longshot.tasks.pools import ImageLimits
+from longshot.tasks.semantic import CoarsityClasses, SemanticClasses
+from longshot.tasks.shapes import AnyShape, FixedShape
+from longshot.tasks.shifted import MatchedInstances, ShiftedInstances
+from longshot.tasks.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.data.dataset import Dataset
+    from longshot.models.backbones import BackboneLike
+    from longshot.models.features.features import Features
+
+
+class SampleSettings(TypedDict, total=False):
+    """Settings of choices that are named by words; absent or None: the choice's own default."""
+
+    # shape
+    way: int | None  # fixed: classes per task; any, meta-dataset: the most
+    shot: int | None  # fixed: support images per class; any: the most
+    query: int | None  # fixed, any: query images per class; meta-dataset: the most
+    min_way: int | None  # any, meta-dataset
+    max_way: int | None  # any, meta-dataset
+    min_shot: int | None  # any
+    max_shot: int | None  # any
+    max_query: int | None  # meta-dataset
+    max_support: int | None  # meta-dataset: the most support images of a task
+    max_contribution: int | None  # meta-dataset: the most that one class adds to the size of the support
+    # classes
+    level: int | None  # siblings, bilevel: super-classes are the nodes at this level of the taxonomy
+    max_span: int | None  # hierarchical: the most classes below a node
+    alpha: float | None  # semantic: how close in meaning
+    beta: float | None  # semantic: how evenly classes appear
+    oversample: int | None  # semantic: times as many tasks are drawn as are kept
+    coarsity: str | tuple[float, float] | None  # only tasks in this band, "10:30" or (10, 30)
+    distance: str | None  # semantic, coarsity: distance between classes
+    reduction: str | None  # which paths of the taxonomy count, for coarsity and for classes drawn by meaning
+    # instances
+    # difficult, easy, greedy, filtered: who judges, a backbone or its features, or several; "BACKBONE:METHOD"
+    judge: BackboneLike | Sequence[BackboneLike] | None
+    features: str | Path | None  # the same: a file of features in place of ``judge``
+    judging: (
+        Literal["mean", "worst", "least"] | None
+    )  # the same: how the losses of several judges are combined
+    held_out: BackboneLike | Sequence[BackboneLike] | None  # the same: networks that took no part, to measure
+    difficulty: float | None  # difficult, greedy: from 0, uniform, to 1, the hardest
+    target_accuracy: (
+        float | None
+    )  # difficult, greedy: the difficulty at which held-out networks have this accuracy
+    objective: str | None  # difficult, easy, greedy: error, prototype, ridge, task2vec
+    temperature: float | None  # difficult, easy, greedy
+    distance_metric: Literal["euclidean", "cosine"] | None  # difficult, easy, greedy: between features
+    raw_features: bool  # difficult, easy, greedy: do not scale features to unit length
+    refine: int | None  # difficult, easy: Frank–Wolfe rounds
+    greedy: int | None  # difficult, easy: exact greedy rounds after that
+    start: Literal["uniform", "random"] | None  # difficult, easy
+    steps: int | None  # difficult, easy
+    step_size: float | None  # difficult, easy
+    projection: Literal["l1", "simplex", "none"] | None  # difficult, easy
+    rounds: int | None  # greedy
+    rule: str | None  # shifted, matched: one of shifted.RULE_SETS
+    same: str | None  # shifted, matched: the attribute that has one value in a task
+    candidates: int | None  # filtered: uniform tasks to choose from
+    keep: Literal["hardest", "easiest"] | None  # filtered
+    # all instances
+    query_where: str | None  # queries only from images that fulfil this rule
+    support_where: str | None  # support only from images that fulfil this rule
+    disjoint_pools: bool  # an image that is support in one task is never a query in another
+
+
+@dataclass(frozen=True)
+class _Word:
+    """What a word makes, and which settings go with it: setting → parameter of ``make``."""
+
+    make: type[Any]
+    settings: Mapping[str, str]
+
+
+def _own(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_SELECTED = {
+    **_own("objective", "temperature", "judging"),
+    "distance_metric": "distance",
+    "raw_features": "raw_features",
+}
+_DIFFICULT = {**_SELECTED, **_own("refine", "greedy", "start", "steps", "step_size", "projection")}
+_CURATED = _own("rule", "query_where", "support_where", "same")
+_SHAPES: dict[str, _Word] = {
+    "fixed": _Word(FixedShape, _own("way", "shot", "query")),
+    "any": _Word(
+        AnyShape,
+        {
+            **_own("min_way", "max_way", "min_shot", "max_shot", "query"),
+            "way": "max_way",
+            "shot": "max_shot",
+        },
+    ),
+    "meta-dataset": _Word(
+        MetaDatasetShape,
+        {
+            **_own("min_way", "max_way", "max_query", "max_support", "max_contribution"),
+            "way": "max_way",
+            "query": "max_query",
+        },
+    ),
+}
+_CLASSES: dict[str, _Word] = {
+    "uniform": _Word(UniformClasses, {}),
+    "semantic": _Word(SemanticClasses, _own("alpha", "beta", "oversample", "distance", "reduction")),
+    "hierarchical": _Word(HierarchicalClasses, _own("max_span")),
+    "siblings": _Word(SiblingClasses, _own("level")),
+    "bilevel": _Word(BilevelClasses, _own("level")),
+}
+_INSTANCES: dict[str, _Word] = {
+    "uniform": _Word(UniformInstances, {}),
+    "difficult": _Word(DifficultInstances, {**_DIFFICULT, "difficulty": "difficulty"}),
+    "easy": _Word(EasyInstances, _DIFFICULT),
+    "greedy": _Word(GreedyInstances, {**_SELECTED, **_own("rounds", "difficulty")}),
+    "filtered": _Word(UniformInstances, {}),  # drawn uniformly, chosen afterwards
+    "shifted": _Word(ShiftedInstances, _CURATED),
+    "matched": _Word(MatchedInstances, _CURATED),
+}
+SHAPES, CLASSES, INSTANCES = tuple(_SHAPES), tuple(_CLASSES), tuple(_INSTANCES)
+JUDGED = ("difficult", "easy", "greedy", "filtered")  # instances that look at features
+_EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "coarsity", "reduction")
+
+
+def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Setting → (the choice it belongs to, the words it goes with)."""
+    belongings: dict[str, tuple[str, tuple[str, ...]]] = {}
+    tables = {"shape": _SHAPES, "classes": _CLASSES, "instances": _INSTANCES}
+    for choice, table in tables.items():
+        for word, made in table.items():
+            for setting in made.settings:
+                words = belongings.get(setting, (choice, ()))[1]
+                belongings[setting] = choice, (*words, word)
+    belongings |= dict.fromkeys(("judge", "features", "judging", "held_out"), ("instances", JUDGED))
+    belongings |= dict.fromkeys(("candidates", "keep"), ("instances", ("filtered",)))
+    belongings["target_accuracy"] = "instances", belongings["difficulty"][1]
+    return {name: entry for name, entry in belongings.items() if name not in _EVERYWHERE}
+
+
+_BELONGINGS = _belongings()
+SETTINGS = (*_BELONGINGS, *_EVERYWHERE)
+
+
+def check_settings(
+    settings: Mapping[str, Any],
+    *,
+    shape: object,
+    classes: object,
+    instances: object = "uniform",
+    beside: Iterable[str] = (),
+) -> None:
+    """UserError for a setting that does not exist or that does nothing with the choices made.
+
+    Parameters
+    ----------
+    settings : mapping
+        As :class:`SampleSettings`; None, False and an empty tuple mean that a setting was not given.
+    shape, classes, instances : str or object
+        The choices, as ``sample`` takes them.
+    beside : iterable of str
+        Parameters that are no settings, but may have been meant by one that does not exist.
+
+    Examples
+    --------
+    >>> check_settings({"level": 1}, shape="fixed", classes="uniform")
+    Traceback (most recent call last):
+        ...
+    longshot.base.errors.UserError: level=1 goes with classes="siblings" or "bilevel" only; leave it out or add that.
+    """
+    choices = {"shape": shape, "classes": classes, "instances": instances}
+    active = {name: value for name, value in settings.items() if _is_given(value)}
+    unknown = [name for name in settings if name not in SETTINGS]
+    if unknown:
+        raise UserError(
+            f"A sampler has no setting '{unknown[0]}'; "
+            f"{nearest(unknown[0], [*SETTINGS, *beside], 'the settings are')}"
+        )
+    if "coarsity" in active and classes != "uniform":
+        raise UserError(
+            f"{{coarsity}} chooses the classes itself, so it does not go with {_mention('classes', classes)}",
+            "leave one out",
+        )
+    for name, value in active.items():
+        choice, words = _BELONGINGS.get(name, ("", ()))
+        if not choice or choices[choice] in words or (name == "distance" and "coarsity" in active):
+            continue
+        also = " or {coarsity}" if name == "distance" else ""
+        raise UserError(
+            f"{_mention(name, value)} goes with {{{choice}:{' or '.join(words)}}}{also} only",
+            "leave it out or add that",
+        )
+
+
+def choice_of(setting: str) -> str:
+    """The choice that a setting belongs to: "shape", "classes" or "instances"; empty where to none alone."""
+    return _BELONGINGS.get(setting, ("",))[0]
+
+
+def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A choice by its word as plain values: its name and all its parameters, defaults included; nothing is made.
+
+    Parameters
+    ----------
+    choice : {"shape", "classes", "instances"}
+        Which of the three.
+    word : str
+        Its word.
+    settings : mapping
+        As :class:`SampleSettings`; those of other choices are left aside.
+
+    Examples
+    --------
+    >>> described("instances", "greedy", {"judge": "pixels"})["objective"]
+    'prototype'
+    >>> described("classes", "uniform", {"way": 5})
+    {'name': 'uniform'}
+    """
+    made = {"shape": _SHAPES, "classes": _CLASSES, "instances": _INSTANCES}[choice][word]
+    values = {
+        each.name: each.default
+        for each in fields(made.make)
+        if each.init and each.default is not MISSING and each.metadata.get("setting", True)
+    }
+    values |= _given(settings, made.settings)
+    for name, (owner, words) in _BELONGINGS.items():  # settings without a parameter, as the judge
+        if owner == choice and word in words and name not in made.settings and _is_given(settings.get(name)):
+            values[name] = settings[name]
+    return {"name": word, **values}
+
+
+def make_shape(shape: Shape | str, settings: Mapping[str, Any]) -> Shape:
+    """The shape that a word (fixed, any, meta-dataset, like:FILE) and its settings describe; an object stays itself.
+
+    >>> make_shape("any", {"way": 7, "query": 3})
+    AnyShape(min_way=2, max_way=7, min_shot=1, max_shot=20, query=3)
+    """
+    if isinstance(shape, str) and shape.startswith("like:") and shape != "like:":
+        return ShapeLike(Testbed.load(shape.removeprefix("like:")))
+    made: Shape = _made("shape", shape, _SHAPES, settings, ("ways", "counts"), more=("like:FILE",))
+    return made
+
+
+def make_classes(
+    classes: Classes | str, settings: Mapping[str, Any], *, allow_repeats: bool = False
+) -> Classes:
+    """The class sampler that a word and its settings describe; an object stays itself.
+
+    >>> make_classes("uniform", {"coarsity": "10:30"})
+    CoarsityClasses(low=10.0, high=30.0, distance='jiang-conrath', reduction=None)
+    """
+    if settings.get("coarsity") is not None:
+        meaning = _given(settings, _own("distance", "reduction"))
+        return CoarsityClasses(*_band(settings["coarsity"]), **meaning)
+    fixed: dict[str, Any] = {"distinct": not allow_repeats} if classes == "semantic" else {}
+    made: Classes = _made("classes", classes, _CLASSES, settings, ("draw",), **fixed)
+    return made
+
+
+def make_instances(
+    instances: Instances | str,
+    settings: Mapping[str, Any],
+    *,
+    judges: Sequence[Judge] = (),
+    **beside: Any,
+) -> Instances:
+    """The image sampler that a word and its settings describe; an object stays itself.
+
+    ``judges`` are whom difficult, easy and greedy ask, ``beside`` what else they are made with (``held_out``,
+    ``score``, ``device``). "filtered" draws uniformly: the tasks are chosen when they are drawn (``filter_tasks``).
+    """
+    fixed: dict[str, Any] = {}
+    if isinstance(instances, str) and instances in JUDGED and instances != "filtered":
+        if not judges:
+            raise ValueError(f"'{instances}' needs judges")
+        fixed = {"judges": judges, "normalize": not settings.get("raw_features"), **beside}
+        settings = {name: value for name, value in settings.items() if name != "raw_features"}
+    made: Instances = _made("instances", instances, _INSTANCES, settings, ("draw", "features_hash"), **fixed)
+    return made
+
+
+def make_limits(
+    instances: Instances | str, settings: Mapping[str, Any], limits: ImageLimits | None = None
+) -> ImageLimits:
+    """Rules for all images; those of shifted and matched tasks are the sampler's own."""
+    rules = () if instances in ("shifted", "matched") else ("query_where", "support_where")
+    own = {name: settings[name] for name in rules if settings.get(name) is not None}
+    if settings.get("disjoint_pools"):
+        own["disjoint"] = True
+    if limits is None:
+        return ImageLimits(**own)
+    if own:
+        raise UserError(f"{{limits}} and {{{next(iter(own))}}} both limit the images", "leave one out")
+    return limits
+
+
+def open_judges(
+    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str, rows: Ints
+) -> tuple[list[Judge], list[Judge]]:
+    """The networks that judge for ``instances``, and those that are held out, with features of rows of ``dataset``."""
+    judges, file = settings.get("judge"), settings.get("features")
+    if _is_given(judges) == (file is not None):
+        raise UserError(
+            f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
+            "{features:FILE.npy}."
+        )
+    check_named_once(judges, settings.get("held_out"))
+    opened = embedded_judges(dataset, judges, rows, device)
+    if file is not None:
+        opened = [Judge(_read_features(file, dataset, rows))]
+    held_out = embedded_judges(dataset, settings.get("held_out"), rows, device)
+    check_different(opened, held_out)
+    return opened, held_out
+
+
+def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
+    from longshot.models.features.features import Features
+    from longshot.models.features.held import check_made_from
+
+    features = Features.load(file)
+    if features.fingerprint != dataset.fingerprint:
+        raise UserError(
+            f"The features in {file} are those of dataset '{features.dataset}' ({len(features.keys):,} images), but "
+            f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images)",
+            f"embed that with {{embed({dataset.name})}}",
+        )
+    features = features.restricted(rows)
+    check_made_from(features, dataset)
+    return features
+
+
+def _is_given(value: object) -> bool:
+    """None and False are no settings, nor is an option that may be repeated and was not written."""
+    return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
+
+
+def _made(
+    choice: str,
+    chosen: Any,
+    table: Mapping[str, _Word],
+    settings: Mapping[str, Any],
+    members: tuple[str, ...],
+    more: tuple[str, ...] = (),
+    **fixed: Any,
+) -> Any:
+    """What a word makes of its settings; an object with the needed members stays itself."""
+    if not isinstance(chosen, str):
+        if isinstance(chosen, type) or not all(hasattr(chosen, member) for member in members):
+            raise UserError(
+                f"The parameter {{{choice}}} is {chosen!r}; give one of {', '.join((*table, *more))}, or an object "
+                f"such as {next(iter(table.values())).make.__name__}()."
+            )
+        return chosen
+    if chosen not in table:
+        noun = "is no shape" if choice == "shape" else f"are no {choice}"
+        raise UserError(f"There {noun} '{chosen}'; {nearest(chosen, (*table, *more), 'choose')}")
+    return table[chosen].make(**fixed, **_given(settings, table[chosen].settings))
+
+
+def _given(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Parameter → value for the settings that were given."""
+    arguments: dict[str, Any] = {}
+    for setting, parameter in names.items():
+        if settings.get(setting) is None:
+            continue
+        if parameter in arguments:
+            raise UserError(f"{{{setting}}} and {{{parameter}}} mean the same here", "leave one out")
+        arguments[parameter] = settings[setting]
+    return arguments
+
+
+def _band(coarsity: str | tuple[float, float]) -> tuple[float, float]:
+    """The two ends of a coarsity band."""
+    try:
+        low, high = coarsity.split(":") if isinstance(coarsity, str) else coarsity
+        return float(low or 0.0), float(high or "inf")
+    except (ValueError, TypeError):
+        raise UserError(
+            f"The coarsity band {coarsity!r} is not two numbers; write it as LO:HI, such as 10:30 or 10: without "
+            "an end."
+        ) from None
+
+
+def _mention(name: str, value: object) -> str:
+    """A parameter with its value, for a sentence; without it where the value is an object."""
+    if value is True or isinstance(value, str | int | float | Path):
+        return f"{{{name}:{value}}}"
+    return f"{{{name}}}"

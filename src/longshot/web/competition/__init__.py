@@ -1,1 +1,0 @@
-"""The competition server: HTTP over ``longshot.competition.services``, in the explorer's application stack."""

@@ -1,0 +1,111 @@
+"""What the walls are made of, without building them: sizes, names and endings."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from longshot.arena import box, sandbox, seccomp
+from longshot.arena.limits import RunLimits
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "exit code 0"),
+        (7, "exit code 7"),
+        (128, "exit code 128"),
+        (129, "ended by signal 1, SIGHUP"),
+        (137, "ended by signal 9, SIGKILL"),
+        (-9, "ended by signal 9, SIGKILL"),
+        (255, "ended by signal 127, unknown"),
+    ],
+)
+def test_how_a_process_ended(code, words):
+    assert box._ending(code) == words
+
+
+@pytest.mark.parametrize(("disk", "share"), [(30_000, "10000"), (12_287, "4096"), (12_291, "4097")])
+def test_three_folders_share_what_may_be_written(disk, share):
+    words = sandbox._scratch("/tmp", RunLimits(disk=disk))
+    assert words == ["--size", share, "--perms", "1777", "--tmpfs", "/tmp"]
+
+
+def test_folders_above_a_bound_path_are_made_but_for_tmp():
+    def made(path: str) -> list[str]:
+        return sandbox._parents(Path(path))[3::4]
+
+    assert made("/a/b/c") == ["/a", "/a/b"]
+    assert made("/tmp/x/y") == ["/tmp/x"]
+    assert made("/a") == []
+
+
+def test_a_slot_is_held_by_one_at_a_time(monkeypatch):
+    monkeypatch.setattr(sandbox, "FIRST_USER", 40_000 + os.getpid() % 10_000)
+    monkeypatch.setattr(sandbox, "USERS", 2)
+    with sandbox.free_slot() as first, sandbox.free_slot() as second:
+        assert {first, second} == {0, 1}
+        with (
+            pytest.raises(sandbox.UserError, match="All 2 users of the sandbox are taken; run fewer workers"),
+            sandbox.free_slot(),
+        ):
+            pass
+    with sandbox.free_slot() as again:
+        assert again in (0, 1)
+
+
+def steps(machine: str) -> list[tuple[int, int, int, int]]:
+    code = seccomp.program(machine)
+    assert code is not None
+    return list(struct.iter_unpack("=HBBI", code))
+
+
+def follow(machine: str, number: int, argument: int = 0, kernel: int | None = None) -> int:
+    """What the kernel answers to a system call: the filter's instructions, carried out."""
+    name = kernel or seccomp.MACHINES[machine][1]
+    data = {0: number, 4: name, 16: argument}
+    program, position, value = steps(machine), 0, 0
+    while True:
+        code, if_true, if_false, operand = program[position]
+        position += 1
+        if code == 0x20:
+            value = data[operand]
+        elif code == 0x06:
+            return operand
+        else:
+            hit = {0x15: value == operand, 0x35: value >= operand, 0x45: bool(value & operand)}[code]
+            position += if_true if hit else if_false
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_answers_as_it_should(machine):
+    allow, missing, forbidden = 0x7FFF0000, 0x00050000 | errno.ENOSYS, 0x00050000 | errno.EPERM
+    column = seccomp.MACHINES[machine][0]
+    for name, numbers in seccomp.CALLS.items():
+        assert follow(machine, numbers[column]) == missing, name
+    clone = seccomp.CLONE[column]
+    assert follow(machine, clone) == allow
+    for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+        assert follow(machine, clone, flag) == forbidden, hex(flag)
+    assert follow(machine, clone, 0x003D0F00) == allow  # a thread's flags
+    assert follow(machine, {"x86_64": 0, "aarch64": 63}[machine], 0x10000000) == allow  # read
+    assert follow(machine, 1, kernel=3) == 0x80000000  # another processor's calls end the process
+    if machine == "x86_64":
+        assert follow(machine, 0x40000000) == missing
+    assert seccomp.program("riscv64") is None
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_only_three_families_of_sockets_exist(machine):
+    allow, refused = 0x7FFF0000, 0x00050000 | errno.EAFNOSUPPORT
+    column = seccomp.MACHINES[machine][0]
+    families = {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6}
+    for numbers in ((41, 198), (53, 199)):  # socket, socketpair
+        answers = {family: follow(machine, numbers[column], family) for family in range(256)}
+        assert {family for family, answer in answers.items() if answer == allow} == families
+        assert {answer for family, answer in answers.items() if family not in families} == {refused}

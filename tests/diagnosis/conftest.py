@@ -1,0 +1,15 @@
+"""One family of toybox: enough classes for any task, few enough images to measure quickly."""
+
+from __future__ import annotations
+
+import pytest
+
+from longshot.data import open_dataset
+from longshot.data.dataset import Dataset
+from longshot.data.part import under
+
+
+@pytest.fixture(scope="session")
+def toys() -> Dataset:
+    """24 classes of 50 images, with toybox's own attributes."""
+    return under(open_dataset("toybox"), "vehicles")
