@@ -9,13 +9,11 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from longshot.base.files import write_json
-from longshot.base.ragged import Ragged
+from longshot.base import Ragged, write_json
+from longshot.evaluation import testbed_path
 from longshot.evaluation.run_record import new_run
-from longshot.evaluation.stores import testbed_path
 from longshot.evaluation.units import Unit, chunks, ragged_list, write_unit
-from longshot.tasks import columns
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed, columns
 
 WAY, SHOT, QUERY = 5, 5, 15
 METHODS = {"protonet": 0.62, "ridge": 0.66, "simpleshot": 0.63, "tim": 0.70}

@@ -26,11 +26,10 @@ from PIL import Image
 from scipy import ndimage
 
 import longshot
+from longshot.data import Dataset
 from longshot.diagnosis.findings import findings
 from longshot.diagnosis.table import Pixels, measure_images, measured_pixels, pixel_gaps
-from longshot.data.dataset import Dataset
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.shifted import ShiftedInstances
+from longshot.tasks import FixedShape, ShiftedInstances
 
 CLASSES, EACH, PLANTED = 25, 40, 15
 TASKS, RANDOM, BACKBONE = 60, 5, "efficientnet-lite0(size=128)"

@@ -36,13 +36,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from longshot.arena import ingestion, queue, worker
-from longshot.arena.baselines import write_baseline
+from longshot.arena import Competition, create, ingestion, load, queue, worker, write_baseline
 from longshot.arena.box import Box
 from longshot.arena.data import CompetitionData
 from longshot.arena.meter import Meter
-from longshot.arena.new_competition import create
-from longshot.arena.settings import Competition, load
 from longshot.arena.store import Store, events, submissions
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3

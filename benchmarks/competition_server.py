@@ -270,7 +270,7 @@ def _archive(note: str) -> bytes:
     import io
     import zipfile
 
-    from longshot.arena.baselines import write_baseline
+    from longshot.arena import write_baseline
 
     with tempfile.TemporaryDirectory() as name:
         folder = write_baseline("random", Path(name) / "random")

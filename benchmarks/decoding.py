@@ -20,8 +20,9 @@ from PIL import Image
 
 from benchmarks._photos import write_photos
 from benchmarks.rounds import Side, in_turns, timed
-from longshot.base.preprocess import parse
-from longshot.data.images import decode, decode_reduced
+from longshot.base import parse
+from longshot.data import decode_reduced
+from longshot.data.images import decode
 
 ROUNDS = 5
 FULL, REDUCED = (parse(f"{word}|resize(146)|central_crop(128)") for word in ("decode", "decode(reduced)"))

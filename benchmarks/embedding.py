@@ -89,7 +89,7 @@ def _against(spent: list[dict[str, float]], other: str, own: str) -> Ratio:
 
 def _parts(photos: Path, spent: dict[str, float]) -> str:
     """Where the time of the command goes."""
-    from longshot.base.preprocess import parse
+    from longshot.base import parse
     from longshot.data.images import decode
 
     files = sorted(photos.glob("*/*.jpg"))[:60]
@@ -147,7 +147,7 @@ def block_of(name: str, engine: str | None, folder: str) -> Callable[[], None]:
         running, pixels, _ = compute(name, engine, Path(folder))
     else:
         import longshot
-        from longshot.models.backbones import load_backbone
+        from longshot.models import load_backbone
         from longshot.models.features.engine import Engine
 
         backbone: Any = load_backbone(name, "cpu")

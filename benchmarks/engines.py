@@ -65,7 +65,7 @@ def tower(kind: str) -> nn.Module:
 
 def own(call: str, side: int) -> nn.Module:
     """One of Longshot's own networks."""
-    from longshot.models.networks.registry import get_network
+    from longshot.models import get_network
 
     return get_network(call, size=(side, side))
 
@@ -86,7 +86,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], int]] = {
 def compute(name: str, engine: str, folder: Path) -> tuple[Any, Any, float]:
     """An ``Engine`` of `embed` with the network by one engine, a block of bytes, and the seconds of its conversion."""
     import longshot
-    from longshot.models.backbones import open_backbone
+    from longshot.models import open_backbone
     from longshot.models.features.engine import Engine
 
     opener, side = NETWORKS[name]
@@ -111,7 +111,7 @@ def flops(name: str) -> float:
     """Floating-point operations of one image."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    from longshot.models.backbones import load_backbone
+    from longshot.models import load_backbone
 
     opener, side = NETWORKS[name]
     network = opener()
@@ -149,7 +149,7 @@ def _inferred(running: Any) -> Callable[[Any], Any]:
 
 
 def main(*chosen: str) -> None:
-    from longshot.models.engines import engine_names  # not at the top: the version before has none
+    from longshot.models import engine_names  # not at the top: the version before has none
 
     torch.set_num_threads(1)
     here = [name for name in ENGINES if engine_names()[name]]

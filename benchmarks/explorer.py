@@ -25,8 +25,8 @@ from urllib.parse import quote
 
 import longshot
 from benchmarks._big_run import draw_testbed, write_images, write_run
-from longshot.base.files import write_json
-from longshot.tasks.testbed import Testbed
+from longshot.base import write_json
+from longshot.tasks import Testbed
 
 TASKS, CLASSES, IMAGES, RUNS = 100_000, 1_000, 200, 5_000
 READERS, SECONDS = 50, 10

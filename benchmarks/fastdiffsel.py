@@ -16,11 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.tasks import TaskRows
-from longshot.tasks.selection.objectives import make_objective
-from longshot.tasks.selection.run import Selection, measure_each, search, select
-from longshot.tasks.selection.table import FeatureTable
-from longshot.tasks.selection.tasks import query_tasks
+from longshot.base import TaskRows
+from longshot.tasks import FeatureTable, make_objective, query_tasks, select
+from longshot.tasks.selection.run import Selection, measure_each, search
 
 CLASSES, IMAGES, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10

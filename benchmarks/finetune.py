@@ -28,14 +28,13 @@ def prepare(method: str) -> Callable[[], Any]:
     """The method on one task, as an evaluation runs it; either version of Longshot is imported here."""
     import torch
 
-    from longshot.base.batches import ImageTask
-    from longshot.models.backbones import load_backbone
-    from longshot.models.methods.registry import get_method
+    from longshot.base import ImageTask
+    from longshot.models import get_method, load_backbone
 
     torch.set_num_threads(1)
     network = load_backbone("efficientnet-lite0", "cpu").network().to(memory_format=torch.channels_last)
     try:
-        from longshot.models.networks.fixed_norms import prepare as prepare_network
+        from longshot.models import prepare as prepare_network
     except ImportError:
         pass  # the version before
     else:

@@ -27,13 +27,10 @@ import longshot
 from benchmarks.fastdiffsel import make_tasks
 from benchmarks.methods import draw, ours
 from benchmarks.rounds import timed
-from longshot.base.files import atomic
-from longshot.data.dataset import Dataset
-from longshot.models.methods.registry import feature_method
-from longshot.models.networks.registry import get_network
-from longshot.tasks.selection.objectives import make_objective
-from longshot.tasks.selection.run import select
-from longshot.tasks.selection.table import FeatureTable
+from longshot.base import atomic
+from longshot.data import Dataset
+from longshot.models import feature_method, get_network
+from longshot.tasks import FeatureTable, make_objective, select
 
 PICTURE = Path(__file__).parents[1] / "docs" / "benchmarks-growth.png"
 Work = Callable[[], object]

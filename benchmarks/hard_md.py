@@ -18,12 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.fastdiffsel import TEMPERATURE, make_features, unit
-from longshot.data.dataset import Dataset
-from longshot.models.features.features import Features
-from longshot.tasks.difficult import DifficultInstances
-from longshot.tasks.meta_dataset import MetaDatasetShape
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
+from longshot.data import Dataset
+from longshot.models import Features
+from longshot.tasks import DifficultInstances, MetaDatasetShape, Testbed, sample
 
 SOURCES, CLASSES, IMAGES, DIM, TASKS, PEERS = 10, 100, 500, 384, 200, 6
 

@@ -27,12 +27,11 @@ from typing import Any
 import numpy as np
 
 import longshot
-from longshot.data.dataset import Dataset
-from longshot.data.part import take_rows
+from longshot.data import Dataset, take_rows
+from longshot.models import get_network
 from longshot.models.networks.checkpoint import save
-from longshot.models.networks.registry import get_network
 from longshot.statistics import mean_interval
-from longshot.tasks.drops import recorded_drops
+from longshot.tasks import recorded_drops
 
 TASKS = 120
 LITE = tuple(f"efficientnet-lite{number}(size=128)" for number in range(3))

@@ -27,9 +27,8 @@ from torch.func import functional_call, grad
 from benchmarks.before import Unavailable
 from benchmarks.goals import tell
 from benchmarks.rounds import Ratio, in_turns, peak_gflops, ratio, timed
-from longshot.base.batches import Episode
-from longshot.models.networks.base import Network
-from longshot.models.networks.registry import get_network
+from longshot.base import Episode
+from longshot.models import Network, get_network
 from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining
 
 WAY, QUERY, STEPS, LR, WIDTH = 5, 15, 5, 0.01, 64

@@ -34,7 +34,7 @@ def make(folder: Path) -> None:
 def evaluate(folder: Path) -> None:
     """Open, draw, evaluate; print tasks/s and the highest RssAnon seen."""
     import longshot
-    from longshot.models.features.features import Features
+    from longshot.models import Features
 
     peak = [0, 0]
     stop = threading.Event()

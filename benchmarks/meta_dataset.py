@@ -12,15 +12,10 @@ import numpy as np
 import pyarrow as pa
 from PIL.Image import Image
 
-from longshot.base.ragged import offsets_of
-from longshot.data.dataset import Dataset
-from longshot.data.taxonomy import Taxonomy
-from longshot.tasks.base import Classes, Pool
-from longshot.tasks.classes import UniformClasses
-from longshot.tasks.meta_dataset import BilevelClasses, MetaDatasetShape
+from longshot.base import offsets_of
+from longshot.data import Dataset, Taxonomy
+from longshot.tasks import BilevelClasses, Classes, MetaDatasetShape, Pool, Streams, UniformClasses, sample
 from longshot.tasks.replay import ReplaySource, episodes
-from longshot.tasks.sample import sample
-from longshot.tasks.streams import Streams
 
 TASKS, REPLAYED, WHOLE, ROUNDS = 20_000, 5_000, 2_000, 3
 

@@ -35,12 +35,9 @@ from benchmarks._easyfsl import PEERS, Peer, load
 from benchmarks.before import Program, Unavailable, source_before
 from benchmarks.goals import tell
 from benchmarks.rounds import Ratio, geometric_mean, in_turns, peak_gflops, peak_gigabytes, ratio, timed
-from longshot.base.batches import TaskShape
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import Gatherer, batch_size, batches
-from longshot.models.methods.registry import feature_method
+from longshot.base import Ragged, TaskRows, TaskShape
+from longshot.models import Gatherer, Method, batches, feature_method
+from longshot.models.methods.batching import batch_size
 
 _MISSING = "easyfsl is not installed: .venv/bin/pip install --no-deps easyfsl==1.5.0"
 DIM = 640
@@ -177,8 +174,8 @@ def exactness(tasks: int = 500) -> None:
 
 def _cached() -> dict[str, tuple[NDArray[Any], NDArray[np.int64]]]:
     """Features in the user's cache whose classes are large enough; nothing is computed for it."""
-    from longshot.base.files import cache_dir
-    from longshot.models.features.features import Features
+    from longshot.base import cache_dir
+    from longshot.models import Features
 
     worlds = {}
     for path in sorted(cache_dir("features").glob("*.npy")):

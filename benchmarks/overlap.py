@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from longshot.data import Dataset, open_dataset
 from longshot.audit.pairs import ImagePairs, find_pairs
+from longshot.data import Dataset, open_dataset
 from longshot.data.part import leave_out
 
 EACH, SEED = 200, 1

@@ -20,11 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._easyfsl import load
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import Gatherer, batches
-from longshot.models.methods.registry import feature_method
+from longshot.base import Ragged, TaskRows
+from longshot.models import Gatherer, Method, batches, feature_method
 
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10

@@ -19,14 +19,17 @@ import numpy as np
 import pyarrow as pa
 from PIL.Image import Image
 
-from longshot.data.dataset import Dataset
-from longshot.tasks.base import Pool
-from longshot.tasks.classes import UniformClasses
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.streams import Streams
-from longshot.tasks.testbed import Testbed
+from longshot.data import Dataset
+from longshot.tasks import (
+    AnyShape,
+    FixedShape,
+    Pool,
+    Streams,
+    Testbed,
+    UniformClasses,
+    UniformInstances,
+    sample,
+)
 
 CLASSES, PER_CLASS = 160, 1300
 WAY, SHOT, QUERY = 5, 5, 10

@@ -14,10 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.fastdiffsel import make_features, make_tasks
-from longshot.base.files import atomic
-from longshot.tasks.selection.objectives import make_objective
-from longshot.tasks.selection.run import select
-from longshot.tasks.selection.table import FeatureTable
+from longshot.base import atomic
+from longshot.tasks import FeatureTable, make_objective, select
 
 POOLS = (500, 1300, 5000, 15000, 50000)
 TASKS = (100, 300, 1000, 3000, 10000)

@@ -17,10 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.taxonomy import fungi_like, with_networkx
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.data.taxonomy import Taxonomy, class_distances, read_wordnet
-from longshot.data.taxonomy.coarsity import coarsity
+from longshot.base import Ragged, UserError
+from longshot.data import Taxonomy, class_distances, coarsity, read_wordnet
 from longshot.tasks.semantic import ALPHA, BETA, draw_semantic
 from longshot.tasks.streams import hash_rows
 

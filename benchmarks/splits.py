@@ -122,8 +122,8 @@ def growth() -> None:
 def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
     """How hard splits are at every R of each mode, and references; random modes are means over ``repeats`` seeds."""
     from longshot.data import open_dataset
-    from longshot.models.features.extract import embed
-    from longshot.tasks.splits.build import SplitRecipe, Splitter
+    from longshot.models import embed
+    from longshot.tasks import SplitRecipe, Splitter
     from longshot.tasks.splits.hardness import (
         Hardness,
         hardness_of,
@@ -175,11 +175,11 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
 
 def target(datasets: list[str], backbone: str) -> None:
     """Processor seconds of splits at a target hardness, from cached features, and how near they come."""
-    from longshot.base.errors import UserError
+    from longshot.base import UserError
     from longshot.data import open_dataset
-    from longshot.models.features.extract import embed
+    from longshot.models import embed
+    from longshot.tasks import make_split
     from longshot.tasks.splits.hardness import Hardness
-    from longshot.tasks.splits.make import make_split
 
     for name in datasets:
         dataset = open_dataset(name)

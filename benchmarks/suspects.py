@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import longshot
-from longshot.data.dataset import Dataset
+from longshot.data import Dataset
 
 WRONG, COPIED = 0.05, 0.02
 BACKBONE = "efficientnet-lite0(size=128)"

@@ -15,8 +15,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.data.taxonomy import Taxonomy, class_distances, read_wordnet
+from longshot.base import UserError
+from longshot.data import Taxonomy, class_distances, read_wordnet
 from longshot.data.taxonomy.distances import KINDS
 
 

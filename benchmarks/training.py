@@ -24,12 +24,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from longshot.base.batches import Episode
+from longshot.base import Episode
 from longshot.data import open_dataset
+from longshot.training import training_settings
 from longshot.training.distributed import Team
 from longshot.training.episodes import EpisodeSource
 from longshot.training.images import Prefetch
-from longshot.training.settings import training_settings
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Stepper
 

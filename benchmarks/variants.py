@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import longshot
-from longshot.models.methods.registry import feature_method
+from longshot.models import feature_method
 from longshot.statistics import mean_interval
 
 Floats = NDArray[np.float64]

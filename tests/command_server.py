@@ -132,7 +132,7 @@ def _run(request: dict[str, Any]) -> None:
 
 def _command(arguments: list[str]) -> None:
     """The command line."""
-    from longshot.cli.main import main
+    from longshot.cli import main
 
     sys.argv = ["longshot", *arguments]
     main()

@@ -30,7 +30,7 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 def pytest_configure(config: pytest.Config) -> None:
     """The controlling process makes one cache that all workers inherit: toybox is generated once."""
     if not hasattr(config, "workerinput"):
-        from longshot.base.files import cache_dir
+        from longshot.base import cache_dir
 
         pictures = cache_dir("toybox")  # the user's own: pictures that are drawn already are not drawn again
         session = tempfile.mkdtemp(prefix="longshot-tests-")

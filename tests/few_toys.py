@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 VARIABLE = "LONGSHOT_TEST_TOYBOX"  # heeded by the tests' own processes only
 
@@ -22,7 +22,7 @@ class FewToys:
     def take(self, toybox: Dataset) -> Dataset:
         import numpy as np
 
-        from longshot.data.part import take_rows
+        from longshot.data import take_rows
 
         classes = toybox.split_classes(self.split) if self.split else np.arange(len(toybox.class_ids))
         starts = toybox.offsets[:-1][classes]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from longshot.arena import Competition, load
 from longshot.arena.data import CompetitionData
 from longshot.arena.inside.scoring import score_answers, summarize
-from longshot.arena.settings import Competition, load
 
 TASKS = 24
 

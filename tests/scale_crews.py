@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch
-from longshot.base.errors import UserError
-from longshot.models.methods.protonet import ProtoNet
-from longshot.base.scale import Tick
+from longshot.base import TaskBatch, Tick, UserError
+from longshot.models import ProtoNet
 
 
 class Adder:

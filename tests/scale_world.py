@@ -33,8 +33,7 @@ def make_photos(root: Path, classes: int = CLASSES, images: int = IMAGES, seed: 
 
 def make_network(folder: Path) -> Path:
     """A small network with random weights, saved as a training would."""
-    from longshot.models.networks import checkpoint
-    from longshot.models.networks.registry import get_network
+    from longshot.models import checkpoint, get_network
 
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0)
     checkpoint.save(folder, network, {"preprocessing": "decode|resize(32,32)|normalize(imagenet)"})

@@ -16,19 +16,19 @@ FOLDER = "reference/cli"
 
 def write_pages(app: Sphinx) -> None:
     """A page for each command, and one that lists them."""
-    from longshot.cli.main import COMMANDS
+    from longshot.cli.main import commands
 
     folder = Path(app.srcdir) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [f"| [`longshot {name}`]({name}.md) | {text} |" for name, text in COMMANDS.items()]
+    rows = [f"| [`longshot {name}`]({name}.md) | {text} |" for name, (_, text) in commands().items()]
     listing = "\n".join(["| command | |", "|---|---|", *rows])
     intro = (
         "For those who look up an option. Made from the commands themselves: the same text as "
         "`longshot COMMAND --help-all`."
     )
-    tree = "```{toctree}\n:hidden:\n\n" + "\n".join(COMMANDS) + "\n```\n"
+    tree = "```{toctree}\n:hidden:\n\n" + "\n".join(commands()) + "\n```\n"
     texts = {"index": f"# Command line\n\n{intro}\n\n{listing}\n\n{tree}"}
-    texts |= {name: f"# longshot {name}\n\n```{{longshot-command}} {name}\n```\n" for name in COMMANDS}
+    texts |= {name: f"# longshot {name}\n\n```{{longshot-command}} {name}\n```\n" for name in commands()}
     for name, text in texts.items():
         path = folder / f"{name}.md"
         if not path.exists() or path.read_text("utf-8") != text:  # an unchanged page is not read again

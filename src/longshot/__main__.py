@@ -11,7 +11,7 @@ def main() -> None:
     # Imports make objects by the ten thousand, and all stay: looking for rubbish among them takes a tenth of the time.
     gc.set_threshold(50_000, 10, 10)
     try:
-        from longshot.cli.main import main as run
+        from longshot.cli import main as run
 
         run()
     except KeyboardInterrupt:

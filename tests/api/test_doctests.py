@@ -18,7 +18,7 @@ import pytest
 
 import longshot
 from longshot.data import take_rows
-from longshot.tasks.base import Classes, Instances, Shape
+from longshot.tasks import Classes, Instances, Shape
 
 _FUNCTIONS = (  # of rooms, that messages mention
     *("datasets.add_dataset", "datasets.check_dataset", "datasets.describe_dataset", "datasets.list_formats"),

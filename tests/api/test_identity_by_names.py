@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import identity
-from longshot.models.features.pixels_cache import pixels
+from longshot.models import pixels
 
 PROBED = 16
 TASKS: dict[str, Any] = {"tasks": 4, "way": 2, "shot": 1, "query": 3}

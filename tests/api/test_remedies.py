@@ -14,10 +14,10 @@ import click
 import pytest
 
 import longshot
-from longshot.cli.faces import command_words, every_command
-from longshot.cli.main import COMMANDS
 from longshot.base.errors import render
-from longshot.studies.engine.presets import get_study, study_names
+from longshot.cli.faces import command_words, every_command
+from longshot.cli.main import commands
+from longshot.studies import get_study, study_names
 from longshot.tasks.words import SampleSettings
 
 SOURCE = Path(longshot.__file__).parent
@@ -30,7 +30,7 @@ _OBJECTS = {
 }  # parameters that take objects, which a command line has no flag for
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 _CALL = re.compile(r'"(\{.*?\})"\|call')  # in a page's template
-_COMMAND = re.compile(rf"'longshot (?:{'|'.join(COMMANDS)})")
+_COMMAND = re.compile(rf"'longshot (?:{'|'.join(commands())})")
 
 
 class Sentence(NamedTuple):
@@ -176,7 +176,7 @@ def test_the_library_does_not_speak_of_flags_and_commands() -> None:
 
 def test_no_template_of_a_page_speaks_of_flags_and_commands() -> None:
     """A page is made from Python, by a command or by a study: its calls go through the filter ``call``."""
-    command = re.compile(rf"longshot (?:{'|'.join(COMMANDS)})\b")
+    command = re.compile(rf"longshot (?:{'|'.join(commands())})\b")
     pages = {path.name: path.read_text("utf-8") for path in SOURCE.rglob("*.j2")}
     spoken = {name: _FLAG.findall(text) + command.findall(text) for name, text in pages.items()}
     assert len(pages) > 20 and not any(spoken.values()), spoken

@@ -21,9 +21,10 @@ import pytest
 from api.test_remedies import errors, library, texts
 
 import longshot
-from longshot.base.errors import UserError, _Call, _Parameter, _pieces
+from longshot.base import UserError
+from longshot.base.errors import _Call, _Parameter, _pieces
 from longshot.data import check_dataset
-from longshot.models.networks.checkpoint import weights_file
+from longshot.models import weights_file
 
 Action = Callable[..., Any]
 TRAINING = {"network": "cnn4", "size": 16, "steps": 1, "way": 2, "shot": 1, "query": 2}

@@ -16,14 +16,13 @@ from torch import Tensor
 import longshot
 from longshot.api import selftest
 from longshot.api.selftest import Check, all_checks, largest_difference, run_check
+from longshot.base import TaskBatch, UserError
 from longshot.cli.doctor_command import command
-from longshot.base.batches import TaskBatch
-from longshot.base.errors import UserError
+from longshot.models import ProtoNet
 from longshot.models.engines import ENGINES
 from longshot.models.methods import registry
-from longshot.models.methods.protonet import ProtoNet
-from longshot.tasks.selection.objectives import NAMES
-from longshot.training.registry import ALGORITHMS
+from longshot.tasks import NAMES
+from longshot.training import ALGORITHMS
 
 CPU = torch.device("cpu")
 

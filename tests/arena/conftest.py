@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.arena import sandbox
-from longshot.arena.settings import Competition, load
+from longshot.arena import Competition, load, sandbox
 
 # A submission that works; attacks replace one part of it.
 PARTS = {

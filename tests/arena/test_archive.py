@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longshot.arena.archive import ArchiveLimits, unpack
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 def pack(path: Path, files: dict[str, bytes]) -> Path:

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.arena import box, ingestion, sandbox
+from longshot.arena import Competition, box, ingestion, sandbox
 from longshot.arena.data import CompetitionData
 from longshot.arena.ingestion import RunOutcome
 from longshot.arena.inside import wire
 from longshot.arena.inside.shown import readable
 from longshot.arena.meter import Meter
-from longshot.arena.settings import Competition, Phase
+from longshot.arena.settings import Phase
 from longshot.base import telemetry
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from longshot.arena import ingestion, leagues
-from longshot.arena.baselines import BASELINES, write_baseline
+from longshot.arena import BASELINES, ingestion, leagues, load, write_baseline
 from longshot.arena.data import CompetitionData
-from longshot.arena.settings import load
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 VALID = {"valid_tasks": 2, "valid_every": 2}
 SMALL: dict[str, dict[str, Any]] = {

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.arena.baselines import FOLDER, write_baseline
+from longshot.arena import write_baseline
+from longshot.arena.baselines import FOLDER
 from longshot.arena.inside import api, feed
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.models import get_network
 from longshot.models.networks.checkpoint import save
-from longshot.models.networks.registry import get_network
 
 PAPER = {"valid_every": 5000, "valid_tasks": 300}
 
@@ -163,7 +164,7 @@ def test_validation_tasks_of_metadelta_are_the_same_each_time(opened: Any, tmp_p
 
 def test_metadelta_stops_in_time(opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round of ten batches takes 60 s on this clock: nine fit into ten minutes beside 30 s of loading."""
-    from longshot.training.metadelta import TimeBudget
+    from longshot.training import TimeBudget
 
     now = [0.0]
     settings = {

@@ -14,18 +14,15 @@ import numpy as np
 import pytest
 import yaml
 
+from longshot.arena import check_bundle, make_submission, run_bundle
 from longshot.arena.bundle import run as bundle_run
-from longshot.arena.bundle.check import check_bundle
 from longshot.arena.bundle.describe import dates
 from longshot.arena.bundle.programs.pictures import Pictures, seal
-from longshot.arena.bundle.run import run_bundle
 from longshot.arena.bundle.write import KIND, write_bundle
 from longshot.arena.data import CompetitionData
 from longshot.arena.limits import RunLimits
 from longshot.arena.settings import Phase
-from longshot.arena.submission import make_submission
-from longshot.base.errors import UserError
-from longshot.base.outputs import claim_output
+from longshot.base import UserError, claim_output
 
 
 @pytest.fixture(scope="module")

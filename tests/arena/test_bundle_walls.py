@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import sandbox
+from longshot.arena import load, run_bundle, sandbox
 from longshot.arena.bundle.programs import confine
-from longshot.arena.bundle.run import run_bundle
 from longshot.arena.bundle.write import PROGRAMS, write_bundle
-from longshot.arena.settings import load
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from remembering import write_attack, write_noise
 
 pytestmark = pytest.mark.skipif(not confine.version(), reason="needs Landlock (Linux 5.13)")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.arena import queue, worker
-from longshot.arena.settings import Competition
+from longshot.arena import Competition, queue, worker
 from longshot.arena.store import Store, runs
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from longshot.arena import Competition
 from longshot.arena.data import CompetitionData
-from longshot.arena.settings import Competition
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 @pytest.fixture

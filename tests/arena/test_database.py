@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from longshot.arena import queue, worker
-from longshot.arena.settings import Competition
+from longshot.arena import Competition, queue, worker
 from longshot.arena.store import Store, runs, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 NUMBERS = itertools.count()
 

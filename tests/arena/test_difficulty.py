@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.arena import ingestion
+from longshot.arena import Competition, ingestion
 from longshot.arena.data import CompetitionData
 from longshot.arena.difficulty import (
     FILE,
@@ -19,7 +19,6 @@ from longshot.arena.difficulty import (
     write_record,
 )
 from longshot.arena.inside.scoring import METRICS, TaskScore
-from longshot.arena.settings import Competition
 
 
 def record(draw: str, **scores: list[float]) -> TaskRecord:

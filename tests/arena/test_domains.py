@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from longshot.arena import create
+from longshot.arena import Competition, create, load
 from longshot.arena.board import leaderboard_page
 from longshot.arena.bundle.pages import pages
 from longshot.arena.domains import META_ALBUM, describe, domain, phase_domains
-from longshot.arena.settings import FILE, Competition, load
+from longshot.arena.settings import FILE
 from longshot.arena.store import Store
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 DATASETS = {"sparrows": "birds.npz", "gulls": "sea.npz", "vans": "vans.npz", "oaks": "trees.npz"}
 DOMAIN_OF = {"sparrows": "animals", "gulls": "animals", "vans": "vehicles", "oaks": "plants"}

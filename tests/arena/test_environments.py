@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import build_environment, environments, ingestion, sandbox
+from longshot.arena import build_environment, environments, ingestion, load, sandbox
 from longshot.arena.data import CompetitionData
-from longshot.arena.settings import load
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 def wheel(folder: Path, name: str, files: dict[str, bytes], needs: str = "") -> None:

@@ -14,7 +14,7 @@ import pytest
 from longshot.arena import cores, ingestion, sandbox, seccomp
 from longshot.arena.data import CompetitionData
 from longshot.arena.inside import wire
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longshot.arena import queue, ranking
+from longshot.arena import Competition, load, queue, ranking
 from longshot.arena.board import leaderboard_page
 from longshot.arena.fact_sheet import FIELDS, blank, dump, missing, read_sheet, stored
-from longshot.arena.settings import FILE, Competition, load
+from longshot.arena.settings import FILE
 from longshot.arena.store import Store, events
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 FULL = {name: f"our {name}" for name in FIELDS}
 

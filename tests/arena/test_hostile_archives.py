@@ -19,7 +19,7 @@ import pytest
 
 from longshot.arena import check_submission
 from longshot.arena.archive import ArchiveLimits, unpack
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 MODEL = b"class MyMetaLearner: pass\nclass MyLearner: pass\n"
 SMALL = 2 << 20  # bytes: no attack needs a larger archive

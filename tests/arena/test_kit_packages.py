@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import build_environment
-from longshot.arena.settings import Competition
-from longshot.base.errors import UserError
+from longshot.arena import Competition, build_environment
+from longshot.base import UserError
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 

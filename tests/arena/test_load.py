@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.arena import queue
-from longshot.arena.baselines import write_baseline
-from longshot.arena.settings import Competition, load
+from longshot.arena import Competition, load, queue, write_baseline
 from longshot.arena.store import Store, events, runs, submissions
 
 SUBMIT = """

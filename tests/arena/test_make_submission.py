@@ -10,19 +10,16 @@ import numpy as np
 import pytest
 import torch
 
+from longshot.arena import make_submission
 from longshot.arena.archive import unpack
 from longshot.arena.data import CompetitionData
 from longshot.arena.inside.feed import images as as_images
 from longshot.arena.solver import Solver
-from longshot.arena.submission import make_submission
-from longshot.base.errors import UserError
-from longshot.base.tasks import task_seeds
+from longshot.base import UserError, task_seeds
 from longshot.data import open_dataset
-from longshot.evaluation.runner import evaluate
-from longshot.models.networks import checkpoint
-from longshot.models.networks.registry import get_network
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape
+from longshot.evaluation import evaluate
+from longshot.models import checkpoint, get_network
+from longshot.tasks import AnyShape, sample
 
 PREPROCESSING = "decode|resize(16,16)|normalize(imagenet)"
 OWN = """\

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.arena import queue, sandbox
+from longshot.arena import Competition, load, queue, sandbox
 from longshot.arena.board import leaderboard_page
 from longshot.arena.bundle import write as bundle
 from longshot.arena.bundle.programs import handover
@@ -24,10 +24,9 @@ from longshot.arena.fact_sheet import dump
 from longshot.arena.figures import Difficulty, curve, curves, difficulties
 from longshot.arena.inside.scoring import METRICS, TaskScore, student, summarize
 from longshot.arena.pages import details_page, run_title
-from longshot.arena.settings import Competition, load
 from longshot.arena.store import Store
 from longshot.arena.worker import run_folder
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 ATTACK = "<script>window.hacked=1</script>"
 IMAGE = '"><img src=x onerror="window.hacked=1">'

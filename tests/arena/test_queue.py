@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import check, queue, ranking, worker
+from longshot.arena import Competition, check, queue, ranking, worker
 from longshot.arena.archive import ArchiveLimits, unpack
-from longshot.arena.settings import Competition, parse_time
+from longshot.arena.settings import parse_time
 from longshot.arena.store import Store, runs
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 @pytest.fixture

@@ -11,12 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from longshot import competition as api
-from longshot.arena import check, leagues, queue, ranking, timetable
+from longshot.arena import Competition, check, leagues, queue, ranking, timetable
 from longshot.arena.archive import ArchiveLimits
 from longshot.arena.fact_sheet import LARGEST, MOST, dump, read_sheet
-from longshot.arena.settings import Competition
 from longshot.arena.store import Store, events, note, now, runs, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from longshot import competition as api
-from longshot.arena import queue, ranking, rules
+from longshot.arena import Competition, queue, ranking, rules
 from longshot.arena.fact_sheet import FIELDS, dump
-from longshot.arena.settings import Competition
 from longshot.arena.store import Store, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 FULL = dict.fromkeys(FIELDS, "text")
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from longshot.cli.faces import ShellFace
-from longshot.arena import check_bundle, create, history, make_submission
+from longshot.arena import Competition, check_bundle, create, history, load, make_submission
 from longshot.arena.limits import RunLimits
 from longshot.arena.outcomes import SubmissionFailed
-from longshot.arena.settings import FILE, Competition, CompetitionShape, load, parse_time
+from longshot.arena.settings import FILE, CompetitionShape, parse_time
 from longshot.arena.timetable import timetable, undated
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.cli.faces import ShellFace
 
 PLAIN: dict[str, Any] = {
     "title": "cup",

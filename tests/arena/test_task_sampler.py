@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+from longshot.arena import Competition
 from longshot.arena.data import CompetitionData, HiddenTask
-from longshot.arena.settings import Competition, CompetitionShape, Phase
-from longshot.base.errors import UserError
-from longshot.base.files import write_text
+from longshot.arena.settings import CompetitionShape, Phase
+from longshot.base import UserError, write_text
 
 LEVEL = 1e-3  # of the tests below; the draws are fixed by the secret, so a test that passes always passes
 

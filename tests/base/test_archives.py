@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.archives import ArchiveLimits, extract
-from longshot.base.errors import UserError
+from longshot.base import ArchiveLimits, UserError, extract
 
 
 def tar_of(path: Path, *members: tarfile.TarInfo | str, mode: str = "w") -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.files import cache_dir, cache_places, find_cached, is_writable
+from longshot.base import cache_dir, cache_places, find_cached, is_writable
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longshot.base.calls import check_settings, format_call, parameters, parse_call
-from longshot.base.errors import UserError
+from longshot.base import UserError, check_settings, format_call, parameters, parse_call
 
 TEXT = st.text(string.printable, max_size=12)
 LITERALS = st.recursive(

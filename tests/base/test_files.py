@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, cache_dir, canonical_json, hash_file, hash_text, write_json
+from longshot.base import UserError, atomic, cache_dir, canonical_json, hash_file, hash_text, write_json
 
 
 def test_atomic_keeps_the_former_file_when_the_block_fails(tmp_path: Path) -> None:

@@ -17,12 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.base.files import write_text
-from longshot.base.outputs import (
+from longshot.base import (
     PAGE,
     PICTURE,
     Kind,
+    UserError,
     claim_folder,
     claim_output,
     deliver_text,
@@ -30,6 +29,7 @@ from longshot.base.outputs import (
     has_columns,
     has_json,
     is_screen,
+    write_text,
 )
 
 PLAIN = Kind("list", {".csv": has_columns("key", "odds")})

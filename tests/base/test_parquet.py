@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from longshot.base.parquet import read_parquet
+from longshot.base import read_parquet
 
 
 def test_lists_of_strings_in_several_row_groups_are_read(tmp_path: Path) -> None:

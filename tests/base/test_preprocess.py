@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse
+from longshot.base import UserError, parse
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8))
 

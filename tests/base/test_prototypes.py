@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.base.prototypes import prototype_scores, prototypes
+from longshot.base import prototype_scores, prototypes
 
 
 def test_the_mean_of_a_class_is_that_of_its_rows_alone() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshot.base.ragged import Ragged
+from longshot.base import Ragged
 
 ROWS = st.lists(st.lists(st.integers(-5, 5), max_size=6), max_size=8)
 

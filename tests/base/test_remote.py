@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from longshot.base import remote
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, write_text
-from longshot.base.remote_cache import here, is_cached, local_copy
-from longshot.base.urls import base_name, is_url, shown
-from longshot.models.features.cache import entries, prune
+from longshot.base import UserError, atomic, here, is_cached, is_url, local_copy, remote, shown, write_text
+from longshot.base.urls import base_name
+from longshot.models import entries
+from longshot.models.features.cache import prune
 from remote_servers import served, web_server
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")

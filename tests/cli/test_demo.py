@@ -15,7 +15,7 @@ import pytest
 from few_toys import FewToys
 from forked import ForkServer
 from longshot.cli.demo_command import BACKBONES
-from longshot.evaluation.results import Results
+from longshot.evaluation import Results
 
 
 def check_the_demo(

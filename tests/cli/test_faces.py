@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 import pytest
 
+from longshot.base import UserError, speak_as
+from longshot.base.errors import PythonFace, render
 from longshot.cli.evaluate_command import command as evaluate
 from longshot.cli.faces import ShellFace, StudyFace, every_command
-from longshot.base.errors import PythonFace, UserError, render, speak_as
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import pytest
 from PIL import Image
 
 from conftest import RunCli
-from longshot.base.files import lend_temporary
+from longshot.base import lend_temporary
 from record_writers import flat_spec, write_classes, write_spec
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from longshot.cli.common import datasets_option, pairs_option
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.cli import datasets_option, pairs_option
 
 
 @click.command()

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import longshot
+from longshot.base import UserError, write_text
 from longshot.cli.common import PlaceType
 from longshot.cli.faces import every_command
-from longshot.base.errors import UserError
-from longshot.base.files import write_text
 from longshot.evaluation.predictions import write_predictions
 
 Run = Callable[..., "CompletedProcess[str]"]

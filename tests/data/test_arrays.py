@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data import open_dataset
-from longshot.data.images import ImageError
+from longshot.base import UserError
+from longshot.data import ImageError, open_dataset
 
 PIXELS = np.arange(4 * 5 * 6 * 3, dtype=np.uint8).reshape(4, 5, 6, 3)
 LABELS = np.array([1, 0, 1, 0])

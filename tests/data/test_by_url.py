@@ -13,10 +13,10 @@ import pytest
 
 from forked import ForkServer
 from longshot import open_dataset
-from longshot.base.errors import UserError
-from longshot.data import image_digests, registry
-from longshot.data.catalogue import add_dataset
-from longshot.models.features.cache import entries, prune
+from longshot.base import UserError
+from longshot.data import add_dataset, image_digests, registry
+from longshot.models import entries
+from longshot.models.features.cache import prune
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
 pytestmark = pytest.mark.usefixtures("fresh_cache")

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.data import find_bad, open_dataset
-from longshot.data.images import ImageError
-from longshot.data.registry import find
+from longshot.base import UserError
+from longshot.data import ImageError, find, find_bad, open_dataset
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import RunCli
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.data.formats.pickled import PickledObject, read_pickle
 from longshot.tasks.splits.published import _table, published_split

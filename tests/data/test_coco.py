@@ -18,9 +18,9 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data.formats.coco import crop_boxes
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 CATEGORIES = (
     *((1, "person", "person"), (18, "dog", "animal"), (17, "cat", "animal"), (44, "bottle", "kitchen")),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
 from longshot.audit import leave_out_overlap
+from longshot.base import UserError
 
 VICTIM, SOURCE = "square/navy/001.jpg", "round/crimson/000.jpg"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data.formats.pattern import OBJECTS
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 Save = Callable[..., None]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 Save = Callable[..., None]
 HEAD = (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset
 
 
 class Grey:

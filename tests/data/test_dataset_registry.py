@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import add_dataset, open_dataset, registry
 
 MakeTree = Callable[[Mapping[str, int]], Path]

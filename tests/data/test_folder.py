@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import ImageError, describe_dataset, images, open_dataset
 
 MakeTree = Callable[[Mapping[str, int]], Path]

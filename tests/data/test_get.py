@@ -17,11 +17,9 @@ import pytest
 from PIL import Image
 
 from conftest import RunCli
-from longshot.base.errors import UserError
-from longshot.base.progress import Progress
-from longshot.data import get_dataset, list_downloads, open_dataset, plan_download
+from longshot.base import Progress, UserError
+from longshot.data import TASKS, get_dataset, list_downloads, open_dataset, plan_download
 from longshot.data.formats import make_format
-from longshot.data.formats.vtab import TASKS
 from longshot.data.get import fetch as fetching
 from longshot.data.get.fetch import fetch
 from longshot.data.get.sources import RemoteFile, all_sources

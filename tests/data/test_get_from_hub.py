@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import get_dataset, open_dataset, plan_download
 
 pytest.importorskip("huggingface_hub", reason="needs the package huggingface_hub")

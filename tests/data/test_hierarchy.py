@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import class_labels, with_taxonomy
-from longshot.data.taxonomy.readers import write_csv
-from longshot.data.taxonomy.wordnet import find_wordnet, read_wordnet
+from longshot.base import UserError
+from longshot.data import Dataset, class_labels, find_wordnet, read_wordnet, with_taxonomy, write_csv
 
 # tench and goldfish, two dogs, two vegetables
 WORDNET_IDS = ("n01440764", "n01443537", "n02104029", "n02105056", "n07714571", "n07716358")

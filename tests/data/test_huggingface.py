@@ -10,18 +10,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import datasets
 from conftest import RunCli
-from longshot.base.errors import UserError
-from longshot.data import open_dataset
+from longshot.base import UserError
+from longshot.data import ImageError, open_dataset
 from longshot.data.formats import arrow_files
-from longshot.data.images import ImageError
 
 FINE = ["owl", "T-shirt/top", "oak"]
 COARSE = ["animal", "thing"]

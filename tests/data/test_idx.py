@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.tasks.splits.published import published_split
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
-from longshot.data.formats.wordnet_ids import wordnet_above
-from longshot.data.taxonomy.wordnet import find_wordnet, read_wordnet
+from longshot.base import UserError
+from longshot.data import find_wordnet, read_wordnet, wordnet_above
 
 Save = Callable[..., None]
 CLASSES = {"train": ("n01532829", "n01558993"), "val": ("n01855672",), "test": ("n01930112", "n01981276")}

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.data.images import ImageError, decode, is_image_name
+from longshot.data import ImageError
+from longshot.data.images import decode, is_image_name
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:

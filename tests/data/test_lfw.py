@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
 
 PEOPLE = {"Aaron_Eckhart": 1, "Ariel_Sharon": 11, "George_W_Bush": 12, "Jean-David_Levitte": 10, "Zico": 9}

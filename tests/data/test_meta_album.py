@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from longshot.arena.data import open_part
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.data.formats.meta_album import SETS, album, domain_and_set
 

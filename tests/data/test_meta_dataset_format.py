@@ -14,14 +14,11 @@ import pytest
 
 from conftest import RunCli
 from longshot import open_dataset
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.data import Dataset
+from longshot.base import Ragged, UserError
+from longshot.data import Dataset, ImageError, read_spec
 from longshot.data.formats.meta_dataset import spec_dataset
-from longshot.data.formats.meta_dataset_spec import read_spec
-from longshot.data.images import ImageError, decode
-from longshot.tasks.base import Pool
-from longshot.tasks.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
+from longshot.data.images import decode
+from longshot.tasks import BilevelClasses, HierarchicalClasses, MetaDatasetShape, Pool
 from longshot.tasks.replay import read_source
 from record_writers import flat_spec, png, write_classes, write_records, write_spec
 

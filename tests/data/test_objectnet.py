@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 LABELS = {"air_freshener": "Air freshener", "alarm_clock": "Alarm clock", "band_aid": "Band Aid"}
 IMAGENET = {"Alarm clock": "analog clock; digital clock", "Band Aid": "Band Aid"}

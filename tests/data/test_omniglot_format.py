@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 ALPHABETS = {
     "images_background": {"Latin": 3, "Greek": 2},

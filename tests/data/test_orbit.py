@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.tasks import Testbed
 
 Save = Callable[..., None]
 ISSUES = ("object_not_present", "framing", "viewpoint", "blur", "occlusion", "overexposed", "underexposed")

@@ -6,10 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.data.dataset import Dataset
 from longshot.audit.classes import Nouns, normalise, read_nouns, shared_classes
-from longshot.data.stores import FileStore
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data import Dataset, FileStore, Taxonomy
 
 
 def _dataset(*class_ids: str, taxonomy: Taxonomy | None = None) -> Dataset:

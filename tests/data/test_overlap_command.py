@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import longshot
-from longshot.cli.overlap_command import overlap, without
-from longshot.base.errors import UserError
-from longshot.data import open_dataset
 from longshot.audit import leave_out_overlap
 from longshot.audit.record import recall
+from longshot.base import UserError
+from longshot.cli.overlap_command import overlap, without
+from longshot.data import open_dataset
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
-from longshot.data import Dataset, open_dataset
 from longshot.audit.pairs import KINDS, ImagePairs, exact_pairs, find_pairs
+from longshot.data import Dataset, open_dataset
 from longshot.data.part import leave_out
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
@@ -210,7 +210,7 @@ def test_digests_that_end_in_zeros_are_told_apart() -> None:
 
 
 def test_unreadable_images_are_all_named(tmp_path: Path) -> None:
-    from longshot.base.errors import UserError
+    from longshot.base import UserError
 
     (tmp_path / "a").mkdir()
     for name in ("1.png", "2.png", "3.png"):

@@ -11,21 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data import Dataset, open_dataset
-from longshot.data.formats.view import origin
+from longshot.audit import Overlap, find_leak, leak_sentence
 from longshot.audit.classes import SharedClass
 from longshot.audit.find import write_view
 from longshot.audit.pairs import ImagePairs
-from longshot.audit.record import (
-    Overlap,
-    check_first_side,
-    find_leak,
-    leak_sentence,
-    make_overlap,
-    recall,
-    remember,
-)
+from longshot.audit.record import check_first_side, make_overlap, recall, remember
+from longshot.base import UserError
+from longshot.data import Dataset, open_dataset, origin
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

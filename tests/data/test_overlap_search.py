@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from longshot.base.errors import UserError
 from longshot.audit import search, verify
 from longshot.audit.candidates import (
     best_variants,
@@ -28,6 +27,7 @@ from longshot.audit.candidates import (
 )
 from longshot.audit.pairs import pixel_hash, thumbnail
 from longshot.audit.search import nearest
+from longshot.base import UserError
 
 
 def _vectors(rows: int, seed: int, dim: int = 30) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from conftest import RunCli
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import add_dataset, image_digests, open_dataset, registry
 
 LONG_AGO = 1_600_000_000_123_456_789

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.data import ImageError
 from longshot.data.formats import spans
 from longshot.data.formats.spans import SpanStore, read_span
-from longshot.data.images import ImageError
 
 
 def store(tmp_path: Path, number: int = 5) -> SpanStore:

@@ -14,14 +14,13 @@ import pytest
 import webdataset
 from PIL import Image
 
-from longshot.data import Dataset, image_digests, open_dataset
+from longshot.data import Dataset, FileStore, image_digests, open_dataset
 from longshot.data.formats.arrow_files import CellStore
 from longshot.data.formats.base import RawPixels
 from longshot.data.formats.coco import CropStore
 from longshot.data.formats.objectnet import TrimmedStore
 from longshot.data.formats.omniglot import TurnedStore
 from longshot.data.formats.spans import SpanStore
-from longshot.data.stores import FileStore
 from record_writers import flat_spec, write_classes, write_spec
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")

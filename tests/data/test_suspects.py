@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import image_digests, open_dataset
 
 RNG = np.random.default_rng(3)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
 
 MakeTree = Callable[[Mapping[str, int]], Path]

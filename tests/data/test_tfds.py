@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.data import cut
 from longshot.data.formats.tfds_folder import read_prepared
-from longshot.data.formats.vtab import cut
 from record_writers import Features, feature, png, write_records, write_tfds
 
 pytest.importorskip("tfrecord", reason="needs the package tfrecord")

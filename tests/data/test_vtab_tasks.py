@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from longshot import open_dataset
-from longshot.base.errors import UserError
-from longshot.data import Dataset
-from longshot.data.formats.vtab import GROUPS, TASKS
+from longshot.base import UserError
+from longshot.data import TASKS, Dataset
+from longshot.data.formats.vtab import GROUPS
 from longshot.data.formats.vtab_dataset import RULES
 from record_writers import Features, feature, png, write_tfds
 

@@ -15,9 +15,8 @@ import pytest
 import webdataset
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.data import open_dataset
-from longshot.data.images import ImageError
+from longshot.base import UserError
+from longshot.data import ImageError, open_dataset
 
 
 @pytest.fixture(autouse=True)

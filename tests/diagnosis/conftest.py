@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
-from longshot.data.part import under
+from longshot.data import Dataset, open_dataset, under
 
 
 @pytest.fixture(scope="session")

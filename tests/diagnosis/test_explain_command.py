@@ -11,12 +11,11 @@ import pytest
 from PIL import Image
 
 from conftest import RunCli
-from longshot.diagnosis.explain import explain
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.evaluation.runner import evaluate
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
+from longshot.diagnosis import explain
+from longshot.evaluation import evaluate
+from longshot.tasks import Testbed, sample
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,13 @@ import pyarrow as pa
 import pytest
 from scipy.stats import fisher_exact, norm, rankdata
 
+from longshot.data import Dataset
 from longshot.diagnosis.columns import AttributeColumn, comparable
 from longshot.diagnosis.composition import composition
 from longshot.diagnosis.findings import findings, strongest
 from longshot.diagnosis.gaps import Gaps, _ranks, exact_p, find_gaps
 from longshot.diagnosis.table import Pixels, image_attributes, measured_pixels, see
-from longshot.data.dataset import Dataset
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.shifted import ShiftedInstances
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import FixedShape, ShiftedInstances, Testbed, sample
 
 
 def gaps_of(testbed: Testbed, dataset: Dataset, table: pa.Table, pixels: Pixels | None = None) -> Gaps:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from longshot.base import Bools, Floats, Ints, Ragged, TaskPlan, TaskRows
 from longshot.diagnosis.account import UNEXPLAINED, make_account
 from longshot.diagnosis.columns import AttributeColumn
 from longshot.diagnosis.gaps import Groups, find_gaps, groups_of
@@ -23,11 +24,7 @@ from longshot.diagnosis.suspicions import (
     suspect_labels,
 )
 from longshot.diagnosis.swaps import plan_swaps, uniform_supports
-from longshot.base.arrays import Bools, Floats, Ints
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan, TaskRows
-from longshot.models.features.features import Features
-from longshot.models.features.suspects import Suspects
+from longshot.models import Features, Suspects
 
 CLASSES, EACH, DIM = 12, 40, 8
 OFFSETS = np.arange(CLASSES + 1) * EACH

@@ -10,12 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from longshot.data import Dataset, open_dataset
 from longshot.diagnosis import table as attribute_table
 from longshot.diagnosis.columns import comparable
 from longshot.diagnosis.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.diagnosis.table import image_attributes, measure_images, measured_pixels
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +185,10 @@ def test_attributes_carry_digests_and_refuse_other_images(photos: Path, tmp_path
 
     import pyarrow.parquet as pq
 
-    from longshot.diagnosis.table import image_attributes, measure_attributes
-    from longshot.base.errors import UserError
+    from longshot.base import UserError
     from longshot.data import open_dataset
+    from longshot.diagnosis import measure_attributes
+    from longshot.diagnosis.table import image_attributes
 
     folder = Path(shutil.copytree(photos, tmp_path / "birds"))
     out = tmp_path / f"attributes.{ending}"

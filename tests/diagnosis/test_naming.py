@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.causes import PLANTS, Plant, first_images, first_named, plain_dataset, planted_tasks
+from longshot.base import Floats
+from longshot.data import Dataset, open_dataset
 from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS, alter
 from longshot.diagnosis.columns import AttributeColumn
 from longshot.diagnosis.descriptors import TURNS
@@ -18,11 +20,7 @@ from longshot.diagnosis.measures import NUMBERS
 from longshot.diagnosis.naming import _project
 from longshot.diagnosis.signatures import Signatures
 from longshot.diagnosis.table import Pixels, measure_images, measured_pixels, pixel_gaps
-from longshot.base.arrays import Floats
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed, sample
 
 PLANTED, TASKS = 10, 12
 SURE = {"blur", "resolution", "noise", "brightness", "contrast", "saturation", "tint"}

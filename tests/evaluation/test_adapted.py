@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 import longshot
-from longshot.base.batches import ImageTask
-from longshot.base.errors import UserError
+from longshot.base import ImageTask, UserError
+from longshot.evaluation import Results, read_run
 from longshot.evaluation.choices import validation_tasks
-from longshot.evaluation.results import Results
-from longshot.evaluation.run_record import add_entry, read_run, write_run
+from longshot.evaluation.run_record import add_entry, write_run
+from longshot.models import ImageMethod, Network
 from longshot.models.methods.finetune_network import FinetuneAll
-from longshot.models.methods.images import ImageMethod
-from longshot.models.networks.base import Network
 
 NETWORK = """
 import torch

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.evaluation.class_intervals import ClassIntervals
-from longshot.statistics.crossed import crossed_interval
-from longshot.tasks.testbed import Testbed
+from longshot.evaluation import ClassIntervals
+from longshot.statistics import crossed_interval
+from longshot.tasks import Testbed
 
 CLASSES = (["cat", "dog"], ["fox", "cat", "dog"], ["dog", "hen"])
 LABELS = ([0, 1, 1], [2, 0, 1, 1], [1, 0])

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.evaluation import Compared, RunComparison, SeriesPair, compare_pairs, enough_resamples
 from longshot.evaluation.compare import SeriesValues, _Job, _over_classes
-from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, deciding_tasks, enough_resamples
-from longshot.evaluation.verdicts import Compared, RunComparison, RunSeries
+from longshot.evaluation.paired_tests import deciding_tasks
+from longshot.evaluation.verdicts import RunSeries
 from longshot.statistics import Interval, compare_paired, crossed_interval, holm, tasks_to_decide
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 A, B = RunSeries("net", "a", 0), RunSeries("net", "b", 2)
 BELOW = math.nextafter(0.05, 0)

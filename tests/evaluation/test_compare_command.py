@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.evaluation import Results
 from longshot.evaluation.compare import compare_runs, compare_within
-from longshot.evaluation.results import Results
 
 PLAIN, COSINE = "protonet", "protonet(distance='cosine')"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 LABELS = np.repeat(["ant", "bee", "cat", "dog"], 12)
 SHAPE = {"tasks": 4, "way": 2, "shot": 1, "query": 3}

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.evaluation import Results, read_run
 from longshot.evaluation.predictions import write_predictions
-from longshot.evaluation.results import Results
-from longshot.evaluation.run_record import CHECKSUM, read_run, write_run
+from longshot.evaluation.run_record import CHECKSUM, write_run
 
 Damage = Callable[[Path], None]
 METHODS = ("protonet", "ridge")

@@ -17,7 +17,7 @@ import pytest
 
 import longshot
 from forked import ForkedProcess, ForkServer
-from longshot.models.methods.variants import VARIANTS
+from longshot.models import VARIANTS
 
 Start = Callable[[Path, Path], ForkedProcess]
 KEPT = ("part-*.parquet", "testbeds/*.parquet")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 WriteRun = Callable[..., Path]
 MIXED = [0.4] * 6 + [

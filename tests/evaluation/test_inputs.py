@@ -9,17 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
-from longshot.evaluation.inputs import (
-    FeatureSource,
-    OpenedBackbones,
-    as_list,
-    backbone_name,
-    backbone_parts,
-    describe_value,
-    features_for,
-)
+from longshot.base import UserError, hash_text
+from longshot.evaluation import FeatureSource, backbone_name, backbone_parts
+from longshot.evaluation.inputs import OpenedBackbones, as_list, describe_value, features_for
 
 
 def features(rows: int = 2, shape: tuple[int, ...] = (2, 3), **facts: Any) -> Any:

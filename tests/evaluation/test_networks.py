@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.evaluation.inputs import open_backbones
-from longshot.models.backbones import load_backbone
+from longshot.models import get_network, load_backbone
 from longshot.models.networks.checkpoint import save
-from longshot.models.networks.registry import get_network
 
 STORY = {"preprocessing": "decode|resize(16,16)|value_range(0,1)"}
 

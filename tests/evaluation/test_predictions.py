@@ -15,13 +15,11 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from conftest import RunCli
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
+from longshot.evaluation import evaluate
 from longshot.evaluation.predictions import read_predictions, score_predictions, write_predictions
-from longshot.evaluation.runner import evaluate
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import AnyShape, Testbed, sample
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.evaluation import Results, read_run
 from longshot.evaluation.remote_runs import RemoteRun
-from longshot.evaluation.results import Results
-from longshot.evaluation.run_record import merged, new_run, read_run, write_run
+from longshot.evaluation.run_record import merged, new_run, write_run
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
 

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.evaluation import stores
-from longshot.evaluation.results import METRICS, Results
-from longshot.evaluation.views import summary_rows
-from longshot.models.methods.protonet import ProtoNet
+from longshot.base import UserError
+from longshot.evaluation import Results, stores, summary_rows
+from longshot.evaluation.results import METRICS
+from longshot.models import ProtoNet
 
 METHODS = ["protonet", "protonet(distance='cosine')"]
 COSINE = METHODS[1]

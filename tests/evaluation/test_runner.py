@@ -12,11 +12,9 @@ import pytest
 from torch import Tensor
 
 import longshot
-from longshot.base.batches import TaskBatch
-from longshot.base.errors import UserError
-from longshot.evaluation import units
-from longshot.evaluation.results import Results
-from longshot.models.methods.protonet import ProtoNet
+from longshot.base import TaskBatch, UserError
+from longshot.evaluation import Results, units
+from longshot.models import ProtoNet
 
 METHODS = ["protonet", "protonet(distance='cosine')"]
 

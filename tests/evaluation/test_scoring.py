@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.evaluation import scoring
-from longshot.evaluation.predictions import SCORES
+from longshot.base import UserError
+from longshot.evaluation import SCORES, scoring
 from longshot.statistics import compare_paired, holm, mean_interval
 
 PREDICTIONS: Any = SimpleNamespace(name="mine", testbed="bed")

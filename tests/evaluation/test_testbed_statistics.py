@@ -9,12 +9,7 @@ from scipy.special import softmax
 from sklearn.metrics import confusion_matrix
 
 import longshot
-from longshot.evaluation.testbed_statistics import (
-    count_confusions,
-    measure_confidences,
-    mistakes,
-    shared_queries,
-)
+from longshot.evaluation import count_confusions, measure_confidences, mistakes, shared_queries
 from longshot.statistics import Confusion, most_confused
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from longshot.base.files import hash_json
+from longshot.base import hash_json
 from longshot.evaluation import units
 from longshot.evaluation.units import Unit
 

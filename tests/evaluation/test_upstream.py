@@ -9,11 +9,9 @@ import pytest
 
 from longshot.data import Dataset, open_dataset
 from longshot.evaluation.provenance import record_upstream
+from longshot.models import get_network
 from longshot.models.networks.checkpoint import save
-from longshot.models.networks.registry import get_network
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import FixedShape, Testbed, sample
 
 
 @pytest.fixture(scope="module")

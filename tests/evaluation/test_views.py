@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.evaluation.results import Results
+from longshot.base import UserError
+from longshot.evaluation import Results
 from longshot.evaluation.stores import RunMemory
 from longshot.evaluation.views import plot_summary
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 from .conftest import Client
 

@@ -19,7 +19,7 @@ from PIL import Image
 from tests.reports.runs import DEFAULT, write_run
 
 import longshot
-from longshot.base.files import write_text
+from longshot.base import write_text
 from longshot.explorer.decoder import PIXELS
 from longshot.explorer.pictures import Decoders
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.base import heartbeat
-from longshot.base.heartbeat import read_sign
+from longshot.base import heartbeat, read_sign
 
 from .conftest import Client
 

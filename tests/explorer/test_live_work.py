@@ -14,8 +14,7 @@ import pytest
 from tests.forked import ForkedProcess, ForkServer
 
 import longshot
-from longshot.base import heartbeat
-from longshot.base.files import write_text
+from longshot.base import heartbeat, write_text
 
 from .conftest import Client
 from .reader import reading

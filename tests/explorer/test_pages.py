@@ -19,11 +19,11 @@ from PIL import Image
 
 import longshot
 from longshot.api.reports import report_text
-from longshot.tasks.testbed import Testbed
 from longshot.explorer.index import Indexes
 from longshot.explorer.listing import select
 from longshot.explorer.studio import run_sections
 from longshot.explorer.table_files import page_tables
+from longshot.tasks import Testbed
 
 from .conftest import Client
 

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import longshot
-from longshot.explorer import serving
-from longshot.explorer.running import listen
+from longshot.explorer import listen, serving
 from longshot.explorer.serving import Explorer
 
 from .conftest import Client

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from longshot.base.files import write_json
+from longshot.base import write_json
+from longshot.evaluation import testbed_path
 from longshot.evaluation.run_record import new_run
-from longshot.evaluation.stores import testbed_path
 from longshot.evaluation.units import Unit, write_unit
 from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 Series = Mapping[str, Any]  # backbone, method, setting, skill (chance of a right answer)
 NAMES = tuple(f"solid/{shape}" for shape in ("ball", "cone", "cube", "disc", "ring", "star", "wedge"))

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from longshot.api.reports import report
-from longshot.reports.data import load
-from longshot.reports.page import SECTIONS
+from longshot.api import report
+from longshot.reports import SECTIONS, load
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.reports import costs
+from longshot.base import UserError
+from longshot.reports import costs, load, render
 from longshot.reports.cost_plot import Point, scatter
-from longshot.reports.data import load
-from longshot.reports.report import render
 from longshot.reports.summary import summarise
 from longshot.reports.tables import rows
 

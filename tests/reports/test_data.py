@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.reports.data import ReportData, load
+from longshot.base import UserError
+from longshot.reports import load
+from longshot.reports.data import ReportData
 
 from .conftest import MakeRun
 from .runs import DEFAULT, cell, report_of

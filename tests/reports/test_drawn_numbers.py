@@ -11,11 +11,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.reports import charts, cost_plot, learning_curves, plots, split_plots, testbed_plots
-from longshot.reports.charts import Curve, EstimateRow
+from longshot.reports import (
+    EstimateRow,
+    charts,
+    cost_plot,
+    learning_curves,
+    plots,
+    split_plots,
+    testbed_plots,
+)
+from longshot.reports.charts import Curve
 from longshot.reports.cost_plot import Point
 from longshot.reports.plots import PlotLine
-from longshot.tasks.describe import Balance, Change
+from longshot.tasks import Balance, Change
 
 from .runs import write_history
 

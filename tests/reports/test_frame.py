@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.base.wording import span
+from longshot.base import span
 from longshot.reports import frame, overlap_page, page, testbed_page
 from longshot.reports.data import ReportData
 from longshot.reports.sections.base import Request
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Correlation, Slope
-from longshot.tasks.describe import Balance
+from longshot.tasks import Balance
 
 from .runs import cell, report_of
 

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.reports.data import load
-from longshot.reports.learning_curves import POINTS, plots, read_trainings, write_curves
-from longshot.reports.report import render
+from longshot.base import UserError
+from longshot.reports import load, read_trainings, render
+from longshot.reports.learning_curves import POINTS, plots, write_curves
 
 from .conftest import MakeRun
 from .runs import write_history

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from longshot.base.files import write_json
-from longshot.reports.data import load
-from longshot.reports.frame import environment
+from longshot.base import write_json
+from longshot.reports import environment, load
 from longshot.reports.sections.base import Request
 from longshot.reports.sections.overlap import overlap
 from longshot.reports.summary import compare_all, summarise

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 import longshot
+from longshot.base import UserError, speak_as
 from longshot.cli.faces import ShellFace
-from longshot.base.errors import UserError, speak_as
-from longshot.reports.data import load
-from longshot.reports.page import SECTIONS
-from longshot.reports.report import render
+from longshot.reports import SECTIONS, load, render
 
 from .conftest import MakeRun
 from .runs import DEFAULT, draw_images, write_history, write_run

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.reports import pictures
-from longshot.reports.data import METRICS, Cell, load
+from longshot.base import UserError
+from longshot.reports import load, pictures
+from longshot.reports.data import METRICS, Cell
 
 from .conftest import MakeRun
 from .runs import DEFAULT, draw_images, read_rows

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.models.methods.registry import get_method, method_names
-from longshot.models.methods.variants import find_variant
-from longshot.reports.published import published, published_names
+from longshot.base import UserError
+from longshot.models import find_variant, get_method, method_names
+from longshot.reports import published
+from longshot.reports.published import published_names
 
 PAPER = published("semantic")
 

@@ -8,11 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.reports import quartiles
-from longshot.reports.data import load
-from longshot.reports.published import published
-from longshot.reports.report import render
+from longshot.base import UserError
+from longshot.reports import load, published, quartiles, render
 from longshot.statistics import quantile_bins
 
 from .conftest import MakeRun

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.base.errors import UserError
-from longshot.reports.charts import EstimateRow
+from longshot.base import UserError
+from longshot.reports import EstimateRow
 from longshot.reports.costs import duration, pareto
 from longshot.reports.data import Cell, ReportData, Shared
 from longshot.reports.sections import drops, paired, planning, ranks

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from longshot import statistics
-from longshot.evaluation.testbed_statistics import count_confusions, measure_confidences
-from longshot.reports.data import ReportData, load
-from longshot.reports.published import published
+from longshot.evaluation import count_confusions, measure_confidences
+from longshot.reports import load, published
+from longshot.reports.data import ReportData
 from longshot.reports.sections.base import Request
 from longshot.reports.sections.calibration import calibrated
 from longshot.reports.sections.confusions import confused

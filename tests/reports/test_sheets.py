@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from longshot.reports.sheets import Sheet, SheetCell, to_latex, to_markdown
+from longshot.reports import Sheet, SheetCell, to_latex
+from longshot.reports.sheets import to_markdown
 
 SHEET = Sheet(
     "Few & many",

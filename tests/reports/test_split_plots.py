@@ -10,15 +10,9 @@ import pytest
 from PIL import Image
 from sklearn.decomposition import PCA
 
-from longshot.base.errors import UserError
-from longshot.reports.split_plots import (
-    SETS,
-    DivergenceSeries,
-    SplitPanel,
-    accuracy_by_divergence,
-    class_map,
-    plane,
-)
+from longshot.base import UserError
+from longshot.reports import SETS, DivergenceSeries, SplitPanel, accuracy_by_divergence, class_map
+from longshot.reports.split_plots import plane
 
 
 def _panels(count: int) -> list[SplitPanel]:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from longshot.evaluation import Results
 from longshot.evaluation.compare import compare_within
-from longshot.evaluation.results import Results
-from longshot.reports.data import METRICS, Cell, ReportData, load
+from longshot.reports import column_marks, load
+from longshot.reports.data import METRICS, Cell, ReportData
 from longshot.reports.summary import (
     CorrectedComparison,
-    column_marks,
     compare_all,
     first_place,
     highest,

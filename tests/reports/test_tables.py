@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.reports import sheets, tables
-from longshot.reports.data import ReportData, load
+from longshot.reports import load, sheets, tables
+from longshot.reports.data import ReportData
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun

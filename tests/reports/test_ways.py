@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.reports import ways
-from longshot.reports.data import load
-from longshot.reports.published import published
-from longshot.reports.report import render
+from longshot.base import UserError
+from longshot.reports import load, published, render, ways
 
 from .conftest import MakeRun
 from .runs import DEFAULT

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.statistics import clustered_interval, crossed_interval, mean_interval
-from longshot.statistics.crossed import differs
+from longshot.statistics import clustered_interval, crossed_interval, differs, mean_interval
 
 
 def simulate(

@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy.special import stdtr, stdtrit
 
-from longshot.statistics.student import t_p_value, t_quantile
+from longshot.statistics import t_p_value, t_quantile
 
 FREEDOMS = (1, 1.5, 2, 3, 4, 5, 7.3, 19, 59, 127.5, 128, 599, 9999)
 

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.base.ragged import offsets_of
-from longshot.data.dataset import Dataset
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.base import offsets_of
+from longshot.data import Dataset, Taxonomy
 
 MakeDataset = Callable[..., Dataset]
 

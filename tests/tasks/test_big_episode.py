@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.data.formats.vtab import cut
-from longshot.evaluation.runner import evaluate
-from longshot.tasks.big_episode import CUTS, BigEpisode, shuffled_splits, split_rows, with_splits
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.data import Dataset, cut
+from longshot.evaluation import evaluate
+from longshot.tasks import BigEpisode, Testbed, shuffled_splits, split_rows, with_splits
+from longshot.tasks.big_episode import CUTS
 
 SMALL = BigEpisode(train=12, validation=5)
 CLASSES, EACH = 4, 15

@@ -8,16 +8,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.data.dataset import Dataset
-from longshot.tasks.classes import SiblingClasses, UniformClasses
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.like import ShapeLike
-from longshot.tasks.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
-from longshot.tasks.sample import sample
-from longshot.tasks.semantic import CoarsityClasses, SemanticClasses
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.shifted import MatchedInstances, ShiftedInstances
-from longshot.tasks.testbed import Testbed
+from longshot.data import Dataset
+from longshot.tasks import (
+    AnyShape,
+    BilevelClasses,
+    CoarsityClasses,
+    FixedShape,
+    HierarchicalClasses,
+    MatchedInstances,
+    MetaDatasetShape,
+    SemanticClasses,
+    ShapeLike,
+    ShiftedInstances,
+    SiblingClasses,
+    Testbed,
+    UniformClasses,
+    UniformInstances,
+    sample,
+)
 
 CLASSES = (
     UniformClasses(),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.tasks import FixedShape, ImageLimits, Testbed, sample
 from longshot.tasks.composition import attribute_shares
-from longshot.tasks.pools import ImageLimits
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.testbed import Testbed
 
 SHAPE = FixedShape(way=3, shot=2, query=2)
 

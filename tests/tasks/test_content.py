@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import Dataset, content_digest, open_dataset
-from longshot.tasks.content import ImageContent, pack, unpack
+from longshot.tasks import ImageContent, Testbed, pack, sample, unpack
 from longshot.tasks.filtered import filtered
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
 
 LABELS = np.repeat(["ant", "bee", "cat", "dog"], 12)
 

@@ -8,10 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.tasks import describe
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import FixedShape, Testbed, describe, sample
 
 
 @pytest.fixture

@@ -10,20 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
-from longshot.models.features.extract import embed
-from longshot.models.features.features import Features
-from longshot.models.features.growing import grown_arrays
-from longshot.tasks.base import settings_of
+from longshot.base import UserError
+from longshot.data import Dataset, open_dataset
+from longshot.models import Features, embed, grown_arrays
+from longshot.tasks import (
+    AnyShape,
+    DifficultInstances,
+    EasyInstances,
+    FixedShape,
+    GreedyInstances,
+    ImageLimits,
+    Testbed,
+    UniformInstances,
+    sample,
+    settings_of,
+)
 from longshot.tasks.composition import attribute_shares
-from longshot.tasks.difficult import DifficultInstances, EasyInstances, GreedyInstances
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.pools import ImageLimits
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.testbed import Testbed
 
 SHAPE = FixedShape(way=5, shot=5, query=10)
 LITE = "efficientnet-lite0(size=84)"  # as small as toybox's pictures

@@ -11,18 +11,20 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
-from longshot.models.features.extract import embed
-from longshot.models.features.features import Features
+from longshot.data import Dataset, open_dataset
+from longshot.models import Features, embed
+from longshot.tasks import (
+    DifficultInstances,
+    EasyInstances,
+    FixedShape,
+    GreedyInstances,
+    ImageLimits,
+    MetaDatasetShape,
+    ShiftedInstances,
+    Testbed,
+    sample,
+)
 from longshot.tasks.composition import attribute_shares
-from longshot.tasks.difficult import DifficultInstances, EasyInstances, GreedyInstances
-from longshot.tasks.meta_dataset import MetaDatasetShape
-from longshot.tasks.pools import ImageLimits
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.shifted import ShiftedInstances
-from longshot.tasks.testbed import Testbed
 
 SHAPE = FixedShape(way=4, shot=2, query=3)
 VIEWS = ("front", "back", "side")

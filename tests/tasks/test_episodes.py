@@ -13,13 +13,11 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from benchmarks._easyfsl import load_module
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse
+from longshot.base import UserError, parse
 from longshot.data import open_dataset
-from longshot.evaluation.runner import evaluate
-from longshot.models.features.extract import embed
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
+from longshot.evaluation import evaluate
+from longshot.models import embed
+from longshot.tasks import AnyShape, FixedShape, sample
 
 
 def lengths(name: str, keys: Sequence[str]) -> torch.Tensor:

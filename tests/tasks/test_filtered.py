@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.tasks import FixedShape, Testbed, sample
 from longshot.tasks.filtered import filtered
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.testbed import Testbed
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.reports.testbed_page import choose, render_testbed
-from longshot.tasks import describe
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.reports import render_testbed
+from longshot.reports.testbed_page import choose
+from longshot.tasks import AnyShape, FixedShape, Testbed, describe, sample
 
 ATTACK = "<script>window.hacked = true</script>"
 SMALL = ("--tasks", "12", "--way", "3", "--shot", "2", "--query", "3")

@@ -8,10 +8,7 @@ import pytest
 
 import longshot
 from longshot import UserError
-from longshot.tasks.inspection import inspect
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import FixedShape, Testbed, inspect, sample
 
 
 @pytest.fixture

@@ -12,14 +12,22 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.models.features.features import Features
-from longshot.reports.testbed_page import render_testbed
-from longshot.tasks.difficult import DifficultInstances, GreedyInstances
-from longshot.tasks.drops import recorded_drops, say_drops
-from longshot.tasks.judges import Judge, NetworkMark, is_judge, judges_of, split_method
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.models import Features
+from longshot.reports import render_testbed
+from longshot.tasks import (
+    DifficultInstances,
+    GreedyInstances,
+    Judge,
+    Testbed,
+    is_judge,
+    judges_of,
+    recorded_drops,
+    say_drops,
+    split_method,
+)
+from longshot.tasks.judges import NetworkMark
 
 SHAPE = {"tasks": 40, "way": 4, "shot": 3, "query": 5}
 World = tuple[Dataset, dict[str, Features]]
@@ -178,7 +186,7 @@ def test_reports_and_comparisons_leave_judges_out(world: World, tmp_path: Path) 
     assert compared.judges == (
         "judge under a label chose the images of 'hard': its numbers there are not to be ranked",
     )
-    from longshot.reports.data import load
+    from longshot.reports import load
     from longshot.reports.summary import summarise
 
     data = load(tmp_path / "run")

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.tasks.like import ShapeLike
-from longshot.tasks.meta_dataset import MetaDatasetShape
-from longshot.tasks.sample import sample
-from longshot.tasks.semantic import SemanticClasses
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.tasks import MetaDatasetShape, SemanticClasses, ShapeLike, Testbed, sample
 
 
 @pytest.fixture(scope="module")

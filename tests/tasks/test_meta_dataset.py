@@ -10,18 +10,20 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged, offsets_of
-from longshot.base.tasks import TaskPlan
-from longshot.data.dataset import Dataset
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.tasks.base import Classes, Pool
-from longshot.tasks.classes import UniformClasses
-from longshot.tasks.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
+from longshot.base import Ragged, TaskPlan, UserError, offsets_of
+from longshot.data import Dataset, Taxonomy
+from longshot.tasks import (
+    BilevelClasses,
+    Classes,
+    FixedShape,
+    HierarchicalClasses,
+    MetaDatasetShape,
+    Pool,
+    Streams,
+    UniformClasses,
+    sample,
+)
 from longshot.tasks.replay import ReplaySource, episodes, read_source
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.streams import Streams
 
 ALARM = 1e-4
 EPISODES = 2000

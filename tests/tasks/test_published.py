@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.tasks import AnyShape, Testbed, sample
 from longshot.tasks.published import read_published
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape
-from longshot.tasks.testbed import Testbed
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.data.taxonomy.coarsity import coarsity
-from longshot.data.taxonomy.distances import class_distances
+from longshot.base import UserError
+from longshot.data import Dataset, class_distances, coarsity
+from longshot.tasks import Testbed, sample
 from longshot.tasks.published_names import read_class_order
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
 
 SIZES = {"a/a0": 12, "a/a1": 12, "a/a2": 12, "b/b0": 12, "b/b1": 12, "b/b2": 12}
 ORDER = ["b/b1", "a/a2", "b/b0", "a/a0", "b/b2", "a/a1"]  # the authors' own, not sorted

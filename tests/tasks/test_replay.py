@@ -11,9 +11,8 @@ from PIL import Image
 
 import longshot
 from conftest import ROOT
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.data.formats.meta_dataset_spec import read_spec
+from longshot.base import UserError, hash_json
+from longshot.data import read_spec
 from longshot.tasks import replay
 from longshot.tasks.replay import episode_rows, episodes, hash_episodes, read_source
 from longshot.tasks.replayed import find_classes

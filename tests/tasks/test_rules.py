@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.tasks.rules import rule_mask
 
 TABLE = pa.table(

@@ -9,14 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.tasks.base import Pool
-from longshot.tasks.classes import SiblingClasses, UniformClasses
+from longshot.base import UserError
+from longshot.tasks import (
+    AnyShape,
+    FixedShape,
+    Pool,
+    SiblingClasses,
+    Testbed,
+    UniformClasses,
+    UniformInstances,
+    sample,
+)
 from longshot.tasks.drawing import count_tasks
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.testbed import Testbed
 
 
 @pytest.mark.parametrize("shape", [FixedShape(5, 5, 10), AnyShape(query=10)], ids=["fixed", "any"])

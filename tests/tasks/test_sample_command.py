@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 VIEWS = ("front", "back", "side", "top")
 

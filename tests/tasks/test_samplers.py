@@ -11,12 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from longshot.base.errors import UserError
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.tasks.classes import SiblingClasses, UniformClasses
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.data import Taxonomy
+from longshot.tasks import AnyShape, FixedShape, SiblingClasses, Testbed, UniformClasses, sample
 
 ALARM = 1e-4
 

@@ -15,18 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import offsets_of
-from longshot.data.dataset import Dataset
-from longshot.data.taxonomy.coarsity import coarsity
-from longshot.data.taxonomy.distances import class_distances
-from longshot.data.taxonomy.wordnet import find_wordnet, read_wordnet
-from longshot.tasks.classes import UniformClasses
+from longshot.base import UserError, offsets_of
+from longshot.data import Dataset, class_distances, coarsity, find_wordnet, read_wordnet
+from longshot.tasks import (
+    AnyShape,
+    CoarsityClasses,
+    FixedShape,
+    SemanticClasses,
+    Testbed,
+    UniformClasses,
+    sample,
+)
 from longshot.tasks.describe import class_appearances
-from longshot.tasks.sample import sample
-from longshot.tasks.semantic import CoarsityClasses, SemanticClasses, draw_semantic
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.tasks.semantic import draw_semantic
 
 TASKS = 5000
 NESTED = {f"{a}/{b}/{c}": 20 for a in "xyz" for b in "pq" for c in "123"}

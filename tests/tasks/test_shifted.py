@@ -12,14 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.tasks.meta_dataset import MetaDatasetShape
-from longshot.tasks.pools import ImageLimits
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.shifted import MatchedInstances, ShiftedInstances, rule_set
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.tasks import (
+    AnyShape,
+    FixedShape,
+    ImageLimits,
+    MatchedInstances,
+    MetaDatasetShape,
+    ShiftedInstances,
+    Testbed,
+    rule_set,
+    sample,
+)
 
 SIZE = 60
 VIEWS = ("front", "back", "side", "top")

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from longshot.base.ragged import Ragged
+from longshot.base import Ragged
+from longshot.tasks import Streams
 from longshot.tasks import streams as module
-from longshot.tasks.streams import Streams, hash_rows, seed_words, stage_word
+from longshot.tasks.streams import hash_rows, seed_words, stage_word
 
 # A p-value below this in a fixed-seed test means a broken generator, not bad luck.
 ALARM = 1e-4

@@ -12,12 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.tasks import columns
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.base import Ragged, UserError
+from longshot.tasks import AnyShape, FixedShape, Testbed, columns, sample
 
 
 @pytest.fixture

@@ -9,17 +9,27 @@ import pytest
 
 import longshot
 from longshot import UserError
-from longshot.models.features.features import Features
-from longshot.tasks.classes import SiblingClasses
-from longshot.tasks.difficult import DifficultInstances, EasyInstances, GreedyInstances
-from longshot.tasks.judges import Judge
-from longshot.tasks.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
-from longshot.tasks.pools import ImageLimits
-from longshot.tasks.sample import sample
-from longshot.tasks.sample_cost import estimate_sample
-from longshot.tasks.semantic import CoarsityClasses, SemanticClasses
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.words import make_classes, make_instances, make_shape
+from longshot.models import Features
+from longshot.tasks import (
+    AnyShape,
+    BilevelClasses,
+    CoarsityClasses,
+    DifficultInstances,
+    EasyInstances,
+    FixedShape,
+    GreedyInstances,
+    HierarchicalClasses,
+    ImageLimits,
+    Judge,
+    MetaDatasetShape,
+    SemanticClasses,
+    SiblingClasses,
+    estimate_sample,
+    make_classes,
+    make_shape,
+    sample,
+)
+from longshot.tasks.words import make_instances
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.base.batches import Episode, TaskBatch
-from longshot.base.errors import UserError
-from longshot.models.methods.registry import get_method
-from longshot.models.networks.registry import get_network
-from longshot.training.base import ImageBatch
-from longshot.training.registry import ALGORITHMS, algorithm_class, get_algorithm
+from longshot.base import Episode, TaskBatch, UserError
+from longshot.models import get_method, get_network
+from longshot.training import ALGORITHMS, ImageBatch, algorithm_class, get_algorithm
 
 WAY, SHOTS, QUERIES = 3, (1, 3, 2), 4
 NETWORK = "cnn4(width=4)"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.training.augment import STEPS, parse
 
 

@@ -10,15 +10,12 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from longshot.base.errors import UserError
-from longshot.models.features.extract import embed
+from longshot.base import UserError
+from longshot.models import Ensemble, embed, get_network
 from longshot.models.networks.checkpoint import load
-from longshot.models.networks.ensemble import Ensemble
-from longshot.models.networks.registry import get_network
+from longshot.training import ImageBatch, train
 from longshot.training.autoensemble import AutoEnsemble, select
-from longshot.training.base import ImageBatch
 from longshot.training.images import turned
-from longshot.training.loop import train
 
 
 def test_images_are_turned_each_by_its_own() -> None:

@@ -7,12 +7,9 @@ import math
 import pytest
 import torch
 
-from longshot.base.batches import Episode, ImageTask
-from longshot.base.errors import UserError
+from longshot.base import Episode, ImageTask, UserError
+from longshot.models import KEY, VALUE, Network, class_scores, get_network
 from longshot.models.methods.ctx import CTX as Method
-from longshot.models.methods.ctx import KEY, VALUE, class_scores
-from longshot.models.networks.base import Network
-from longshot.models.networks.registry import get_network
 from longshot.training.ctx import CTXTraining, simclr_episode
 
 

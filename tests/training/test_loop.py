@@ -17,17 +17,13 @@ from safetensors.torch import load_file
 
 import longshot
 from forked import ForkedProcess, ForkServer
-from longshot.base.batches import Episode
-from longshot.base.errors import UserError
-from longshot.models.networks import checkpoint
-from longshot.models.networks.base import Network
+from longshot.base import Episode, UserError
+from longshot.models import Network, checkpoint
+from longshot.training import ImageBatch, estimate, train, training_settings
 from longshot.training.adversarial import Adversarial
-from longshot.training.base import ImageBatch, Step
-from longshot.training.cost import estimate
+from longshot.training.base import Step
 from longshot.training.folders import read_facts
-from longshot.training.loop import train
 from longshot.training.protonet import ProtoNetTraining
-from longshot.training.settings import training_settings
 
 SMALL = {"network": "cnn4(width=4)", "size": 16}
 CALL = "protonet(query=3, shot=2, way=2)"

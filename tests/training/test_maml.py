@@ -10,12 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.base.batches import Episode
-from longshot.base.errors import UserError
-from longshot.models.networks.base import Network
-from longshot.models.networks.inner import LEARNED_HEAD, body_weights
+from longshot.base import Episode, UserError
+from longshot.models import LEARNED_HEAD, Network
+from longshot.models.networks.inner import body_weights
+from longshot.training import get_algorithm
 from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining, meta_step
-from longshot.training.registry import get_algorithm
 
 WAY, SHOT, QUERY = 3, 2, 4
 

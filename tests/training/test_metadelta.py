@@ -11,15 +11,11 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
 
-from longshot.models.networks.base import Network
+from longshot.models import Network, get_network
 from longshot.models.networks.checkpoint import load
-from longshot.models.networks.registry import get_network
-from longshot.statistics.intervals import Interval
-from longshot.training.base import ImageBatch
-from longshot.training.loop import train
-from longshot.training.metadelta import MetaDelta, perceptron
-from longshot.training.optimisers import make_optimiser
-from longshot.training.settings import training_settings
+from longshot.statistics import Interval
+from longshot.training import ImageBatch, MetaDelta, make_optimiser, train, training_settings
+from longshot.training.metadelta import perceptron
 from longshot.training.setup import prepare
 from longshot.training.validation import Validation
 

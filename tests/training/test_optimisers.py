@@ -7,14 +7,10 @@ import math
 import pytest
 import torch
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.training import make_optimiser, make_schedule
 from longshot.training.base import ParameterGroup
-from longshot.training.optimisers import (
-    canonical_optimiser,
-    canonical_schedule,
-    make_optimiser,
-    make_schedule,
-)
+from longshot.training.optimisers import canonical_optimiser, canonical_schedule
 
 
 def weight() -> torch.nn.Parameter:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.training import train
 from longshot.training.distributed import Team, launch
-from longshot.training.loop import train
 
 
 def test_two_devices_train_the_network_of_one(photos: Path, tmp_path: Path) -> None:

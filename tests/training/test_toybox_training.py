@@ -8,13 +8,10 @@ import numpy as np
 
 from few_toys import FewToys
 from longshot.data import open_dataset
-from longshot.models.features.extract import embed
-from longshot.models.methods.batching import Gatherer, batches
-from longshot.models.methods.registry import get_method
-from longshot.statistics.intervals import mean_interval
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import FixedShape
-from longshot.training.loop import train
+from longshot.models import Gatherer, batches, embed, get_method
+from longshot.statistics import mean_interval
+from longshot.tasks import FixedShape, sample
+from longshot.training import train
 
 
 def test_trained_beats_pixels(tmp_path: Path) -> None:

@@ -8,25 +8,27 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.base.preprocess import parse
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
-from longshot.models.features.extract import embed
-from longshot.models.networks.registry import get_network
-from longshot.tasks.base import Pool, Shape
-from longshot.tasks.classes import SiblingClasses, UniformClasses
-from longshot.tasks.difficult import DifficultInstances
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.judges import Judge
-from longshot.tasks.meta_dataset import MetaDatasetShape
-from longshot.tasks.shapes import AnyShape, FixedShape
+from longshot.base import parse
+from longshot.data import Dataset, open_dataset
+from longshot.models import embed, get_network
+from longshot.tasks import (
+    AnyShape,
+    DifficultInstances,
+    FixedShape,
+    Judge,
+    MetaDatasetShape,
+    Pool,
+    Shape,
+    SiblingClasses,
+    UniformClasses,
+    UniformInstances,
+)
+from longshot.training import ValidationTasks, get_algorithm, training_settings
 from longshot.training.adversarial import Mixed
 from longshot.training.augment import parse as parse_augment
 from longshot.training.data import make_validation
 from longshot.training.episodes import EpisodeSource, Shuffled, network_features
 from longshot.training.images import Prefetch, TrainingImages, with_rotations
-from longshot.training.registry import get_algorithm
-from longshot.training.settings import ValidationTasks, training_settings
 
 PLAIN = parse_augment("")
 

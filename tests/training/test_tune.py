@@ -12,14 +12,21 @@ import yaml
 
 import longshot
 from conftest import RunCli
-from longshot.base.calls import check_settings, parameters, parse_call
-from longshot.base.errors import UserError
-from longshot.base.tuned import Tuned, read_tuned, tuned_method, tuned_training, write_tuned
-from longshot.models.methods.registry import get_method, method_class
-from longshot.training.registry import algorithm_class
+from longshot.base import (
+    Tuned,
+    UserError,
+    check_settings,
+    parameters,
+    parse_call,
+    read_tuned,
+    tuned_method,
+    tuned_training,
+    write_tuned,
+)
+from longshot.models import get_method, method_class
+from longshot.training import Space, algorithm_class, tune
 from longshot.training.search import TrialObjective, run_search
-from longshot.training.spaces import Space, Trial, get_space, parse_parameter, space_names, space_of_call
-from longshot.training.tune import tune
+from longshot.training.spaces import Trial, get_space, parse_parameter, space_names, space_of_call
 
 pytest.importorskip("optuna", reason="needs the extra 'tune'")
 

@@ -11,12 +11,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.files import cache_places, is_writable
-from longshot.base.outputs import Kind, claim_output, has_json
-from longshot.base.telemetry import switched_on
-from longshot.data.dataset import IDENTITY_VARIABLE, Dataset, default_identity
-from longshot.base.scale import parse_on
+from longshot.base import (
+    Kind,
+    UserError,
+    cache_places,
+    claim_output,
+    has_json,
+    is_writable,
+    parse_on,
+    switched_on,
+)
+from longshot.data import IDENTITY_VARIABLE, Dataset, default_identity
 
 # extra → (packages it brings, what it is for)
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -125,7 +130,7 @@ def doctor(
 def _selftest(device: str, path: Path) -> list[dict[str, Any]]:
     """One row per check, and where the report lies."""
     from longshot.api.selftest import REFERENCE, run_selftest, write_report
-    from longshot.base.devices import pick_device
+    from longshot.base import pick_device
 
     chosen = pick_device(device)
     outcomes = run_selftest(chosen)
@@ -166,7 +171,7 @@ def _machine() -> list[dict[str, Any]]:
 def _device(name: str) -> list[dict[str, Any]]:
     import torch
 
-    from longshot.base.devices import pick_device
+    from longshot.base import pick_device
 
     device = pick_device(name)
     model = torch.cuda.get_device_name(device) if device.type == "cuda" else ""

@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 
 from longshot.api.doctor import make_row
-from longshot.base.files import is_writable
-from longshot.data import as_dataset
-from longshot.data.dataset import Dataset
-from longshot.data.shipping import read_digests
-from longshot.base.scale import release_executors
-from longshot.base.scale.nodes import living, node_facts, node_name
+from longshot.base import is_writable, living, node_facts, node_name, release_executors
+from longshot.data import Dataset, as_dataset, read_digests
 
 _PROBED = 4  # images that every node is to read
 
@@ -22,7 +18,7 @@ def look_at_cluster(
     on: str, dataset: Dataset | str | Path | None, out: str | Path | None
 ) -> list[dict[str, Any]]:
     """One row for the cluster, one per node, and what can be read and written."""
-    from longshot.base.scale.cluster import join
+    from longshot.base import join
 
     release_executors()  # their workers hold processors that those who answer need
     opened = join(on, check=False)
@@ -35,7 +31,7 @@ def look_at_cluster(
 def _look(
     opened: Any, on: str, dataset: Dataset | str | Path | None, out: str | Path | None
 ) -> list[dict[str, Any]]:
-    from longshot.base.scale.cluster import compare
+    from longshot.base import compare
 
     rows = [make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
     here = node_facts()

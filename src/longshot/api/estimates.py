@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from longshot.base.errors import UserError
-from longshot.base.settings import nearest
+from longshot.base import UserError, load_target, nearest, plugged
 
 Records = list[dict[str, Any]]
 
@@ -58,39 +57,43 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
     """
     import longshot
     from longshot.api.face import check_names
-    from longshot.models.engines import using_engine
+    from longshot.models import using_engine
 
-    if verb not in _ESTIMATES:
+    verbs = [*_ESTIMATES, *plugged("estimates")]
+    if verb not in verbs:
         raise UserError(
-            f"There is no estimate of '{verb}'; {nearest(verb, _ESTIMATES, 'there is one of each of')}"
+            f"There is no estimate of '{verb}'; {nearest(verb, verbs, 'there is one of each of')}"
         )
     check_names(getattr(longshot, verb), verb, settings)
     for name in ("on", "gpus_per_worker", "retry_failed"):  # what it would take here
         settings.pop(name, None)
     with using_engine(settings.pop("engine", None)):
-        return _ESTIMATES[verb](*subjects, **settings)
+        if verb in _ESTIMATES:
+            return _ESTIMATES[verb](*subjects, **settings)
+        steps, notes = load_target(plugged("estimates")[verb])(*subjects, **settings)
+        return Estimate(steps, tuple(notes))
 
 
 def _embed(*subjects: Any, refresh: bool = False, **settings: Any) -> Estimate:
-    from longshot.models.features.extract import estimate
+    from longshot.models import estimate
 
     return Estimate([estimate(*subjects, **settings)])
 
 
 def _make_split(*subjects: Any, **settings: Any) -> Estimate:
-    from longshot.tasks.splits.make import estimate_split
+    from longshot.tasks import estimate_split
 
     return Estimate([estimate_split(*subjects, **settings)])
 
 
 def _sample(*subjects: Any, out: object = None, **settings: Any) -> Estimate:
-    from longshot.tasks.sample_cost import estimate_sample
+    from longshot.tasks import estimate_sample
 
     return Estimate([asdict(estimate_sample(*subjects, **settings))])
 
 
 def _evaluate(*subjects: Any, **settings: Any) -> Estimate:
-    from longshot.evaluation.estimates import estimate
+    from longshot.evaluation import estimate
 
     return Estimate(estimate(*subjects, **settings))
 
@@ -104,21 +107,12 @@ def _train(
     taxonomy: Any = None,
     **settings: Any,
 ) -> Estimate:
-    from longshot.training.cost import estimate
-    from longshot.training.data import open_for_training
-    from longshot.training.settings import planned
+    from longshot.training import estimate, open_for_training, planned
 
     chosen, checked = planned(algorithm, settings)
     data = open_for_training(dataset, splits, taxonomy, checked.classes)
     cost = estimate(chosen, data, checked)
     return Estimate([cost], tuple(cost["notes"]))
-
-
-def _run_study(*subjects: Any, **settings: Any) -> Estimate:
-    from longshot.studies import estimate_study
-
-    steps, notes = estimate_study(*subjects, **settings)
-    return Estimate(steps, tuple(notes))
 
 
 _ESTIMATES: dict[str, Callable[..., Estimate]] = {
@@ -127,5 +121,4 @@ _ESTIMATES: dict[str, Callable[..., Estimate]] = {
     "sample": _sample,
     "evaluate": _evaluate,
     "train": _train,
-    "run_study": _run_study,
 }

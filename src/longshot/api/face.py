@@ -7,10 +7,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from longshot.base.errors import UserError
-from longshot.base.files import explain_long_names
-from longshot.base.settings import nearest
-from longshot.base.urls import is_url, shown
+from longshot.base import UserError, explain_long_names, is_url, nearest, shown
 
 _PUT = ("sample", "evaluate", "report")  # what writes to URLs
 Verb = TypeVar("Verb", bound=Callable[..., Any])

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.data.hierarchy import TaxonomyLike
-    from longshot.tasks.inspection import Inspection
-    from longshot.tasks.testbed import Testbed
+    from longshot.data import Dataset, TaxonomyLike
+    from longshot.tasks import Inspection, Testbed
 
 
 def inspect(
@@ -63,8 +61,8 @@ def inspect(
     >>> inspection.facts["tasks"], inspection.findings
     (20, ())
     """
-    from longshot.base.outputs import PAGE, claim_output
-    from longshot.tasks.inspection import inspect
+    from longshot.base import PAGE, claim_output
+    from longshot.tasks import inspect
 
     if pictures is not None and html is None:
         raise UserError(f"{{pictures:{pictures}}} goes with {{html}} only", "say which page to write")
@@ -84,9 +82,9 @@ def _write_page(
     datasets: Mapping[str, Dataset | str | Path] | None,
     pictures: int,
 ) -> None:
-    from longshot.base.outputs import deliver_text
-    from longshot.evaluation.pictures import find_images
-    from longshot.reports.testbed_page import render_testbed
+    from longshot.base import deliver_text
+    from longshot.evaluation import find_images
+    from longshot.reports import render_testbed
 
     if str(page) == inspection.name or Path(page).resolve() == Path(inspection.name).resolve():
         raise UserError(f"{{html:{page}}} is the testbed itself", "give the page another name")

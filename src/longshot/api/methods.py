@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from longshot.models.methods.base import Method
-    from longshot.models.methods.images import ImageMethod
+    from longshot.models import ImageMethod, Method
 
 
 class MethodCheck(NamedTuple):
@@ -39,11 +38,9 @@ def check_method(method: str | Method | ImageMethod) -> list[MethodCheck]:
     """
     import torch
 
-    from longshot.base.progress import progress
-    from longshot.evaluation.threads import one_thread
-    from longshot.models.methods import checks, checks_images
-    from longshot.models.methods.images import ImageMethod
-    from longshot.models.methods.registry import get_method
+    from longshot.base import progress
+    from longshot.evaluation import one_thread
+    from longshot.models import ImageMethod, checks, checks_images, get_method
 
     chosen = get_method(method)
     rules: dict[str, Any]

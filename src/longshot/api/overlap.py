@@ -12,6 +12,6 @@ from longshot.audit import find_overlap as find
 @wraps(find)
 def find_overlap(*arguments: Any, **settings: Any) -> Overlap:
     """Find what two datasets share as ``longshot.audit`` does, with the page of its pictures."""
-    from longshot.reports.overlap_page import render_overlap
+    from longshot.reports import render_overlap
 
     return find(*arguments, **{"render": render_overlap, **settings})

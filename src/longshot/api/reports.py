@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.reports.data import Runs
-    from longshot.reports.pictures import FindImages
+    from longshot.data import Dataset
+    from longshot.reports import FindImages, Runs
 
 
 def report(
@@ -72,10 +71,8 @@ def report(
     ['| Method', 'Backbone']
     """
     settings = dict(locals())  # before any other name is bound
-    from longshot.base.outputs import deliver_text
-    from longshot.base.remote import check_writable
-    from longshot.base.urls import is_url
-    from longshot.reports.report import claim_report
+    from longshot.base import check_writable, deliver_text, is_url
+    from longshot.reports import claim_report
 
     settings["format"] = claim_report(settings.pop("out"), format, force=settings.pop("force"))
     if is_url(out):
@@ -94,9 +91,8 @@ def report_text(
     **settings: Any,
 ) -> str:
     """What :func:`report` writes, as text."""
-    from longshot.evaluation.pictures import find_images
-    from longshot.reports.data import load
-    from longshot.reports.report import render
+    from longshot.evaluation import find_images
+    from longshot.reports import load, render
 
     data = load(runs)
     if images is None and format == "html" and pictures:

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.api.doctor import installed
-from longshot.base.progress import progress
+from longshot.base import progress
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from longshot.base.batches import ImageTask
+    from longshot.base import ImageTask
 
 REFERENCE = "the CPU in double precision"
 _PACKAGES = ("torch", "numpy", "onnxruntime", "openvino", "timm", "transformers")
@@ -85,7 +85,7 @@ class Outcome:
 
 def run_selftest(device: torch.device) -> list[Outcome]:
     """Every check on ``device``, with progress."""
-    from longshot.evaluation.threads import one_thread
+    from longshot.evaluation import one_thread
 
     checks = list(all_checks())
     with progress("selftest", total=len(checks), unit="checks") as bar, one_thread(device):
@@ -165,7 +165,7 @@ def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> P
     """Versions, hardware and outcomes as JSON, without paths or names of this machine or its user."""
     import torch
 
-    from longshot.base.outputs import deliver_text
+    from longshot.base import deliver_text
 
     name: str = device.type
     if name == "cuda":
@@ -201,12 +201,9 @@ def _reason(error: Exception) -> str:
 
 def all_checks() -> Iterator[Check]:
     """One check per registered method, objective and way of selection, engine, and way of training."""
-    from longshot.models.engines import engine_names
-    from longshot.models.methods.base import Method
-    from longshot.models.methods.checks_images import TOLERANCE
-    from longshot.models.methods.registry import get_method, image_method_names, method_names
-    from longshot.tasks.selection.objectives import NAMES
-    from longshot.training.registry import algorithm_names
+    from longshot.models import TOLERANCE, Method, engine_names, get_method, image_method_names, method_names
+    from longshot.tasks import NAMES
+    from longshot.training import algorithm_names
 
     for name in method_names():
         method = get_method(name)
@@ -226,8 +223,7 @@ def all_checks() -> Iterator[Check]:
 def _feature_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     import torch
 
-    from longshot.models.methods.batching import Gatherer, batches
-    from longshot.models.methods.checks import World, task_rows
+    from longshot.models import Gatherer, World, batches, task_rows
 
     world, generator = World.make(), np.random.default_rng(3)
     shots = ([5] * 5, [1, 4, 2])
@@ -246,7 +242,7 @@ def _relative(scores: Tensor) -> Tensor:
 
 
 def _image_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    from longshot.models.methods.checks_images import SmallNetwork, make_task, run
+    from longshot.models import SmallNetwork, make_task, run
 
     tasks = [
         _on(device, dtype, make_task([3] * 3, [4] * 3, seed)[0]) for seed in range(min(method.at_once, 2))
@@ -260,11 +256,8 @@ def _selected(
     """The query loss of the selected supports [T]."""
     import torch
 
-    from longshot.models.methods.checks import World
-    from longshot.tasks.selection.objectives import make_objective
-    from longshot.tasks.selection.run import select
-    from longshot.tasks.selection.table import FeatureTable
-    from longshot.tasks.selection.tasks import query_tasks
+    from longshot.models import World
+    from longshot.tasks import FeatureTable, make_objective, query_tasks, select
 
     world, generator = World.make(), np.random.default_rng(4)
     count = len(world.features) // world.per_class
@@ -293,11 +286,8 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
     """Vectors of made-up pixels through a small network; the reference is PyTorch's, whatever the engine."""
     import torch
 
-    from longshot.base.preprocess import parse
-    from longshot.models.engines import RUNTIMES, missing_modules
-    from longshot.models.engines.export import export
-    from longshot.models.engines.sessions import open_session
-    from longshot.models.networks.registry import get_network
+    from longshot.base import parse
+    from longshot.models import RUNTIMES, export, get_network, missing_modules, open_session
 
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0).eval()
     transform = parse("decode|resize(32,32)|normalize(0.5,0.5)")
@@ -322,9 +312,8 @@ def _step(name: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     """Loss and gradients of one step on made-up images."""
     import torch
 
-    from longshot.models.networks.registry import get_network
-    from longshot.training.base import ImageBatch
-    from longshot.training.registry import get_algorithm
+    from longshot.models import get_network
+    from longshot.training import ImageBatch, get_algorithm
 
     algorithm = get_algorithm(name)
     with torch.random.fork_rng(devices=[]):  # what is learned beside the network may start at random
@@ -346,8 +335,8 @@ def _step(name: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
 
 
 def _episode(seed: int, device: torch.device, dtype: torch.dtype) -> Any:
-    from longshot.base.batches import Episode
-    from longshot.models.methods.checks_images import make_task
+    from longshot.base import Episode
+    from longshot.models import make_task
 
     task, query_label = make_task([2] * 5, [3] * 5, seed)
     placed = _on(device, dtype, task)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 if TYPE_CHECKING:
     from longshot.data import Dataset, DatasetLike
-    from longshot.models.backbones import BackboneLike
+    from longshot.models import BackboneLike
 
 
 def plot_splits(
@@ -55,7 +55,7 @@ def plot_splits(
     engine : str, optional
         What computes the backbone, as in ``embed``.
     """
-    from longshot.base.outputs import PICTURE, claim_output
+    from longshot.base import PICTURE, claim_output
     from longshot.data import as_dataset
 
     claim_output(out, PICTURE, force=force)
@@ -81,10 +81,9 @@ def _plot_classes(
     seen: dict[str, Any],
 ) -> None:
     """One panel per split."""
-    from longshot.models.features.extract import embed
-    from longshot.reports.split_plots import SplitPanel, class_map
-    from longshot.tasks.splits.comparing import open_splits
-    from longshot.tasks.splits.embeddings import class_embeddings
+    from longshot.models import embed
+    from longshot.reports import SplitPanel, class_map
+    from longshot.tasks import class_embeddings, open_splits
 
     named = open_splits(splits, dataset, order=order)
     panels = [SplitPanel(name, split.positions(dataset)) for name, split in named.items()]
@@ -95,8 +94,8 @@ def _plot_classes(
 
 def _plot_hardness(splits: Sequence[str], dataset: Dataset, out: Path, **settings: Any) -> None:
     """One point per split."""
-    from longshot.reports.split_plots import HardnessPoint, hardness_map
-    from longshot.tasks.splits.comparing import compare_splits
+    from longshot.reports import HardnessPoint, hardness_map
+    from longshot.tasks import compare_splits
 
     compared = compare_splits(splits, dataset, **settings)
     points = [

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count
+from longshot.base import Floats, Ints, UserError, count
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.data.taxonomy.dag import Taxonomy
+    from longshot.data import Dataset, Taxonomy
 
 
 class ClassHierarchy(NamedTuple):
@@ -122,15 +119,17 @@ def measure_distances(
     """
     import numpy as np
 
-    from longshot.base.outputs import claim_output
-    from longshot.data.taxonomy.distances import (
+    from longshot.base import claim_output
+    from longshot.data import (
+        MATRIX,
         by_images,
         class_distances,
         extreme_pairs,
         lowest_common_ancestors,
+        read_counts,
         reduce_taxonomy,
+        write_matrix,
     )
-    from longshot.data.taxonomy.readers import MATRIX, read_counts, write_matrix
 
     if out is not None:
         claim_output(out, MATRIX, force=force)
@@ -162,10 +161,7 @@ def class_hierarchy(
     source: str | Path | Dataset, taxonomy: str | Path | Taxonomy | None = None
 ) -> ClassHierarchy:
     """As :func:`open_taxonomy`, with the classes: a file's leaves, or a dataset's classes with their images."""
-    from longshot.data import open_dataset
-    from longshot.data.hierarchy import with_taxonomy
-    from longshot.data.taxonomy.dag import Taxonomy
-    from longshot.data.taxonomy.readers import is_taxonomy_file, read_taxonomy
+    from longshot.data import Taxonomy, is_taxonomy_file, open_dataset, read_taxonomy, with_taxonomy
 
     if isinstance(source, str | Path):
         if is_taxonomy_file(source):

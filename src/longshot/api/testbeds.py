@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from longshot.evaluation.judging import method_accuracies
-from longshot.tasks.sample import sample as draw
+from longshot.evaluation import method_accuracies
+from longshot.tasks import sample as draw
 
 if TYPE_CHECKING:
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 
 @wraps(draw)

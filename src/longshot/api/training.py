@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from longshot.reports.learning_curves import folder_curves
-from longshot.training.folders import TrainedNetwork
-from longshot.training.loop import train as run_training
-from longshot.training.tune import TuningResult
-from longshot.training.tune import tune as run_tuning
+from longshot.reports import folder_curves
+from longshot.training import TrainedNetwork, TuningResult
+from longshot.training import train as run_training
+from longshot.training import tune as run_tuning
 
 
 @wraps(run_training)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from longshot.base.archives import ArchiveLimits, ArchiveNames, extract_zip, refused, printable
-from longshot.base.errors import UserError
+from longshot.base import ArchiveLimits, ArchiveNames, UserError, extract_zip, printable, refused
 
 __all__ = ["ArchiveLimits", "unpack", "unpack_any"]
 

@@ -27,8 +27,7 @@ from longshot.arena.inside.rooms import RoomLimits
 from longshot.arena.inside.shown import readable, system_reason
 from longshot.arena.limits import RunLimits
 from longshot.arena.meter import Meter
-from longshot.base.errors import UserError
-from longshot.base.files import write_text
+from longshot.base import UserError, write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
 WATCH = 0.25  # seconds between two looks at memory and processor time

@@ -11,8 +11,7 @@ from typing import NamedTuple, get_args
 
 from longshot.arena import leagues
 from longshot.arena.archive import ArchiveLimits, unpack
-from longshot.base.errors import UserError
-from longshot.base.settings import nearest
+from longshot.base import UserError, nearest
 
 CLASSES = ("MyMetaLearner", "MyLearner")
 SOURCE = 5 << 20  # bytes of model.py and of config.json: they are read whole

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from longshot.arena.refusals import Refusal
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 API = "api/v1"
 TRIES = 4  # while a server does not answer, with pauses of 1, 2, 4, 8 seconds

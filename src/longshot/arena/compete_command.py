@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, json_option, print_table
 from longshot.arena.compete_programs import read_settings
 from longshot.arena.compete_results import command as command
 from longshot.arena.compete_results import folder_argument, score_text
@@ -21,6 +20,7 @@ from longshot.arena.compete_server import (
     token_option,
     whole_number,
 )
+from longshot.cli import PATH, json_option, print_table
 
 
 @command.command("init")

@@ -8,11 +8,9 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, PATH, force_option, print_table
 from longshot.arena.compete_results import command, folder_argument
-from longshot.base.errors import UserError
-from longshot.base.outputs import is_stream
-from longshot.base.wording import count
+from longshot.base import UserError, count, is_stream
+from longshot.cli import FILE, PATH, force_option, print_table
 
 
 @command.command("make-submission")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import FILE, PATH, force_option, json_option, print_table
+from longshot.cli import FILE, PATH, force_option, json_option, print_table
 
 folder_argument = click.argument("folder", type=PATH)
 
@@ -74,7 +74,7 @@ def leaderboard_command(
       longshot compete leaderboard my-competition --phase feedback --html board.html
     """
     from longshot.arena import leaderboard, write_leaderboard
-    from longshot.base.outputs import PAGE, claim_output
+    from longshot.base import PAGE, claim_output
 
     if page is not None:
         claim_output(page, PAGE, force=force, name="page")

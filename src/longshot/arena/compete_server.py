@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import PATH, json_option, print_table
 from longshot.arena.compete_results import command, folder_argument, score_text
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.cli import PATH, json_option, print_table
 
 if TYPE_CHECKING:
     from longshot.arena import RemoteCompetition

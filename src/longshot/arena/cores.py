@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 POLL = 0.2  # seconds between two looks for cores that have become free
 

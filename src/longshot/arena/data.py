@@ -15,20 +15,13 @@ from longshot.arena.draws import read_secret
 from longshot.arena.inside.drive import BlindTask
 from longshot.arena.inside.scoring import Truth
 from longshot.arena.settings import DISJOINT, PER_SUBMISSION, Competition, Phase
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, cache_places, hash_text, write_json
-from longshot.base.settings import Loose, read_json
-from longshot.data import compare_content, open_dataset, pack_digests, unpack_digests
-from longshot.data.dataset import Dataset
-from longshot.data.part import under
-from longshot.tasks.pools import ImageLimits as PoolLimits
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape
-from longshot.tasks.testbed import Testbed
+from longshot.base import Ints, Loose, UserError, atomic, cache_places, hash_text, read_json, write_json
+from longshot.data import Dataset, compare_content, open_dataset, pack_digests, under, unpack_digests
+from longshot.tasks import AnyShape, Testbed, sample
+from longshot.tasks import ImageLimits as PoolLimits
 
 if TYPE_CHECKING:
-    from longshot.models.features.held import Content
+    from longshot.models import Content
 
 
 class _DataRecord(Loose):
@@ -77,7 +70,7 @@ class CompetitionData:
 
     def pixels(self, name: str) -> NDArray[np.uint8]:
         """uint8 [N, S, S, 3], class-major, memory-mapped; made on first use and kept in the competition's folder."""
-        from longshot.models.features.pixels_cache import pixels
+        from longshot.models import pixels
 
         dataset, size = self.dataset(name), self.competition.image_size
         content = self.content(name)
@@ -96,7 +89,7 @@ class CompetitionData:
 
         UserError where they have changed since: scores before and after would not be about the same pictures.
         """
-        from longshot.models.features.held import content_of
+        from longshot.models import content_of
 
         dataset = self.dataset(name)
         now = content_of(dataset)

@@ -11,8 +11,7 @@ import numpy as np
 
 from longshot.arena.inside.drive import BlindTask
 from longshot.arena.inside.scoring import METRICS, TaskScore
-from longshot.base.files import write_json
-from longshot.base.settings import Record, read_json
+from longshot.base import Record, read_json, write_json
 from longshot.statistics import DatasetDifficulty, dataset_difficulty, unpaired_difficulty
 
 FILE = "task_scores.json"  # beside scores.json, for the organiser alone

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
+from longshot.base import UserError, count, first
 
 if TYPE_CHECKING:
     from longshot.arena.settings import Competition, Phase

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from longshot.arena.settings import Competition
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 def read_secret(competition: Competition) -> str:

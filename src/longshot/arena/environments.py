@@ -23,10 +23,17 @@ from typing import NamedTuple
 
 from longshot.arena.sandbox import BARE, Equipment
 from longshot.arena.settings import Competition, load
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, explain_disk_errors, find_cached, hash_text, write_json
-from longshot.base.locks import file_lock
-from longshot.base.settings import Loose, read_json
+from longshot.base import (
+    Loose,
+    UserError,
+    cache_dir,
+    explain_disk_errors,
+    file_lock,
+    find_cached,
+    hash_text,
+    read_json,
+    write_json,
+)
 
 FOLDER = "environments"  # of the cache
 RECORD = "environment.json"  # in a built environment; written last

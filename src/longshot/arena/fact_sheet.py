@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from longshot.arena.inside.shown import readable
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 # Fields that a sheet is asked for unless the organiser names others, each with what to write there.
 FIELDS = {

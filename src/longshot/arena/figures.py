@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from longshot.arena.inside.scoring import METRICS, telling_half
-from longshot.reports import charts
-from longshot.reports.plots import percent_axis
-from longshot.reports.svg import INK, SERIES, WIDTH, new_axes, new_figure, shorten, to_svg
+from longshot.reports import INK, SERIES, WIDTH, charts, new_axes, new_figure, percent_axis, shorten, to_svg
 
 MAIN = METRICS[0]
 AXIS = "normalised accuracy (%)"

@@ -27,9 +27,8 @@ from longshot.arena.inside.scoring import score_answers, summarize
 from longshot.arena.outcomes import RunOutcome
 from longshot.arena.pages import details_page, run_title
 from longshot.arena.settings import RUN, TASK, Competition, Phase
-from longshot.base.files import atomic, write_json, write_text
-from longshot.base.progress import progress
-from longshot.statistics.intervals import mean_interval
+from longshot.base import atomic, progress, write_json, write_text
+from longshot.statistics import mean_interval
 
 
 class RunData(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from longshot.base.settings import Record
+from longshot.base import Record
 
 
 class RunLimits(Record):

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from longshot.arena.settings import FILE, Competition, load, parse_time
 from longshot.arena.templates import template
-from longshot.base.errors import UserError
-from longshot.base.files import write_text
-from longshot.base.outputs import claim_folder
+from longshot.base import UserError, claim_folder, write_text
 
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")

@@ -18,7 +18,7 @@ from longshot.arena.fact_sheet import FactSheet, blank, missing, read_sheet, sto
 from longshot.arena.ranking import BoardEntry
 from longshot.arena.settings import Competition, load
 from longshot.arena.store import Store, open_competition, submissions, teams
-from longshot.base.outputs import PAGE, claim_output, deliver_text
+from longshot.base import PAGE, claim_output, deliver_text
 
 if TYPE_CHECKING:
     from longshot.arena.services.office import Office

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from longshot.base.errors import Face, UserError
+from longshot.base import Face, UserError
 
 
 @dataclass(frozen=True)

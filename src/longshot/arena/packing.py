@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from longshot.arena.solver import HERE
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 OWN = "own"  # folder of the participant's own code in the submission
 
@@ -59,8 +59,7 @@ def _imports(path: Path) -> list[str]:
 
 def pack_backbone(name: str, number: int, packed: Packed) -> str:
     """The backbone's name for settings.json; files that it needs go into the submission."""
-    from longshot.models.backbones import find_family, load_backbone
-    from longshot.models.backbones.sight import split_sight
+    from longshot.models import find_family, load_backbone, split_sight
 
     family = find_family(name)
     if family.module in ("timm", "hf", "npy"):
@@ -93,7 +92,7 @@ def pack_backbone(name: str, number: int, packed: Packed) -> str:
 
 
 def _pack_network(name: str, number: int, packed: Packed) -> str:
-    from longshot.models.networks.checkpoint import read_sidecar, weights_file
+    from longshot.models import read_sidecar, weights_file
 
     path = weights_file(name)
     call = str(read_sidecar(path)["network"])

@@ -14,8 +14,7 @@ from longshot.arena.fact_sheet import dump, read_sheet
 from longshot.arena.outcomes import SubmissionFailed
 from longshot.arena.settings import load
 from longshot.arena.store import open_competition
-from longshot.base.errors import UserError
-from longshot.base.outputs import claim_folder
+from longshot.base import UserError, claim_folder
 
 
 class Entered(NamedTuple):

@@ -31,8 +31,7 @@ from longshot.arena.tables import (
     submissions,
     workers,
 )
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
+from longshot.base import UserError, hash_file
 
 LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
 ATTEMPTS = 2  # runs of one seed that may die with their worker: one retry, then it is the platform's error

@@ -19,7 +19,7 @@ from longshot.arena.leagues import META
 from longshot.arena.settings import Phase
 from longshot.arena.tables import stamp, submissions, uploads
 from longshot.arena.timetable import until
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 class AllowanceInfo(NamedTuple):

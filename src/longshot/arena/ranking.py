@@ -16,7 +16,7 @@ from longshot.arena.draws import read_secret
 from longshot.arena.fact_sheet import PRIVATE, FactSheet, dump, stored
 from longshot.arena.settings import Competition, parse_time
 from longshot.arena.store import Store, events, note, runs, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 RankBy = Literal["last", "best", "selected"]
 

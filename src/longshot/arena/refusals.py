@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 class Refusal(UserError):

@@ -18,7 +18,7 @@ from longshot.arena.fact_sheet import dump
 from longshot.arena.settings import FILE, load
 from longshot.arena.store import open_competition
 from longshot.arena.tables import filled, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 class DryRunEntry(NamedTuple):

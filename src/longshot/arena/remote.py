@@ -14,9 +14,7 @@ from urllib.parse import quote
 from longshot.arena import leagues
 from longshot.arena.client import Client
 from longshot.arena.refusals import Refusal
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
-from longshot.base.progress import progress
+from longshot.base import UserError, hash_file, progress
 
 
 class RemoteReceipt(NamedTuple):

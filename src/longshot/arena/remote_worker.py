@@ -30,9 +30,7 @@ from longshot.arena.queue import Claim
 from longshot.arena.refusals import Refusal
 from longshot.arena.services.blobs import load_tasks
 from longshot.arena.settings import Competition, Phase
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, cache_places, write_text
-from longshot.base.settings import read_record
+from longshot.base import UserError, cache_dir, cache_places, read_record, write_text
 
 BEAT = 10.0  # seconds between two signs of life, which also carry what was printed
 FREE = 1 << 30  # bytes of disk below which no run is taken: the worker pauses, and says so

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from longshot.arena.fact_sheet import missing, stored
 from longshot.arena.settings import Competition
 from longshot.arena.store import now, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 LONGEST_NAME = 100
 LONGEST_PSEUDONYM = 40

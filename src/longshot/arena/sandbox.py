@@ -26,7 +26,7 @@ from pathlib import Path
 from longshot.arena import seccomp
 from longshot.arena.inside.league import LARGE, WEIGHTS
 from longshot.arena.limits import RunLimits
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
-from longshot.base.settings import Record
+from longshot.base import Record
 
 
 class ServerSettings(Record):

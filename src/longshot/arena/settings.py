@@ -16,8 +16,7 @@ from longshot.arena.fact_sheet import FIELDS
 from longshot.arena.leagues import FREE, META, League
 from longshot.arena.limits import RunLimits
 from longshot.arena.server_settings import ServerSettings
-from longshot.base.errors import UserError
-from longshot.base.settings import Record, read_record
+from longshot.base import Record, UserError, read_record
 
 FILE = "competition.yaml"
 TASK: Final = "task"

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from longshot.base.arrays import Ints
-from longshot.base.batches import ImageTask, TaskBatch
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
-from longshot.base.preprocess import Preprocessing, parse
-from longshot.models.backbones import load_backbone
-from longshot.models.backbones.base import Backbone, ModuleBackbone, no_network
-from longshot.models.methods.images import ImageMethod
-from longshot.models.methods.registry import get_method
-from longshot.models.networks.base import Network
-from longshot.models.networks.fixed_norms import prepare as prepare_fixed_norms
+from longshot.base import ImageTask, Ints, Preprocessing, TaskBatch, UserError, parse, pick_device
+from longshot.models import (
+    Backbone,
+    ImageMethod,
+    ModuleBackbone,
+    Network,
+    get_method,
+    load_backbone,
+    no_network,
+)
+from longshot.models import prepare as prepare_fixed_norms
 
 SETTINGS = "settings.json"
 HERE = "{here}"
@@ -55,7 +55,7 @@ class Solver:
 
     def save(self, folder: str) -> None:
         """Write what was trained into the folder; frozen backbones are in the submission already."""
-        from longshot.models.networks import checkpoint
+        from longshot.models import checkpoint
 
         if self.trained is not None:
             network, preprocessing = self.trained
@@ -175,9 +175,8 @@ def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> t
 
     Also gives its preprocessing.
     """
-    from longshot.models.networks.registry import get_network
-    from longshot.training.optimisers import make_optimiser, make_schedule
-    from longshot.training.registry import get_algorithm
+    from longshot.models import get_network
+    from longshot.training import get_algorithm, make_optimiser, make_schedule
 
     algorithm, transform = get_algorithm(plan["algorithm"]), parse(plan["preprocessing"])
     device = pick_device()
@@ -213,7 +212,7 @@ def _episodes(
     plan: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
     """The episodes of every step."""
-    from longshot.base.batches import Episode
+    from longshot.base import Episode
 
     def prepare(images: Tensor) -> Tensor:
         return scaled(transform, resized(transform, as_bytes(images)), device)
@@ -239,7 +238,7 @@ def _batches(
     plan: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
     """The batch of every step; its size is that of config.json."""
-    from longshot.training.base import ImageBatch
+    from longshot.training import ImageBatch
 
     for images, labels in generator(plan["steps"]):
         yield ImageBatch(scaled(transform, resized(transform, as_bytes(images)), device), labels.to(device))

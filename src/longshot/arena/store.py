@@ -23,8 +23,7 @@ from longshot.arena.tables import now as now
 from longshot.arena.tables import runs as runs
 from longshot.arena.tables import submissions as submissions
 from longshot.arena.tables import teams as teams
-from longshot.base.errors import UserError
-from longshot.base.locks import file_lock
+from longshot.base import UserError, file_lock
 
 _CONNECTIONS = 10  # held open, and as many more under load
 

@@ -14,14 +14,10 @@ from longshot.arena.leagues import META
 from longshot.arena.packing import Packed, pack_backbone, pack_code, write_submission
 from longshot.arena.solver import HERE, SETTINGS
 from longshot.arena.templates import template
-from longshot.base.calls import format_call, parse_call
-from longshot.base.errors import UserError
-from longshot.base.outputs import claim_folder
-from longshot.base.settings import Record, read_record
+from longshot.base import Record, UserError, claim_folder, format_call, parse_call, read_record
 
 if TYPE_CHECKING:
-    from longshot.models.methods.base import Method
-    from longshot.models.methods.images import ImageMethod
+    from longshot.models import ImageMethod, Method
 
 SIZE = 84  # pixels of a side that a network is trained with unless said otherwise
 
@@ -78,7 +74,7 @@ def make_submission(
     MadeSubmission
         Its path, its title, and what in it has learned weights.
     """
-    from longshot.evaluation.inputs import backbone_parts
+    from longshot.evaluation import backbone_parts
 
     out = Path(out)
     if out.exists():
@@ -131,8 +127,7 @@ def _method_and_backbones(name: str, backbone: str | None, train: str | None) ->
 
 
 def _is_network(name: str) -> bool:
-    from longshot.models.backbones import FAMILIES
-    from longshot.models.backbones.sight import split_sight
+    from longshot.models import FAMILIES, split_sight
 
     first = split_sight(name.split(" + ")[0].strip())[0]
     backbones = [backbone for family in FAMILIES for backbone in family.names]
@@ -142,8 +137,8 @@ def _is_network(name: str) -> bool:
 
 def _trained_for(name: str) -> str:
     """The method of the algorithm that a saved network was trained with; nearest class means for all others."""
-    from longshot.models.networks.checkpoint import read_sidecar, weights_file
-    from longshot.training.registry import get_algorithm
+    from longshot.models import read_sidecar, weights_file
+    from longshot.training import get_algorithm
 
     if not Path(name).exists():
         return "protonet"
@@ -154,10 +149,9 @@ def _trained_for(name: str) -> str:
 
 def _method(call: str, overrides: dict[str, Any]) -> Method | ImageMethod:
     """The method of ``call`` with some settings replaced; UserError where it leaves a choice open."""
-    from longshot.base.tuned import is_tuned, tuned_method
-    from longshot.evaluation.choices import leaves_open
-    from longshot.models.methods.images import ImageMethod
-    from longshot.models.methods.registry import get_method
+    from longshot.base import is_tuned, tuned_method
+    from longshot.evaluation import leaves_open
+    from longshot.models import ImageMethod, get_method
 
     name, settings = parse_call(tuned_method(call) if is_tuned(call) else call)
     chosen = get_method(format_call(name, {**settings, **overrides}))
@@ -173,8 +167,8 @@ def _method(call: str, overrides: dict[str, Any]) -> Method | ImageMethod:
 
 def _check_fit(method: Method | ImageMethod, parts: list[str]) -> None:
     """UserError where the method cannot work with these backbones."""
-    from longshot.evaluation.image_source import adaptable
-    from longshot.models.methods.images import ImageMethod
+    from longshot.evaluation import adaptable
+    from longshot.models import ImageMethod
 
     if isinstance(method, ImageMethod):
         adaptable(" + ".join(parts), method.call, "cpu")
@@ -191,11 +185,9 @@ def _pack_method(method: Method | ImageMethod, packed: Packed) -> str:
 
 def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What settings.json and config.json say of a training in ``meta_fit``."""
-    from longshot.base.preprocess import parse
-    from longshot.models.networks.registry import get_network, is_own_network
-    from longshot.training.base import Algorithm
-    from longshot.training.optimisers import make_optimiser, make_schedule
-    from longshot.training.registry import get_algorithm
+    from longshot.base import parse
+    from longshot.models import get_network, is_own_network
+    from longshot.training import Algorithm, get_algorithm, make_optimiser, make_schedule
 
     algorithm = get_algorithm(call)
     if algorithm.refresh or type(algorithm).settle is not Algorithm.settle:

@@ -10,8 +10,7 @@ import datetime as dt
 from typing import Literal, NamedTuple
 
 from longshot.arena.settings import Competition, Phase, parse_time
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json, hash_text
+from longshot.base import UserError, hash_json, hash_text
 
 PhaseState = Literal["coming", "open", "over"]
 

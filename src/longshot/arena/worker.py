@@ -29,8 +29,7 @@ from longshot.arena.outcomes import RunOutcome
 from longshot.arena.queue import Claim, archive_path
 from longshot.arena.settings import Competition
 from longshot.arena.store import Store
-from longshot.base.errors import UserError
-from longshot.base.files import write_text
+from longshot.base import UserError, write_text
 
 MOST = 8000  # letters of a failure in the participant's log
 TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from longshot.base.progress import progress
 from longshot.audit.search import nearest
+from longshot.base import progress
 
 LOOKED_AT = 50  # candidates of a picture, and of each of its corners
 RELATED = 0.6  # cosine of low frequencies below which pixels are not compared

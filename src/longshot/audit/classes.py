@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from longshot.base.errors import UserError
-from longshot.base.settings import Record
-from longshot.data.dataset import Dataset
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.wordnet import ROOT, find_wordnet, read_wordnet
+from longshot.base import Record, UserError
+from longshot.data import ROOT, Dataset, Taxonomy, find_wordnet, read_wordnet
 
 RELATIONS = ("same", "name", "synonym", "above", "below")  # the strongest first
 _SYNSET = re.compile(r"^n\d{8}$")

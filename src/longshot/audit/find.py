@@ -9,24 +9,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
-from longshot.base.outputs import PAGE, Kind, claim_output, deliver_text, delivered, has_columns, is_stream
-from longshot.data import DatasetLike, as_dataset, registry
-from longshot.data.dataset import Dataset
-from longshot.data.formats.view import ENDING, ViewFile, ViewFormat, without
-from longshot.data.formats.view import KIND as VIEW
 from longshot.audit.classes import read_nouns, shared_classes
 from longshot.audit.pairs import KINDS, NEIGHBOURS, SIMILARITY, Embed, find_pairs
 from longshot.audit.record import KIND, Overlap, check_first_side, make_overlap, remember
-from longshot.models.engines import with_engine
-from longshot.models.features.suspects import ODDS, Suspects, suspects_of
-from longshot.base.scale import with_executor
+from longshot.base import (
+    PAGE,
+    Kind,
+    UserError,
+    claim_output,
+    deliver_text,
+    delivered,
+    has_columns,
+    hash_file,
+    is_stream,
+    with_executor,
+)
+from longshot.data import ENDING, Dataset, DatasetLike, ViewFile, ViewFormat, as_dataset, registry, without
+from longshot.data import KIND as VIEW
+from longshot.models import ODDS, Suspects, suspects_of, with_engine
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from longshot.models.backbones import BackboneLike
+    from longshot.models import BackboneLike
 
 _KIND = Kind("list of suspects", {".csv": has_columns("key", "class", "reason", "looks_like", "odds")})
 
@@ -150,8 +155,7 @@ def pair_images(dataset: Dataset, other: Dataset) -> Callable[[str, list[str]], 
 
 
 def _embedder(backbone: str, device: str) -> Embed:
-    from longshot.models.backbones import load_backbone
-    from longshot.models.features.extract import embed
+    from longshot.models import embed, load_backbone
 
     loaded = load_backbone(backbone, device)  # an unknown name is an error before anything runs
 
@@ -214,7 +218,7 @@ def find_suspects(
     """
     from pyarrow import csv
 
-    from longshot.models.features.extract import embed
+    from longshot.models import embed
 
     if out is not None:
         claim_output(out, _KIND, force=force)

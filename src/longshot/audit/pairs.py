@@ -19,10 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.files import cache_dir, cache_places, hash_text
-from longshot.base.progress import progress
-from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.images import ImageError
 from longshot.audit import verify
 from longshot.audit.candidates import (
     SIDE,
@@ -40,9 +36,9 @@ from longshot.audit.candidates import (
     whole_frequencies,
 )
 from longshot.audit.search import Neighbours, nearest
-from longshot.models.features.cache import Shards, lock, open_guarded
-from longshot.models.features.held import content_of
-from longshot.models.features.reading import read_shards
+from longshot.base import cache_dir, cache_places, hash_text, progress
+from longshot.data import Dataset, ImageError, ImageStore
+from longshot.models import Shards, content_of, lock, open_guarded, read_shards
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -18,17 +18,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, canonical_json, find_cached
-from longshot.base.outputs import Kind, claim_output, deliver_json, delivered, has_json, has_parquet
-from longshot.base.parquet import read_parquet
-from longshot.base.settings import Loose, read_record
-from longshot.data.dataset import Dataset
-from longshot.data.formats.view import origin
 from longshot.audit.candidates import turn_of
 from longshot.audit.classes import RELATIONS, SharedClass
 from longshot.audit.pairs import KINDS, ImagePairs
-from longshot.models.features.held import content_of
+from longshot.base import (
+    Kind,
+    Loose,
+    UserError,
+    cache_dir,
+    canonical_json,
+    claim_output,
+    deliver_json,
+    delivered,
+    find_cached,
+    has_json,
+    has_parquet,
+    read_parquet,
+    read_record,
+)
+from longshot.data import Dataset, origin
+from longshot.models import content_of
 
 SCHEMA = pa.schema(
     [

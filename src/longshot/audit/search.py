@@ -11,10 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
+from longshot.base import Ints, UserError, pick_device, progress
 
 INDEXES = ("auto", "exact", "ivf")
 EXACT_ROWS = 100_000  # beyond it on either side 'auto' takes the approximate index

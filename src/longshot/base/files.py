@@ -244,7 +244,7 @@ def explain_disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(
                 f"The disk is full while writing {path}; nothing half-written was kept",
-                "free some space (see {features.cache.entries()}) or set LONGSHOT_CACHE to another disk, then do the "
+                "free some space (see {models.cache_entries()}) or set LONGSHOT_CACHE to another disk, then do the "
                 "same again",
             ) from error
         if error.errno in _BAD_PLACES:

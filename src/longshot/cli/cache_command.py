@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from longshot.base import UserError
 from longshot.cli.common import echo_json, print_table, shared
-from longshot.base.errors import UserError
 
 
 @click.group(invoke_without_command=True)
@@ -35,10 +35,10 @@ def show(as_json: bool) -> None:
     Example:
       longshot cache show --json
     """
-    from longshot.base.files import own_cache
-    from longshot.models.features.cache import entries
+    from longshot.base import own_cache
+    from longshot.models import cache_entries
 
-    stored = entries()
+    stored = cache_entries()
     kinds = sorted({entry.kind for entry in stored})
     totals: list[dict[str, Any]] = [
         {
@@ -88,7 +88,7 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
     Example:
       longshot cache prune --features --older-than 30 --dry-run
     """
-    from longshot.models.features import cache as store
+    from longshot.models import cache as store
 
     if chosen is None and older_than is None:
         raise UserError("Say what to delete: --features, --scans, --remote, --all, or --older-than DAYS.")

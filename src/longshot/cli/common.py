@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from longshot.base import Location, UserError, is_stream, is_url, shown
 from longshot.cli.help import Grouped
-from longshot.base.errors import UserError
-from longshot.base.outputs import is_stream
-from longshot.base.urls import Location, is_url, shown
 
 if TYPE_CHECKING:
-    from longshot.api.estimates import Estimate
-    from longshot.reports.sheets import Sheet
+    from longshot.api import Estimate
+    from longshot.reports import Sheet
 
 F = TypeVar("F", bound=Callable[..., Any])
 

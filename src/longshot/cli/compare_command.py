@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from longshot.base import count
 from longshot.cli.common import PLACE, echo_json, print_table, shared
-from longshot.base.wording import count
 
 if TYPE_CHECKING:
-    from longshot.evaluation.verdicts import Compared, Outcome, RunComparison
+    from longshot.evaluation import Compared, Outcome, RunComparison
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")

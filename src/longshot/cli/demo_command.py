@@ -33,10 +33,9 @@ def command(out: Path, tasks: int, device: str, engine: str | None, as_json: boo
       longshot demo
     """
     import longshot
-    from longshot.base.outputs import claim_folder
-    from longshot.evaluation.inputs import used_rows
-    from longshot.evaluation.views import summary_rows
-    from longshot.models.features.extract import embed_rows
+    from longshot.base import claim_folder
+    from longshot.evaluation import summary_rows, used_rows
+    from longshot.models import embed_rows
 
     claim_folder(out, "demo", ("mixed.parquet",))
     start = time.monotonic()

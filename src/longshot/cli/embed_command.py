@@ -68,8 +68,8 @@ def command(
     name you added, or toybox. A run that was interrupted goes on where it was.
     """
     import longshot
-    from longshot.base.errors import UserError
-    from longshot.models.features.features import claim_features
+    from longshot.base import UserError
+    from longshot.models import claim_features
 
     if out is not None and len(backbones) > 1:
         raise UserError(

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from longshot.base import UserError
 from longshot.cli.common import PLACE, datasets_option, echo_json, print_estimate, print_table, shared
-from longshot.base.errors import UserError
 
 
 @click.command()
@@ -66,10 +66,7 @@ def command(
     s3://bucket/runs/first; several evaluations may write to one URL at once.
     """
     import longshot
-    from longshot.evaluation.inputs import open_methods
-    from longshot.evaluation.judging import say_judges
-    from longshot.evaluation.views import summary_rows
-    from longshot.evaluation.vouched import names_only
+    from longshot.evaluation import names_only, open_methods, say_judges, summary_rows
 
     if not backbones and not features:
         raise UserError(

@@ -7,39 +7,31 @@ from functools import cache
 
 import click
 
-# functions of ``longshot`` whose command has another name
-COMMAND_OF = {
-    "serve_competition": "compete serve",
+from longshot.base import plugged
+
+# functions of ``longshot`` whose command has another name; plugins say theirs
+_COMMAND_OF = {
     "open_dataset": "datasets show",
     "list_datasets": "datasets",
     "training.list_algorithms": "train --list",
     "training.list_spaces": "tune --list",
     "find_overlap": "datasets overlap",
     "get_dataset": "datasets get",
-    "datasets.list_downloads": "datasets get --list",
+    "data.list_downloads": "datasets get --list",
     "find_suspects": "datasets suspects",
-    "datasets.add_dataset": "datasets add",
-    "datasets.check_dataset": "datasets check",
-    "datasets.describe_dataset": "datasets show",
-    "datasets.list_formats": "datasets formats",
-    "datasets.overlap.leave_out_overlap": "datasets without",
+    "data.add_dataset": "datasets add",
+    "data.check_dataset": "datasets check",
+    "data.describe_dataset": "datasets show",
+    "data.list_formats": "datasets formats",
+    "audit.leave_out_overlap": "datasets without",
     "list_backbones": "backbones",
-    "features.cache.entries": "cache",
+    "models.cache_entries": "cache",
     "open_taxonomy": "taxonomy show",
     "measure_distances": "taxonomy distances",
     "make_split": "split",
     "compare_splits": "splits compare",
-    "measure_attributes": "attributes",
     "list_methods": "methods",
     "check_method": "methods check",
-    "run_study": "study run",
-    "studies.study_tables": "study tables",
-    "competition.create": "compete init",
-    "competition.write_baseline": "compete baseline",
-    "competition.build_environment": "compete environment",
-    "competition.status": "compete status",
-    "competition.export_bundle": "compete bundle",
-    "competition.check_bundle": "compete validate",
 }
 
 
@@ -77,7 +69,8 @@ class StudyFace(ShellFace):
 
 def command_words(function: str) -> str:
     """The command of a function of ``longshot``: ``make_split`` → ``split``."""
-    return COMMAND_OF.get(function, function.replace(".", " "))
+    words: str | None = _COMMAND_OF.get(function) or plugged("command_of").get(function)
+    return words or function.replace(".", " ")
 
 
 def face_of(context: click.Context | None) -> ShellFace:
@@ -90,14 +83,14 @@ def face_of(context: click.Context | None) -> ShellFace:
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
     """(words, command) of every command and sub-command: ``splits compare`` and its like."""
-    from longshot.cli.main import COMMANDS, cli
+    from longshot.cli.main import cli, commands
 
     def below(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
         yield words, command
         for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
             yield from below(f"{words} {name}", inner)
 
-    for name in COMMANDS:
+    for name in commands():
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         yield from below(name, command)

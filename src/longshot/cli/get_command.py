@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from longshot.base import UserError
 from longshot.cli.common import echo_json, print_table, shared
-from longshot.base.errors import UserError
 
 
 @click.command("get")
@@ -41,7 +41,7 @@ def get(
     if name is None:
         raise UserError(
             "Getting a dataset needs its name",
-            "give a {name} of those that {datasets.list_downloads()} shows",
+            "give a {name} of those that {data.list_downloads()} shows",
         )
     if dry_run:
         _plan(name, to, as_json)
@@ -102,8 +102,7 @@ def _checksums(row: dict[str, Any]) -> str:
 
 
 def _plan(name: str, to: str | None, as_json: bool) -> None:
-    from longshot.data import plan_download
-    from longshot.data.get.fetch import in_bytes
+    from longshot.data import in_bytes, plan_download
 
     plan: dict[str, Any] = plan_download(name, to=to)
     if as_json:

@@ -56,8 +56,8 @@ def command(
       7  as far as names tell: the testbed was drawn with --identity names
     """
     import longshot
-    from longshot.base.outputs import is_stream
-    from longshot.tasks.verification import EXIT_CODES
+    from longshot.base import is_stream
+    from longshot.tasks import EXIT_CODES
 
     inspection = longshot.inspect(testbed, verify=verify, html=html, **settings)
     if as_json:

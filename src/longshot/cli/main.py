@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from contextlib import nullcontext
+from functools import cache
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, ClassVar
 
 import click
 
+from longshot.base import (
+    UserError,
+    explain_long_names,
+    is_screen,
+    keep_fonts,
+    lend_temporary,
+    load_target,
+    plugged,
+    screen_for_output,
+    speak_as,
+)
 from longshot.cli.faces import face_of
-from longshot.base.errors import UserError, speak_as
-from longshot.base.files import explain_long_names, keep_fonts, lend_temporary
-from longshot.base.outputs import is_screen, screen_for_output
 
 # name → what it does. The module of that name is imported only when its command is called, so that
-# `longshot --help` stays fast; each module holds a click command called `command`.
-COMMANDS = {
+# `longshot --help` stays fast; each module holds a click command called `command`. Plugins add theirs.
+_OWN = {
     "demo": "The whole street on the embedded default: a table and a report.",
     "datasets": "List, add and describe datasets.",
     "backbones": "List the backbones that can embed images.",
@@ -30,22 +38,21 @@ COMMANDS = {
     "splits": "Compare and draw class splits; class trees against a taxonomy.",
     "sample": "Draw tasks into a testbed file.",
     "inspect": "Describe a testbed and check it against its dataset.",
-    "attributes": "What is known of images, and what their pixels tell.",
-    "explain": "Why the tasks of a testbed are hard.",
     "methods": "List the methods that learn from a support set.",
     "evaluate": "Run methods over testbeds; one result row per task.",
     "compare": "Compare runs task by task; can gate a pipeline.",
     "report": "Write a page or a table from the results of a run.",
-    "serve": "Look at every task, every mistake, every run, in the browser.",
-    "study": "Run the papers' protocols on any dataset.",
-    "bench": "Measure a model on a frozen suite: one card, one leaderboard.",
-    "release": "Publish testbeds with a card, hashes and baselines.",
-    "verify": "Check a copy of a release against your own images.",
     "score": "Score predictions that any code made on a testbed.",
-    "compete": "Run a blind competition: other people's code on hidden tasks.",
     "doctor": "What is installed, which extras, device, cache.",
     "cache": "Show and prune what Longshot keeps on disk.",
 }
+
+
+@cache
+def commands() -> dict[str, tuple[str, str]]:
+    """Return every command: name → (``module:attribute`` of a click command, its line in ``longshot --help``)."""
+    own = {name: (f"longshot.cli.{name}_command:command", line) for name, line in _OWN.items()}
+    return own | {name: entry for name, entry in plugged("commands").items() if name not in own}
 
 
 class _Context(click.Context):
@@ -83,31 +90,30 @@ def _remembered(command: click.Command) -> click.Command:
 
 
 class LazyGroup(click.Group):
-    """A click group whose commands live in ``longshot.cli.<module>`` and are imported on use."""
+    """A click group whose commands are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(commands())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"longshot.cli.{name}_command")
-        return _remembered(module.command)
+        # A command of the core is found without a look at what is installed.
+        entry = (f"longshot.cli.{name}_command:command", "") if name in _OWN else commands().get(name)
+        return None if entry is None else _remembered(load_target(entry[0]))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in _OWN and not args[0].startswith("-") and args[0] not in commands():
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
+            near = get_close_matches(args[0], commands(), n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise click.UsageError(f"There is no command '{args[0]}'.{hint} See 'longshot --help'.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, line) for name, (_, line) in commands().items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})

@@ -26,7 +26,7 @@ def command(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     import longshot
-    from longshot.models.methods.variants import VARIANTS
+    from longshot.models import VARIANTS
 
     records = longshot.list_methods()
     if as_json:
@@ -68,7 +68,7 @@ def check(method: str, as_json: bool) -> None:
     longshot.base.errors.UserError with the reason.
     """
     import longshot
-    from longshot.models.methods.registry import get_method
+    from longshot.models import get_method
 
     chosen = get_method(method)
     rows = longshot.check_method(chosen)

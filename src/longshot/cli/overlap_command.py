@@ -12,7 +12,7 @@ import click
 from longshot.cli.common import COUNT, FILE, PATH, echo_json, print_table, shared
 
 if TYPE_CHECKING:
-    from longshot.audit.record import Overlap
+    from longshot.audit import Overlap
 
 _SHOWN = 10  # pairs and classes listed on the screen; the file has all
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from longshot.base import UserError, count, span
 from longshot.cli.common import COUNT, FILE_PLACE, echo_json, shared
 from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
@@ -18,8 +19,6 @@ from longshot.cli.sample_options import (
     published_options,
     shape_options,
 )
-from longshot.base.errors import UserError
-from longshot.base.wording import count, span
 
 
 @click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
@@ -63,10 +62,7 @@ def command(
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o easy.parquet.")
     import longshot
-    from longshot.tasks.describe import dropped_classes, summary
-    from longshot.tasks.difficult import is_network_column
-    from longshot.tasks.drops import say_drops
-    from longshot.tasks.suspected import say_suspects
+    from longshot.tasks import dropped_classes, is_network_column, say_drops, say_suspects, summary
 
     options = {name: value for name, value in options.items() if value != ()}  # repeatable, and not written
     start = time.monotonic()
@@ -95,7 +91,7 @@ def command(
         click.echo(sentence)
     dropped = dropped_classes(testbed)
     if dropped:
-        from longshot.tasks.words import make_shape
+        from longshot.tasks import make_shape
 
         least = make_shape(options["shape"], options).min_images
         click.echo(f"left out {dropped} classes with fewer than {least} images (--drop-small)")

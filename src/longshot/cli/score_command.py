@@ -53,7 +53,7 @@ def command(
 
 
 def _mean_row(row: dict[str, Any]) -> dict[str, Any]:
-    from longshot.evaluation.predictions import SCORES
+    from longshot.evaluation import SCORES
 
     shown = {key: row[key] for key in ("predictions", "dataset", "tasks")}
     for metric, title in zip(SCORES, ("accuracy %", "balanced %", "normalized %"), strict=True):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from longshot.base import UserError
 from longshot.cli.common import COUNT, FILE, FILE_PLACE, echo_json, print_table, shared
 from longshot.cli.splits_rows import print_hardness, target_line
-from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.tasks.splits import Split
+    from longshot.tasks import Split
 
 
 @click.command()
@@ -83,7 +83,7 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
     classes), and transfer loss (what other train classes would give more).
     """
     import longshot
-    from longshot.tasks.splits.make import split_kind, sweep_file
+    from longshot.tasks import split_kind, sweep_file
 
     for name in ("sweep", "ratios"):
         options[name] = None if options[name] is None else _numbers(options[name], name)

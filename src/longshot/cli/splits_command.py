@@ -65,7 +65,7 @@ def list_splits(as_json: bool) -> None:
     Example:
       longshot splits list
     """
-    from longshot.tasks.splits.published import list_published
+    from longshot.tasks import list_published
 
     print_table(list_published(), as_json=as_json)
 
@@ -82,7 +82,7 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
       longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot splits show far.json --classes
     """
-    from longshot.tasks.splits.split import Split
+    from longshot.tasks import Split
 
     split = Split.load(file)
     if as_json:
@@ -195,7 +195,7 @@ def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
     the classes changed places at random. With several backbones their trees are compared with each other too.
     """
     import longshot
-    from longshot.tasks.splits.comparing import compare_trees
+    from longshot.tasks import compare_trees
 
     opened = longshot.open_dataset(dataset)
     trees = compare_trees(opened, **settings)
@@ -229,7 +229,7 @@ def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> N
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
       longshot splits plot far.json --of hardness --dataset toybox --backbone pixels -o hardness.png
     """
-    from longshot.api.splits import plot_splits
+    from longshot.api import plot_splits
 
     plot_splits(splits, dataset, out=out, **settings)
     click.echo(f"wrote {out}")

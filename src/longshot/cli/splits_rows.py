@@ -11,9 +11,7 @@ import click
 from longshot.cli.common import print_table
 
 if TYPE_CHECKING:
-    from longshot.tasks.splits.compare import SplitComparison
-    from longshot.tasks.splits.comparing import OddPair
-    from longshot.tasks.splits.trees import TreeGap
+    from longshot.tasks import OddPair, SplitComparison, TreeGap
 
 
 def comparison_row(comparison: SplitComparison) -> dict[str, str]:
@@ -105,8 +103,8 @@ def print_rows(rows: list[dict[str, Any]], markdown: bool, title: str) -> None:
     if not markdown:
         print_table(rows, title=title)
         return
-    from longshot.reports.sheets import Sheet, SheetCell
-    from longshot.reports.sheets import markdown as to_markdown
+    from longshot.reports import Sheet, SheetCell
+    from longshot.reports import markdown as to_markdown
 
     heads = [("", head) for head in rows[0]]
     cells = [[SheetCell(str(value)) for value in row.values()] for row in rows]

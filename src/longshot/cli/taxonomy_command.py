@@ -13,8 +13,7 @@ from longshot.cli.common import COUNT, FILE, echo_json, print_rich, print_table,
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from longshot.data.taxonomy.dag import Taxonomy
-    from longshot.data.taxonomy.tree import Branch
+    from longshot.data import Branch, Taxonomy
 
 _KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
 
@@ -50,12 +49,12 @@ def show(
     Single-child chains are shown as one line (a › b › c). A node with several parents stands below the
     first and names the others.
     """
-    from longshot.api.taxonomies import class_hierarchy
-    from longshot.data.taxonomy.tree import display_tree
+    from longshot.api import class_hierarchy
+    from longshot.data import display_tree
 
     shown = class_hierarchy(source, taxonomy)
     if picture is not None:
-        from longshot.data.taxonomy.picture import draw_taxonomy
+        from longshot.data import draw_taxonomy
 
         look: dict[str, Any] = {"images": shown.images, "depth": depth, "title": shown.name}
         draw_taxonomy(shown.taxonomy, shown.class_ids, picture, **look, force=force)
@@ -132,10 +131,8 @@ def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path, 
     (The embedded default has a taxonomy of its own: longshot taxonomy show toybox.) Without --reduction all
     ancestors of the classes are kept. In a CSV the first column holds the ids.
     """
-    from longshot.base.outputs import claim_output
-    from longshot.data.taxonomy.distances import reduce_taxonomy
-    from longshot.data.taxonomy.readers import EDGES, read_ids, write_csv
-    from longshot.data.taxonomy.wordnet import read_wordnet
+    from longshot.base import claim_output
+    from longshot.data import EDGES, read_ids, read_wordnet, reduce_taxonomy, write_csv
 
     claim_output(out, EDGES, force=force)
     ids = read_ids(classes)

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from longshot.base import UserError
 from longshot.cli.common import COUNT, FOLDER, echo_json, print_table, shared
 from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import POSITIVE, SAMPLER, class_options, shape_options
-from longshot.base.errors import UserError
 
 
 @click.command(cls=GroupedCommand, heading="Training", rare_groups=SAMPLER)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from longshot.base import UserError
 from longshot.cli.common import COUNT, FOLDER, datasets_option, echo_json, pairs_option, print_table, shared
-from longshot.base.errors import UserError
 
 
 @click.command()

@@ -13,9 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
+from longshot.base import Ints, UserError, count, first
 from longshot.data.dataset import Dataset
 from longshot.data.files import container_stamps, damage_of, need_stamp, read_npy_header
 from longshot.data.formats.base import assemble

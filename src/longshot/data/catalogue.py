@@ -12,10 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longshot.base.calls import format_call, parameters
-from longshot.base.errors import UserError
-from longshot.base.files import cache_places, is_writable
-from longshot.base.wording import count
+from longshot.base import UserError, cache_places, count, format_call, is_writable, parameters
 from longshot.data import registry
 from longshot.data.dataset import SPLITS, Dataset
 from longshot.data.formats import FORMATS, make_format

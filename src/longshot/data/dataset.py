@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
+from longshot.base import Ints, UserError, count, first
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -273,9 +271,7 @@ class Dataset:
         if index is None:
             same_name = [c for c in self.class_ids if c.rsplit("/", 1)[-1] == class_id]
             near = same_name or get_close_matches(class_id, self.class_ids, n=1)
-            hint = (
-                f"did you mean '{near[0]}'?" if near else f"see {{datasets.describe_dataset({self.source})}}."
-            )
+            hint = f"did you mean '{near[0]}'?" if near else f"see {{data.describe_dataset({self.source})}}."
             raise UserError(
                 f"Dataset '{self.name}' has no class '{class_id}' among its {len(self.class_ids):,}; {hint}"
             )

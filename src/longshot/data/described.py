@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
+from longshot.base import UserError, count, first
 from longshot.data.dataset import Dataset
 from longshot.data.identity import image_digests, short_digests
 

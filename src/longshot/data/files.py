@@ -13,8 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
+from longshot.base import Ints, UserError
 
 
 def reason_of(error: OSError) -> str:

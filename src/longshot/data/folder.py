@@ -10,10 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.errors import UserError
-from longshot.base.parquet import read_parquet
-from longshot.base.progress import progress
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note, progress, read_parquet
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.data.files import repeated
 from longshot.data.formats.base import assemble, taxonomy_of_ids

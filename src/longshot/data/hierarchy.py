@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.base.wording import first
+from longshot.base import UserError, first, hash_json
 from longshot.data.dataset import Dataset
 from longshot.data.formats.wordnet_ids import is_wordnet_id, wordnet_part
 from longshot.data.taxonomy.dag import Taxonomy

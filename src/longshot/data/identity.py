@@ -24,12 +24,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools, Ints
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
-from longshot.base.locks import file_lock
-from longshot.base.progress import progress
-from longshot.base.wording import count, first, note
+from longshot.base import (
+    Bools,
+    Ints,
+    UserError,
+    cache_dir,
+    cache_places,
+    count,
+    file_lock,
+    first,
+    hash_text,
+    note,
+    progress,
+    read_sealed,
+    write_sealed,
+)
 from longshot.data.dataset import Dataset, ImageStore, UnpackedStore
 from longshot.data.stores import encoded_of, innermost, prepare_rows, stamps_of
 

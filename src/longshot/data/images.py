@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 HEIF_EXTENSIONS = frozenset((".heic", ".heif", ".hif"))
 HAS_HEIF = find_spec("pillow_heif") is not None  # an extra: without it these files are of another kind

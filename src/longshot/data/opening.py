@@ -7,10 +7,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from longshot.base.errors import UserError
-from longshot.base.remote_cache import here
-from longshot.base.urls import is_url, shown
-from longshot.base.wording import count, note
+from longshot.base import UserError, count, here, is_url, note, shown
 from longshot.data import registry
 from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, recognise, split_spec
@@ -71,7 +68,7 @@ def open_dataset(
     if dataset.skipped:
         note(
             f"{count(dataset.skipped, 'unreadable image')} of {len(complete):,} in '{dataset.name}' left out "
-            f"({{skip_bad:True}}); {{datasets.check_dataset({dataset.source})}} lists them."
+            f"({{skip_bad:True}}); {{data.check_dataset({dataset.source})}} lists them."
         )
     registry.remember(dataset)
     return dataset
@@ -118,7 +115,7 @@ def locate(spec: str | Path) -> str:
         if not registry.is_there(registered):
             raise UserError(
                 f"The dataset '{text}' is no longer at {registered}",
-                f"say where it is now with {{datasets.add_dataset({text}, PATH)}}",
+                f"say where it is now with {{data.add_dataset({text}, PATH)}}",
             )
         return registered if split_spec(registered) else unescape_name(registered)
     raise UserError(f"There is no dataset at {escape_name(text)}{_suggestion(Path(text))}")
@@ -171,7 +168,7 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
         return open_arrays(path, called)
     raise UserError(
         f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
-        f".tsv, .parquet or .npz is needed, or a path of one of the formats in {{datasets.list_formats()}}."
+        f".tsv, .parquet or .npz is needed, or a path of one of the formats in {{data.list_formats()}}."
     )
 
 

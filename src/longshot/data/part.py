@@ -13,11 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.ragged import offsets_of
-from longshot.base.wording import count, first
+from longshot.base import Ints, UserError, count, first, offsets_of, progress
 from longshot.data.dataset import Dataset
 from longshot.data.images import ImageError
 from longshot.data.scan import load_table, save_table, scan_file, scan_files

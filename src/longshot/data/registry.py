@@ -15,20 +15,23 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from longshot.base.errors import UserError
-from longshot.base.files import (
+from longshot.base import (
+    Loose,
+    UserError,
     cache_dir,
     cache_places,
     canonical_json,
     explain_disk_errors,
+    file_lock,
+    first,
+    is_cached,
+    is_url,
     is_writable,
+    note,
+    read_json,
+    read_record,
     write_json,
 )
-from longshot.base.locks import file_lock
-from longshot.base.remote_cache import is_cached
-from longshot.base.settings import Loose, read_json, read_record
-from longshot.base.urls import is_url
-from longshot.base.wording import first, note
 from longshot.data.dataset import Dataset
 from longshot.data.files import read_object
 from longshot.data.formats import split_spec

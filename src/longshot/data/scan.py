@@ -17,14 +17,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
-from longshot.base.parquet import read_parquet
-from longshot.base.progress import progress
-from longshot.base.ragged import offsets_of
-from longshot.base.settings import Loose, read_record
-from longshot.base.wording import count, first, note
+from longshot.base import (
+    Ints,
+    Loose,
+    UserError,
+    cache_dir,
+    cache_places,
+    count,
+    first,
+    hash_text,
+    note,
+    offsets_of,
+    progress,
+    read_parquet,
+    read_record,
+    read_sealed,
+    write_sealed,
+)
 from longshot.data.files import reason_of
 from longshot.data.images import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, is_image_name
 from longshot.data.stores import escape_name, open_zip

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import note
+from longshot.base import Executor, Ints, UserError, note
 from longshot.data.dataset import Dataset, ImageStore
 from longshot.data.identity import image_digests
 from longshot.data.images import ImageError, decode, decode_reduced
 from longshot.data.stores import Enough, FileStore, ZipStore, encoded_of, innermost
-from longshot.base.scale import Executor
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note
 from longshot.data.dataset import SPLITS, canonical_split
 from longshot.data.files import repeated
 from longshot.data.taxonomy.dag import Taxonomy

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
+from longshot.base import Ints, UserError
 from longshot.data.dataset import EncodedStore, ImageStore
 from longshot.data.files import (
     container_stamps,

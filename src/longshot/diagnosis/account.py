@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from longshot.base import Floats, Ints, count
 from longshot.diagnosis.interventions import Intervention, say_points
 from longshot.diagnosis.suspicions import EMBEDDED
-from longshot.base.arrays import Floats, Ints
-from longshot.base.wording import count
 from longshot.statistics import Interval, bootstrap, mean_interval
 
 UNEXPLAINED = "none of what is measured"

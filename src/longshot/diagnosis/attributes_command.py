@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, PATH, print_table, shared
+from longshot.cli import FILE, PATH, print_table, shared
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(dataset: str, attributes: Path | None, out: Path | None, force: bool
     usable in rules such as --query-where "brightness < 0.3".
     """
     import longshot
-    from longshot.base.outputs import is_stream
+    from longshot.base import is_stream
 
     table = longshot.measure_attributes(dataset, attributes=attributes, out=out, force=force)
     print_table([_row(name, table.column(name)) for name in table.column_names], as_json=as_json)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 
 MOST_VALUES = 20  # an attribute of text with more values tells images apart rather than describing them
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from longshot.base import Floats
 from longshot.diagnosis.alterations import ALTERED
 from longshot.diagnosis.gaps import Gaps, means_by
-from longshot.base.arrays import Floats
 from longshot.statistics import Interval, mean_interval
 
 

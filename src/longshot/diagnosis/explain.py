@@ -8,21 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from longshot.base import PAGE, UserError, claim_output, deliver_text, with_executor
+from longshot.data import Dataset
 from longshot.diagnosis.explanation import Explanation, compose_testbed, explain_testbed
 from longshot.diagnosis.findings import LEVEL
-from longshot.base.errors import UserError
-from longshot.base.outputs import PAGE, claim_output, deliver_text
-from longshot.data.dataset import Dataset
-from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
-from longshot.evaluation.pictures import find_images
-from longshot.evaluation.results import Results
-from longshot.models.engines import with_engine
-from longshot.base.scale import with_executor
-from longshot.tasks.origin import open_datasets
-from longshot.tasks.testbed import Testbed
+from longshot.evaluation import Results, TestbedLike, find_images, open_distinct_testbeds
+from longshot.models import with_engine
+from longshot.tasks import Testbed, open_datasets
 
 if TYPE_CHECKING:
-    from longshot.models.backbones import BackboneLike
+    from longshot.models import BackboneLike
 
 _PAGE_TASKS = 8  # tasks with pictures on a page, at least
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import (
+from longshot.cli import (
     COUNT,
     FILE_PLACE,
     PLACE,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
+from longshot.base import Floats, Ints, TaskRows, UserError, rows_of_classes
+from longshot.data import Dataset
 from longshot.diagnosis.account import Account
 from longshot.diagnosis.columns import comparable
 from longshot.diagnosis.composition import Composition, composition
@@ -20,20 +22,14 @@ from longshot.diagnosis.neighbours import Attraction, attractions, nearest_class
 from longshot.diagnosis.table import image_attributes, measured_pixels, pixel_gaps
 from longshot.diagnosis.trials import Trial, check_intervention, conclude, try_causes
 from longshot.diagnosis.twins import embed_twins
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.ragged import rows_of_classes
-from longshot.base.tasks import TaskRows
-from longshot.data.dataset import Dataset
-from longshot.evaluation.inputs import used_rows
-from longshot.evaluation.results import Results
-from longshot.models.features.extract import embed_rows
-from longshot.reports.pictures import class_names
+from longshot.evaluation import Results, used_rows
+from longshot.models import embed_rows
+from longshot.reports import class_names
 from longshot.statistics import Correlation, correlation
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
-    from longshot.models.backbones import BackboneLike
+    from longshot.models import BackboneLike
 
 
 @dataclass(frozen=True)

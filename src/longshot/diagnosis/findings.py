@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from longshot.base import Ints
 from longshot.diagnosis.alterations import ALTERED
 from longshot.diagnosis.columns import AttributeColumn
 from longshot.diagnosis.gaps import Gaps
 from longshot.diagnosis.kinds import MEASURES, kind_of
 from longshot.diagnosis.naming import class_scope, name_causes, task_scope
-from longshot.base.arrays import Ints
 
 LEVEL = 0.05  # share of false discoveries that is put up with
 _OTHER = ("is lower in '{}' than", "is higher in '{}' than")

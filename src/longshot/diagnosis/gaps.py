@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.stats import hypergeom, norm
 
+from longshot.base import Floats, Ints, TaskRows
 from longshot.diagnosis.columns import AttributeColumn
 from longshot.diagnosis.signatures import Signatures
-from longshot.base.arrays import Floats, Ints
-from longshot.base.tasks import TaskRows
-from longshot.statistics.corrections import benjamini_hochberg
+from longshot.statistics import benjamini_hochberg
 
 
 @dataclass(frozen=True, eq=False)

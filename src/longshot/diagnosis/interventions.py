@@ -29,15 +29,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from longshot.base import Floats, Ints, TaskRows, count, progress
 from longshot.diagnosis.gaps import Groups
 from longshot.diagnosis.suspicions import MEANINGS, Suspicion
 from longshot.diagnosis.swaps import Swaps, plan_swaps
-from longshot.base.arrays import Floats, Ints
-from longshot.base.progress import progress
-from longshot.base.tasks import TaskRows
-from longshot.base.wording import count
-from longshot.statistics import Interval, holm, mean_interval
-from longshot.statistics.student import t_p_value
+from longshot.statistics import Interval, holm, mean_interval, t_p_value
 
 DRAWS = 5  # replacements drawn per task
 LEVEL = 0.05  # chance of claiming any cause that does not hold

@@ -23,10 +23,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from longshot.base import Bools, Floats, Ints
 from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS
 from longshot.diagnosis.gaps import Gaps
 from longshot.diagnosis.signatures import Signatures
-from longshot.base.arrays import Bools, Floats, Ints
 
 _REMAINS = 0.5  # share of a z that may be left for an attribute to be a symptom
 _WEAK = 2.0  # z that is too small to be a cause beside another

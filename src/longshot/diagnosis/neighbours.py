@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.devices import pick_device
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows, pick_device
 
 if TYPE_CHECKING:
-    from longshot.models.features.features import Features
+    from longshot.models import Features
 
 
 @dataclass(frozen=True)
@@ -28,9 +26,8 @@ class Attraction:
 
 def nearest_classes(bound: TaskRows, features: Features, device: str = "auto") -> list[Ints]:
     """For each task the class (its position) of the support image nearest to each query, by cosine distance."""
-    from longshot.evaluation.compute import score_tasks
-    from longshot.evaluation.inputs import FeatureSource
-    from longshot.models.methods.registry import get_method
+    from longshot.evaluation import FeatureSource, score_tasks
+    from longshot.models import get_method
 
     method = get_method("nearest-neighbour(distance='cosine')")
     nearest: list[Ints] = [np.empty(0, np.int64)] * len(bound)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from longshot.base import UserError, progress
 from longshot.diagnosis.composition import Composition
 from longshot.diagnosis.explanation import Explanation, TaskExplanation
 from longshot.diagnosis.findings import Finding
@@ -20,15 +21,21 @@ from longshot.diagnosis.words import (
     say_correlation,
     say_symptoms,
 )
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.reports.charts import EstimateRow, intervals
-from longshot.reports.frame import Section, bed_facts, write_page
-from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, FindImages, Thumbnail, thumbnail
+from longshot.reports import (
+    MAX_QUERY,
+    MAX_SUPPORT,
+    EstimateRow,
+    FindImages,
+    Section,
+    Thumbnail,
+    bed_facts,
+    intervals,
+    thumbnail,
+    write_page,
+)
 
 if TYPE_CHECKING:
-    from longshot.tasks.task import Task
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Task, Testbed
 
 _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.base import Floats, Ints
 from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS
 from longshot.diagnosis.columns import AttributeColumn
 from longshot.diagnosis.descriptors import TURNS
-from longshot.base.arrays import Floats, Ints
 
 _ROWS = 20_000  # from which covariances are estimated
 _SHRINK = 0.1  # share of the diagonal in M, and more where pictures are few

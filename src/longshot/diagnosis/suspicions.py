@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from longshot.base import Bools, Floats, Ints
 from longshot.diagnosis.gaps import Gaps, Groups
 from longshot.diagnosis.kinds import kind_of
 from longshot.diagnosis.naming import class_scope, name_causes, task_scope
-from longshot.base.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from longshot.models.features.features import Features
-    from longshot.models.features.suspects import Suspects
+    from longshot.models import Features, Suspects
 
 SUSPECTED = 0.05  # p of a class or a task, not corrected over the testbed
 MODE, LEANING, LABEL = "mode", "leaning", "label"

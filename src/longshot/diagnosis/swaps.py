@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from longshot.base import Ints, TaskRows
 from longshot.diagnosis.gaps import Groups
 from longshot.diagnosis.suspicions import Suspicion, members_of
-from longshot.base.arrays import Ints
-from longshot.base.tasks import TaskRows
 
 
 @dataclass(frozen=True)

@@ -17,26 +17,39 @@ import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
 
+from longshot.base import (
+    Ints,
+    Kind,
+    TaskRows,
+    UserError,
+    cache_dir,
+    cache_places,
+    canonical_json,
+    claim_output,
+    delivered,
+    has_columns,
+    has_parquet,
+    hash_text,
+    progress,
+)
+from longshot.data import (
+    DIGEST,
+    Dataset,
+    ImageError,
+    ImageStore,
+    as_dataset,
+    described,
+    digest_column,
+    read_attributes,
+    without_digests,
+)
 from longshot.diagnosis.alterations import ALTERED, FORMS, alter
 from longshot.diagnosis.columns import AttributeColumn, comparable
 from longshot.diagnosis.descriptors import TRACES, WIDE, WIDTH, describe, pooled, trace
 from longshot.diagnosis.gaps import Gaps, Seen, find_gaps
 from longshot.diagnosis.measures import NUMBERS, SIDE, fine_measures, hue_names, measure
 from longshot.diagnosis.signatures import learn_signatures
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, cache_places, canonical_json, hash_text
-from longshot.base.outputs import Kind, claim_output, delivered, has_columns, has_parquet
-from longshot.base.progress import progress
-from longshot.base.tasks import TaskRows
-from longshot.data import as_dataset
-from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.described import DIGEST, described, digest_column, without_digests
-from longshot.data.images import ImageError
-from longshot.data.sidecars import read_attributes
-from longshot.models.features.cache import Shards, lock, open_guarded
-from longshot.models.features.held import content_of
-from longshot.models.features.reading import Describe, read_shards
+from longshot.models import Describe, Shards, content_of, lock, open_guarded, read_shards
 
 _SHARD = 4096  # images that a kill can cost
 _STEP = 32  # images measured at a time

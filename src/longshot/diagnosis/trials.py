@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from longshot.base import Floats, Ints, TaskRows, UserError, pick_device
 from longshot.diagnosis.account import Account, make_account
 from longshot.diagnosis.gaps import Gaps
 from longshot.diagnosis.interventions import DRAWS, Intervention, judge, replace_suspects
 from longshot.diagnosis.suspicions import Suspicion, suspect_attributes, suspect_embeddings, suspect_labels
 from longshot.diagnosis.swaps import Swaps, uniform_supports
 from longshot.diagnosis.twins import EmbedTwins, altered_arm
-from longshot.base.arrays import Floats, Ints
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskRows
-from longshot.models.features.suspects import suspects_of
-from longshot.reports.pictures import class_names
+from longshot.models import suspects_of
+from longshot.reports import class_names
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.features.features import Features
-    from longshot.tasks.testbed import Testbed
+    from longshot.data import Dataset
+    from longshot.models import Features
+    from longshot.tasks import Testbed
 
 WAYS_TO_INTERVENE = ("none", "replace", "pixels")
 
@@ -72,8 +69,8 @@ def try_causes(
 
     With ``embed_pairs`` the control of an alteration are the same images altered on their pixels.
     """
-    from longshot.evaluation.accuracies import spread_accuracies
-    from longshot.models.methods.registry import feature_method
+    from longshot.evaluation import spread_accuracies
+    from longshot.models import feature_method
 
     chosen = feature_method(method)
     where = pick_device(device)

@@ -10,20 +10,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.base import Ints, TaskRows
+from longshot.data import Dataset, ImageStore, array_bytes
 from longshot.diagnosis.alterations import FORMS, alter
 from longshot.diagnosis.gaps import Groups
 from longshot.diagnosis.suspicions import Suspicion
 from longshot.diagnosis.swaps import Swaps, exchanged
-from longshot.base.arrays import Ints
-from longshot.base.tasks import TaskRows
-from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.images import array_bytes
-from longshot.models.features.extract import embed
+from longshot.models import embed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from longshot.models.backbones import BackboneLike
+    from longshot.models import BackboneLike
 
 EmbedTwins = Callable[[Ints, Ints], NDArray[np.float32]]  # rows [P], forms [P] → features [P, d]
 

@@ -1,1 +1,5 @@
 """Running methods over testbeds: metrics, statistics, the results of a run."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

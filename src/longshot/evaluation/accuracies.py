@@ -8,13 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats
-from longshot.base.tasks import TaskRows
+from longshot.base import Crew, Floats, TaskRows, Tick, executor
 from longshot.evaluation.dispatch import renumbered
 from longshot.evaluation.inputs import used_rows
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import Gatherer, accuracies
-from longshot.base.scale import Crew, Tick, executor
+from longshot.models import Gatherer, Method, accuracies
 
 
 class Scorer:

@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError, progress
 from longshot.evaluation.compute import Work
 from longshot.evaluation.dispatch import Candidate, Dispatch
 from longshot.evaluation.image_source import ImageSource
-from longshot.models.methods.images import ImageMethod
+from longshot.models import ImageMethod
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 _SEED = 0  # of the validation tasks: the same whatever the seed of the run
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.evaluation.testbed_statistics import as_ragged, numbered_classes
-from longshot.statistics.crossed import Crossing
-from longshot.tasks.columns import ragged
+from longshot.statistics import Crossing
+from longshot.tasks import ragged
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 
 class ClassIntervals:

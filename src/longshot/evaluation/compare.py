@@ -13,9 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, note
+from longshot.base import Floats, Ints, UserError, count, note
 from longshot.evaluation.judging import say_judges
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
 from longshot.evaluation.results import METRICS, Results, cell_rows, match_methods, match_testbeds

@@ -11,18 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskRows
+from longshot.base import Floats, Ints, TaskRows, Tick, UserError
 from longshot.evaluation.image_source import ImageSource, same_shape
 from longshot.evaluation.inputs import FeatureSource
 from longshot.evaluation.metrics import Metrics, task_metrics
 from longshot.evaluation.results import METRICS
 from longshot.evaluation.units import Unit, ragged_list
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import Gatherer, batches
-from longshot.models.methods.images import ImageMethod
-from longshot.base.scale import Tick
+from longshot.models import Gatherer, ImageMethod, Method, batches
 
 # Queries of a task that methods on images see at once; more are read block by block, after learning once.
 QUERIES = 1024

@@ -14,20 +14,14 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.progress import Progress
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows
-from longshot.data.dataset import ImageStore
-from longshot.data.shipping import Shipment, shipment
+from longshot.base import Crew, Executor, Ints, Progress, Ragged, TaskRows, Tick
+from longshot.data import ImageStore, Shipment, shipment
 from longshot.evaluation.compute import Work, compute, score_tasks
 from longshot.evaluation.image_source import ImageSource, sent_images
 from longshot.evaluation.inputs import FeatureSource, used_rows
 from longshot.evaluation.metrics import WORST_LOSS, task_metrics
 from longshot.evaluation.units import Unit
-from longshot.models.methods.batching import advise
-from longshot.models.methods.images import ImageMethod
-from longshot.base.scale import Crew, Executor, Tick
+from longshot.models import ImageMethod, advise
 
 _AT_ONCE = 1 << 30  # bytes of features up to which they travel before the units
 _TOGETHER = 16  # units that travel together at most

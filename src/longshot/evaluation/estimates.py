@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from longshot.base.tasks import TaskRows
+from longshot.base import TaskRows
 from longshot.evaluation.choices import leaves_open
 from longshot.evaluation.plan import EvaluationPlan, Testbeds
 from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.stores import RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import Gatherer, batches
-from longshot.models.methods.images import ImageMethod
-from longshot.models.networks.fixed_norms import prepare as prepare_fixed_norms
-from longshot.models.networks.fixed_norms import trainable_copy
-from longshot.tasks.testbed import Testbed
+from longshot.models import Gatherer, ImageMethod, Method, batches, trainable_copy
+from longshot.models import prepare as prepare_fixed_norms
+from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
-    from longshot.models.backbones.base import ModuleBackbone
+    from longshot.models import ModuleBackbone
 
 _PROBE_IMAGES = 16  # of a timed gradient step
 _ROW_BYTES = 60  # of a result row beside its predictions, after compression
@@ -83,7 +80,7 @@ def estimate(
 
 def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Records of what must be embedded first, and the width of every backbone."""
-    from longshot.models.features.extract import estimate as estimate_embedding
+    from longshot.models import estimate as estimate_embedding
 
     dims = {name: next(iter(by_dataset.values())).dim for name, by_dataset in plan.given.items()}
     records = []

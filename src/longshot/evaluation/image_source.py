@@ -14,20 +14,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.batches import ImageTask
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
-from longshot.base.tasks import TaskRows, task_seeds
+from longshot.base import ImageTask, Ints, TaskRows, UserError, hash_text, task_seeds
 from longshot.evaluation.inputs import backbone_parts
-from longshot.models.features.decode import read_pixels
-from longshot.models.networks.fixed_norms import prepare as prepare_fixed_norms
+from longshot.models import prepare as prepare_fixed_norms
+from longshot.models import read_pixels
 
 if TYPE_CHECKING:
-    from longshot.base.ragged import Ragged
-    from longshot.data.dataset import Dataset, ImageStore
-    from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed
-    from longshot.models.networks.base import Network
+    from longshot.base import Ragged
+    from longshot.data import Dataset, ImageStore
+    from longshot.models import Backbone, ModuleBackbone, Network, Precomputed
 
 
 _DECODE_ALL = 2 << 30  # bytes up to which the images of the tasks are decoded once, and kept in the cache
@@ -124,7 +119,7 @@ class ImageSource:
     @cached_property
     def _decoded(self) -> NDArray[np.uint8] | None:
         """[n, H, W, 3] of the images in use; None when they are so many that each is better read when it is wanted."""
-        from longshot.models.features.pixels_cache import pixels
+        from longshot.models import pixels
 
         height, width = self.backbone.transform.size
         count = len(self.dataset) if self.used is None else len(self.used)
@@ -135,7 +130,7 @@ class ImageSource:
     @cached_property
     def _where(self) -> Ints | None:
         """[N] where each image of the dataset lies in ``_decoded``; None: in the dataset's order."""
-        from longshot.models.features.pixels_cache import positions
+        from longshot.models import positions
 
         return None if self.used is None else positions(self.used, len(self.dataset))
 
@@ -210,8 +205,7 @@ def adaptable(
 
     UserError when it is none, or several.
     """
-    from longshot.models.backbones import load_backbone
-    from longshot.models.backbones.base import ModuleBackbone, no_network
+    from longshot.models import ModuleBackbone, load_backbone, no_network
 
     parts = backbone_parts(name)
     if len(parts) > 1:

@@ -12,22 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
-from longshot.base.tasks import TaskRows
-from longshot.base.wording import note
-from longshot.models.methods.base import AnyMethod, Method
-from longshot.models.methods.images import ImageMethod
-from longshot.models.methods.registry import get_method
-from longshot.models.methods.variants import variant_methods
-from longshot.tasks.content import say_changed
-from longshot.tasks.testbed import Testbed
+from longshot.base import Ints, TaskRows, UserError, hash_text, note
+from longshot.models import AnyMethod, ImageMethod, Method, get_method, variant_methods
+from longshot.tasks import Testbed, say_changed
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.backbones.base import Backbone, Precomputed
-    from longshot.models.features.features import Features
+    from longshot.data import Dataset
+    from longshot.models import Backbone, Features, Precomputed
 
 TestbedLike = Testbed | str | Path
 
@@ -241,8 +232,7 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
 
     UserError for an unknown name, a missing library, an object of another kind, before anything is computed.
     """
-    from longshot.models.backbones import load_backbone, open_backbone, split_label
-    from longshot.models.features.features import Features
+    from longshot.models import Features, load_backbone, open_backbone, split_label
 
     opened = OpenedBackbones()
     for label, backbone in _labelled(backbones):
@@ -293,7 +283,7 @@ def find_datasets(
     UserError where the images that a testbed uses have other names or other bytes than when it was drawn.
     """
     from longshot.data import as_dataset
-    from longshot.tasks.origin import find_dataset
+    from longshot.tasks import find_dataset
 
     used = {name for testbed in testbeds.values() for name in testbed.datasets}
     unknown = sorted(set(datasets) - used)

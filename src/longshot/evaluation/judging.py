@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from longshot.tasks.judges import is_judge, judges_of
+from longshot.tasks import is_judge, judges_of
 
 if TYPE_CHECKING:
-    from longshot.base.arrays import Floats
-    from longshot.base.tasks import TaskRows
-    from longshot.models.features.features import Features
+    from longshot.base import Floats, TaskRows
+    from longshot.models import Features
 
 
 def method_accuracies(
     call: str, tasks: TaskRows, features: Features, device: str = "auto"
 ) -> tuple[str, Floats]:
     """The method's full call, and its accuracy on each task, [T]."""
-    from longshot.base.devices import pick_device
+    from longshot.base import pick_device
     from longshot.evaluation.accuracies import spread_accuracies
-    from longshot.models.methods.registry import feature_method
+    from longshot.models import feature_method
 
     method = feature_method(call)
     return method.call, spread_accuracies(tasks, method, features.array, pick_device(device))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.progress import progress
+from longshot.base import Floats, progress
 from longshot.statistics import Comparison, compare_many, holm, smallest_p
 
 SIGNIFICANCE = 0.05

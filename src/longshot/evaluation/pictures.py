@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
     FindImages = Callable[[str, Sequence[str]], list[Image]]
 

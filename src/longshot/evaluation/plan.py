@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskRows
-from longshot.base.wording import note
+from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device
 from longshot.evaluation.choices import leaves_open, validation_split
 from longshot.evaluation.compute import Work
 from longshot.evaluation.image_source import ImageSource, adaptable
@@ -32,17 +28,12 @@ from longshot.evaluation.inputs import (
 )
 from longshot.evaluation.run_record import add_entry, add_network, add_testbed
 from longshot.evaluation.units import Unit, chunks
-from longshot.models.backbones.base import Backbone
-from longshot.models.methods.base import Method
-from longshot.models.methods.images import ImageMethod
-from longshot.models.methods.variants import variant_of
-from longshot.tasks.testbed import Testbed
+from longshot.models import Backbone, ImageMethod, Method, variant_of
+from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.backbones import BackboneLike
-    from longshot.models.backbones.base import ModuleBackbone, Precomputed
-    from longshot.models.features.features import Features
+    from longshot.data import Dataset
+    from longshot.models import BackboneLike, Features, ModuleBackbone, Precomputed
 
 Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
 Backbones: TypeAlias = "BackboneLike | Sequence[BackboneLike] | Mapping[str, BackboneLike]"
@@ -237,7 +228,7 @@ class EvaluationPlan:
             if backbone in self.given:
                 source = features_for(self.given, backbone, dataset, fingerprint)
             else:
-                from longshot.models.features.extract import embed_rows
+                from longshot.models import embed_rows
 
                 opened, device, rows = self.datasets[fingerprint], str(self.device), self.rows(fingerprint)
                 parts = [embed_rows(opened, part, rows, device=device) for part in self.parts(backbone)]

@@ -20,17 +20,22 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import canonical_json
-from longshot.base.outputs import Kind, claim_output, delivered, has_parquet
-from longshot.base.parquet import read_parquet
-from longshot.base.ragged import Ragged
-from longshot.base.remote_cache import local_copy
-from longshot.base.settings import Loose
+from longshot.base import (
+    Ints,
+    Kind,
+    Loose,
+    Ragged,
+    UserError,
+    canonical_json,
+    claim_output,
+    delivered,
+    has_parquet,
+    local_copy,
+    read_parquet,
+)
 
 if TYPE_CHECKING:
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 _META_KEY = b"longshot"
 _KIND = Kind("file of predictions", {".parquet": has_parquet("longshot", testbed=..., name=...)})

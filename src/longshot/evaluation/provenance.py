@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 _PACKAGES = ("longshot", "numpy", "torch", "pyarrow", "scipy", "pillow")
 _OPTIONAL = ("onnxruntime", "openvino")  # engines
@@ -123,7 +123,7 @@ def record_upstream(
 def _training_data(backbone: str) -> list[dict[str, Any]]:
     """What the sidecars of a backbone (or of several side by side) say about their training data."""
     from longshot.evaluation.inputs import backbone_parts
-    from longshot.models.networks.checkpoint import SIDECAR, read_sidecar
+    from longshot.models import SIDECAR, read_sidecar
 
     trained: list[dict[str, Any]] = []
     for part in backbone_parts(backbone):

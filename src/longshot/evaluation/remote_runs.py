@@ -15,17 +15,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from longshot.base.errors import UserError
-from longshot.base.remote import check_writable, put, remove
-from longshot.base.remote_cache import add_missing, lasting_work_folder, link_files, local_copy
-from longshot.base.urls import Location, inside, is_url, shown
+from longshot.base import (
+    Location,
+    UserError,
+    add_missing,
+    check_writable,
+    inside,
+    is_url,
+    lasting_work_folder,
+    link_files,
+    local_copy,
+    put,
+    remove,
+    shown,
+)
 from longshot.evaluation import units
 from longshot.evaluation.run_record import merged, open_folder, read_run, write_run
 from longshot.evaluation.stores import RunFolder, testbed_path
 from longshot.evaluation.units import Unit
 
 if TYPE_CHECKING:
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 _CLAIM = "claim"  # a record that has not been compared with those of others yet
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.calls import parse_call
-from longshot.base.errors import UserError
-from longshot.base.wording import count
+from longshot.base import UserError, count, parse_call
 from longshot.evaluation import units
 from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
@@ -22,7 +20,7 @@ from longshot.statistics import mean_interval
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 Selection = str | Sequence[str] | None
@@ -221,7 +219,7 @@ class Results:
         True
         >>> page.close()
         """
-        from longshot.base.showing import show
+        from longshot.base import show
 
         return show(self)
 

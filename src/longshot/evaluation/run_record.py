@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text, write_json
-from longshot.base.outputs import claim_folder
-from longshot.base.settings import Loose, read_record
+from longshot.base import Loose, UserError, claim_folder, hash_text, read_record, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 FORMAT = 1
 CHECKSUM = "checksum"

@@ -10,9 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.batches import TaskShape
-from longshot.base.heartbeat import heartbeat
-from longshot.base.progress import progress
+from longshot.base import (
+    FailureList,
+    TaskShape,
+    UnitsFailed,
+    current_choice,
+    executor,
+    heartbeat,
+    progress,
+    with_executor,
+)
 from longshot.evaluation import provenance
 from longshot.evaluation.choices import choose_settings
 from longshot.evaluation.compute import Work
@@ -23,13 +30,10 @@ from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.results import Results
 from longshot.evaluation.stores import RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
-from longshot.models.engines import with_engine
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import bytes_per_task
-from longshot.base.scale import FailureList, UnitsFailed, current_choice, executor, with_executor
+from longshot.models import Method, bytes_per_task, with_engine
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 MEMORY = 2 << 30  # bytes that the batches of all workers together may take
 FREE_SHARE = 0.75  # of the machine's free memory that networks adapted beside one another may take

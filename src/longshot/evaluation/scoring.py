@@ -11,14 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.errors import UserError
-from longshot.base.outputs import Kind, claim_output, delivered, has_columns, has_parquet
-from longshot.base.remote_cache import local_copy
+from longshot.base import Kind, UserError, claim_output, delivered, has_columns, has_parquet, local_copy
 from longshot.evaluation.predictions import SCORES, Predictions, read_predictions, score_predictions
 from longshot.evaluation.results import Results, cell_rows
 from longshot.evaluation.verdicts import RunSeries
 from longshot.statistics import compare_many, holm, mean_interval
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 
 @dataclass(frozen=True, eq=False)

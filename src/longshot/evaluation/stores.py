@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.files import explain_disk_errors
-from longshot.base.locks import Busy, file_lock
-from longshot.base.wording import note
+from longshot.base import Busy, UserError, explain_disk_errors, file_lock, note
 from longshot.evaluation import units
 from longshot.evaluation.run_record import new_run, open_folder, read_run, write_run
 from longshot.evaluation.units import Unit
 
 if TYPE_CHECKING:
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 
 def testbed_path(folder: Path, content_hash: str) -> Path:
@@ -76,7 +73,7 @@ class RunFolder:
 
     def testbed(self, content_hash: str) -> Testbed:
         """The run's own copy of a testbed; UserError when it is gone, damaged or another one."""
-        from longshot.tasks.testbed import Testbed
+        from longshot.tasks import Testbed
 
         path = testbed_path(self.path, content_hash)
         remedy = (

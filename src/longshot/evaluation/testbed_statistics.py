@@ -9,11 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from longshot.base.arrays import Bools, Floats, Ints
-from longshot.base.ragged import Ragged
+from longshot.base import Bools, Floats, Ints, Ragged
 from longshot.statistics import Confusion, confidences, confusion
-from longshot.tasks.columns import dictionary, ragged
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed, dictionary, ragged
 
 
 @dataclass(frozen=True)

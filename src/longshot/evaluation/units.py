@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from longshot.base.files import atomic, hash_json
-from longshot.base.wording import note
-from longshot.tasks.columns import content_hash
+from longshot.base import atomic, hash_json, note
+from longshot.tasks import content_hash
 
 SCHEMA = pa.schema(
     [

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from longshot.evaluation.paired_tests import SIGNIFICANCE, deciding_tasks
-from longshot.statistics import Comparison, Interval, tasks_to_decide
-from longshot.statistics.crossed import differs
-from longshot.statistics.student import t_quantile
+from longshot.statistics import Comparison, Interval, differs, t_quantile, tasks_to_decide
 
 LOWER_IS_BETTER = ("loss",)
 Policy = Literal["pass", "fail"]

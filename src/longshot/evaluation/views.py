@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.outputs import PICTURE, claim_output, delivered, picture_stamp
-from longshot.statistics.crossed import differs
+from longshot.base import PICTURE, claim_output, delivered, picture_stamp
+from longshot.statistics import differs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

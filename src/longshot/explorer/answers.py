@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools, Ints
-from longshot.base.ragged import Ragged
-from longshot.evaluation.testbed_statistics import count_confusions, numbered_classes
-from longshot.tasks.testbed import Testbed
+from longshot.base import Bools, Ints, Ragged
+from longshot.evaluation import count_confusions, numbered_classes
 from longshot.explorer.index import BedIndex
+from longshot.tasks import Testbed
 
 KINDS = ("only_a", "only_b", "neither", "both")
 

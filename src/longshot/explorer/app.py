@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.explorer import downloads, gallery
 from longshot.explorer.export import PAGES, export_files, export_folder, zipped
 from longshot.explorer.guard import App, Guard

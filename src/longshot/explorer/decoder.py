@@ -48,8 +48,8 @@ def sheet(images: list[bytes], side: int, columns: int, square: bool) -> tuple[b
     """
     from PIL import Image, ImageDraw, ImageOps
 
-    from longshot.base.errors import UserError
-    from longshot.data.images import decode_reduced
+    from longshot.base import UserError
+    from longshot.data import decode_reduced
 
     problems: list[str] = []
     tiles: list[Image.Image | None] = []

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from longshot.base.errors import UserError
-from longshot.base.outputs import claim_folder
+from longshot.base import UserError, claim_folder
 from longshot.explorer.guard import App
 
 PAGES, MOST_PAGES = 25, 200

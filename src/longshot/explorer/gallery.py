@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.data.stores import stamps_of
-from longshot.reports.pictures import class_names
+from longshot.data import stamps_of
 from longshot.explorer.listing import address as url_of
 from longshot.explorer.pictures import COLUMNS, Wanted, address, sprite_style
 from longshot.explorer.site import NotThere, Site
 from longshot.explorer.tiles import prepare, wanted_images
+from longshot.reports import class_names
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.explorer.library import Item
     from longshot.explorer.shelf import ShelvedTestbed
 

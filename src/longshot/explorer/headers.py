@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir
-from longshot.base.settings import read_json
+from longshot.base import UserError, cache_dir, read_json
 
 VERSION = 1  # of what readers return; another one forgets all
 _LONGEST = 64 << 20  # bytes of a JSON file that is read for its header
@@ -73,7 +71,7 @@ class HeaderMemory:
 
 def run_header(path: Path) -> dict[str, Any]:
     """What a run's run.json says; UserError for a damaged one."""
-    from longshot.evaluation.run_record import read_run
+    from longshot.evaluation import read_run
 
     run = read_run(path.parent)
     sessions = [session for session in run["sessions"] if isinstance(session, dict)]
@@ -94,7 +92,7 @@ def testbed_header(path: Path) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from longshot.tasks.origin import say_sampler
+    from longshot.tasks import say_sampler
 
     try:
         metadata = pq.read_metadata(path)
@@ -147,7 +145,7 @@ def plain_header(*names: str) -> Callable[[Path], dict[str, Any]]:
 
 def board_header(path: Path) -> dict[str, Any]:
     """What a leaderboard is about."""
-    from longshot.publish.suites.leaderboard import Leaderboard
+    from longshot.publish import Leaderboard
 
     board = read_json(Leaderboard, path, "The leaderboard")
     return {

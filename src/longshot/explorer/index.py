@@ -22,10 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir
-from longshot.evaluation.units import part_path
+from longshot.base import Floats, UserError, cache_dir
+from longshot.evaluation import part_path
 from longshot.explorer.index_build import SeriesColumn, build_beside, open_table
 
 FORMAT = 6

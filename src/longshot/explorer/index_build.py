@@ -17,16 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.calls import parse_call
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.evaluation.judging import judges_in
-from longshot.evaluation.results import Results
-from longshot.evaluation.stores import testbed_path
-from longshot.evaluation.units import part_path, read_columns
-from longshot.tasks.columns import STANDARD, ragged
-from longshot.tasks.testbed_file import read_outline
+from longshot.base import Floats, Ints, Ragged, UserError, parse_call
+from longshot.evaluation import Results, judges_in, part_path, read_columns, testbed_path
+from longshot.tasks import STANDARD, ragged, read_outline
 
 METRICS = {  # column of results → how the list calls it before a series
     "accuracy": "",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longshot.base.heartbeat import Sign, read_sign
+from longshot.base import Sign, read_sign
 from longshot.explorer.headers import READERS, HeaderMemory
 
 KINDS = ("run", "training", "study", "testbed", "suite", "board", "release", "dataset")
@@ -272,7 +272,7 @@ def inner_file(folder: Path, *names: str) -> Path | None:
 
 def _known_datasets() -> list[Item]:
     """What the registry remembers, and toybox."""
-    from longshot.base.errors import UserError
+    from longshot.base import UserError
     from longshot.data import list_datasets
 
     try:

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.tasks.rules import rows_mask
+from longshot.base import Ints, UserError
 from longshot.explorer.held import Held
+from longshot.tasks import rows_mask
 
 MOST_ROWS, MOST_CELLS = 100, 900  # of a page; more columns, fewer rows
 DEFAULT_COLUMNS = 9

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.reports.pictures import class_names
+from longshot.base import Floats, Ints, UserError
 from longshot.explorer.listing import address
 from longshot.explorer.shelf import ShelvedTestbed
 from longshot.explorer.site import Site
 from longshot.explorer.tiles import sprite_of, tile_page
+from longshot.reports import class_names
 
 if TYPE_CHECKING:
-    from longshot.tasks.task import Task
     from longshot.explorer.pages.compare import Candidate
+    from longshot.tasks import Task
 
 
 def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
     """The features of some rows of a dataset as the cache has them: of those in use, or of all its images."""
     import json
 
-    from longshot.base.files import cache_places
-    from longshot.models.features.arrays import open_array, sidecar
-    from longshot.models.features.growing import grown_arrays
+    from longshot.base import cache_places
+    from longshot.models import grown_arrays, open_array, sidecar
 
     for kind in ("float16", "float32") if features else ():
         for grown in grown_arrays(features, images, kind):

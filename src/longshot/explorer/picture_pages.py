@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.data.stores import stamps_of
+from longshot.data import stamps_of
 from longshot.explorer.pictures import Wanted, address
 from longshot.explorer.site import NotThere, Site
 from longshot.explorer.tiles import read_task, sprite_address, tile_page, wanted_images

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, cache_dir
+from longshot.base import UserError, atomic, cache_dir
 from longshot.explorer.decoder import receive, send
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 TILE, COLUMNS = 96, 12  # pixels of a tile, tiles in a row of a sprite
 LARGE = 900  # longer side of a picture that was clicked
@@ -208,7 +207,7 @@ class PictureStore:
 
 def read_image(image: Wanted) -> tuple[bytes, bool]:
     """The bytes of an image and whether they are as expected; empty where they are gone, too many or others."""
-    from longshot.data.stores import FileStore, ZipStore, encoded_of, innermost
+    from longshot.data import FileStore, ZipStore, encoded_of, innermost
 
     if image.row < 0:
         return b"", False

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 _TRIED = 100  # ports, one after the other
 # what uvicorn is told by every server

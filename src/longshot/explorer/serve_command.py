@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH
+from longshot.cli import PATH
 
 
 @click.command(short_help="Look at every task, every mistake, every run, in the browser.")

@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.explorer.running import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
+    from longshot.evaluation import Results
 
 Source: TypeAlias = "str | os.PathLike[str] | Results"
 PORT = 8420
@@ -248,7 +248,7 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
         elif source.store.path is not None:
             roots.append(Path(source.store.path).resolve())
         else:
-            from longshot.evaluation.stores import write_folder
+            from longshot.evaluation import write_folder
 
             held.append(TemporaryDirectory(prefix="longshot-results-"))
             roots.append(Path(write_folder(source.store, Path(held[-1].name) / "results")).resolve())

@@ -17,14 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir
-from longshot.tasks.columns import dictionary
-from longshot.tasks.content import pack, unpack
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError, cache_dir
 from longshot.explorer.index_build import open_table, task_columns, write_table
 from longshot.explorer.keys import KeyFinder
 from longshot.explorer.library import Item
+from longshot.tasks import Testbed, dictionary, pack, unpack
 
 FORMAT = 1
 _OPEN = 6

@@ -13,9 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.reports import frame
-from longshot.reports.frame import Section
+from longshot.base import UserError
 from longshot.explorer import listing
 from longshot.explorer.index import Indexes, RunIndex
 from longshot.explorer.library import Item, Library
@@ -23,11 +21,12 @@ from longshot.explorer.pictures import Decoders, PictureStore
 from longshot.explorer.shelf import Shelf, ShelvedTestbed
 from longshot.explorer.studio import Studio
 from longshot.explorer.table_files import with_files
+from longshot.reports import Section, frame
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 TEMPLATES = Path(__file__).with_name("templates")
 _DATASETS = 4  # held open

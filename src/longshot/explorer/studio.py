@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.errors import UserError, in_words
-from longshot.base.files import cache_dir, hash_json, keep_fonts, write_json
+from longshot.base import UserError, cache_dir, hash_json, in_words, keep_fonts, write_json
 
 FORMAT = 5
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
@@ -169,8 +168,7 @@ class RunLinks:
 
 def run_sections(path: str, run: str) -> list[dict[str, Any]]:
     """The report's sections of a run, without pictures: those have pages of their own."""
-    from longshot.reports.data import load
-    from longshot.reports.page import SECTIONS, make_request
+    from longshot.reports import SECTIONS, load, make_request
 
     request = make_request(load(path))
     made = [make(request) for make in SECTIONS if make.__name__ not in ("tasks", "confused")]
@@ -179,9 +177,8 @@ def run_sections(path: str, run: str) -> list[dict[str, Any]]:
 
 def testbed_sections(path: str) -> list[dict[str, Any]]:
     """Where a testbed comes from, and its histograms."""
-    from longshot.reports.testbed_page import testbed_sections
-    from longshot.tasks import describe
-    from longshot.tasks.testbed import Testbed
+    from longshot.reports import testbed_sections
+    from longshot.tasks import Testbed, describe
 
     testbed = Testbed.load(path)
     return _rendered(testbed_sections(testbed, describe.summary(testbed)), None)
@@ -189,17 +186,15 @@ def testbed_sections(path: str) -> list[dict[str, Any]]:
 
 def training_sections(path: str) -> list[dict[str, Any]]:
     """Learning curves."""
-    from longshot.reports.learning_curves import read_trainings
-    from longshot.reports.sections.training import training_section
+    from longshot.reports import read_trainings, training_section
 
     return _rendered([training_section(read_trainings([path]))], None)
 
 
 def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
     """Images whose label looks wrong, by features of this dataset that lie in the cache."""
-    from longshot.base.files import cache_places
-    from longshot.models.features.features import Features
-    from longshot.models.features.suspects import suspects_of
+    from longshot.base import cache_places
+    from longshot.models import Features, suspects_of
 
     for folder in cache_places("features"):
         for file in sorted(folder.glob("*.npy")) if folder.is_dir() else ():
@@ -234,7 +229,7 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
 
 def verify_release(path: str) -> list[dict[str, Any]]:
     """What a check of a release says of each file, testbed and source."""
-    from longshot.publish.releases.verify import verify
+    from longshot.publish import verify
 
     rows = [{"subject": check.subject, "problem": check.problem} for check in verify(path)]
     return _facts("verify", rows)
@@ -242,11 +237,8 @@ def verify_release(path: str) -> list[dict[str, Any]]:
 
 def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
     """What sets the support of tasks apart: of all, or of one where there are too many."""
-    from longshot.diagnosis.explanation import explain_testbed
-    from longshot.diagnosis.table import is_measured
-    from longshot.diagnosis.words import attraction_sentences
-    from longshot.tasks.origin import open_datasets
-    from longshot.tasks.testbed import Testbed
+    from longshot.diagnosis import attraction_sentences, explain_testbed, is_measured
+    from longshot.tasks import Testbed, open_datasets
 
     testbed = Testbed.load(path)
     if task is not None:
@@ -278,7 +270,7 @@ def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
     import pyarrow as pa
 
     from longshot.data import registry
-    from longshot.tasks.sample import sample
+    from longshot.tasks import sample
 
     dataset = registry.find(str(settings["fingerprint"]), str(settings["dataset"]))
     episodes = settings["episodes"]
@@ -306,7 +298,7 @@ def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
-    from longshot.reports.frame import environment
+    from longshot.reports import environment
 
     templates = environment()
     rendered: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.explorer.held import Held
 from longshot.explorer.keys import rows_of
 from longshot.explorer.pictures import COLUMNS, Wanted, address, sprite_style
@@ -16,8 +16,8 @@ from longshot.explorer.shelf import ShelvedTestbed
 from longshot.explorer.site import Site
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.tasks.task import Task
+    from longshot.data import Dataset
+    from longshot.tasks import Task
 
 MOST_QUERIES, MOST_SUPPORT = 75, 60  # of a page
 
@@ -122,7 +122,7 @@ def _find(shelved: ShelvedTestbed, dataset: Dataset, dataset_name: str, keys: Se
 
 def prepare(dataset: Dataset, rows: Any) -> None:
     """Let a store make ready what it draws on use."""
-    from longshot.data.stores import prepare_rows
+    from longshot.data import prepare_rows
 
     prepare_rows(dataset.store, rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import COUNT, PATH, datasets_option, echo_json, print_table, shared, sheet_rows
+from longshot.cli import COUNT, PATH, datasets_option, echo_json, print_table, shared, sheet_rows
 
 
 @click.command()

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import PATH, PLACE, datasets_option, pairs_option, shared
-from longshot.base.wording import count
+from longshot.base import count
+from longshot.cli import PATH, PLACE, datasets_option, pairs_option, shared
 
 
 @click.command()

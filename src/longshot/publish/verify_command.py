@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import COUNT, PATH, datasets_option, echo_json, print_table, shared
+from longshot.cli import COUNT, PATH, datasets_option, echo_json, print_table, shared
 
 
 @click.command()
@@ -43,7 +43,7 @@ def command(folder: Path, as_json: bool, **settings: Any) -> None:
       2  a mistake in the input
     """
     import longshot
-    from longshot.tasks.verification import EXIT_CODES, worst
+    from longshot.tasks import EXIT_CODES, worst
 
     checks = longshot.verify(folder, **settings)
     problems = [check for check in checks if check.template]

@@ -1,1 +1,5 @@
 """Pages, plots and tables made from results alone."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

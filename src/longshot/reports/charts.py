@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.reports.plots import percent_axis
 from longshot.reports.svg import (
     CHANCE,

@@ -15,8 +15,7 @@ from pathlib import Path
 import jinja2
 from jinja2.bccache import Bucket, BytecodeCache
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic
+from longshot.base import UserError, atomic
 
 _SEAL = 64  # characters before the code
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.reports.costs import duration
 from longshot.reports.svg import (
     COLOURS,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longshot.base.arrays import Bools, Floats
-from longshot.base.errors import UserError
+from longshot.base import Bools, Floats, UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.sheets import Sheet, SheetCell, heads, row

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
+from longshot.base import Floats, Ints, UserError
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
-    from longshot.tasks.testbed import Testbed
+    from longshot.evaluation import Results
+    from longshot.tasks import Testbed
 
 Runs: TypeAlias = "str | Path | Results | Sequence[str | Path | Results]"
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")
@@ -165,7 +164,7 @@ def load(runs: Runs) -> ReportData:
     ReportData
         Testbeds and series in the order of the runs, a cell of rows for each pair that was measured.
     """
-    from longshot.evaluation.results import Results
+    from longshot.evaluation import Results
 
     listed = [runs] if isinstance(runs, str | Path | Results) else list(runs)
     if not listed:
@@ -275,7 +274,7 @@ def _arrange(
         ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", copies[h])
         for h, name in zip(hashes, plain, strict=True)
     )
-    from longshot.evaluation.judging import judges_in
+    from longshot.evaluation import judges_in
 
     kinds = {
         method: str(facts.get("kind", "frozen"))

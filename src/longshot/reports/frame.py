@@ -10,15 +10,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import in_words
-from longshot.base.wording import span
+from longshot.base import in_words, span
 from longshot.reports import svg, tables
 from longshot.reports.costs import duration
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def write_page(
 
 def bed_facts(name: str, testbed: Testbed) -> dict[str, Any]:
     """What the head of a page says about a testbed."""
-    from longshot.tasks.content import say_identity
+    from longshot.tasks import say_identity
 
     return {
         "name": name,

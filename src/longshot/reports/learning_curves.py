@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.base.settings import Loose
+from longshot.base import Floats, Loose, UserError
 from longshot.reports.data import unique_names
 from longshot.reports.svg import (
     COLOURS,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
+from longshot.base import UserError, progress
 from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import thumbnail
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.wording import count, span
-from longshot.evaluation.vouched import names_only
+from longshot.base import count, span
+from longshot.evaluation import names_only
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
 from longshot.reports.frame import Section
@@ -38,7 +38,7 @@ from longshot.reports.sections.planning import enough
 from longshot.reports.sections.ranks import ranks
 from longshot.reports.sections.training import training
 from longshot.reports.summary import compare_all, leaders, summarise
-from longshot.tasks.content import say_identity
+from longshot.tasks import say_identity
 
 
 def render_page(request: Request, *, title: str | None = None, plotted: int | None = None) -> str:

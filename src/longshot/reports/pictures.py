@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import Progress, progress
+from longshot.base import Floats, Ints, Progress, UserError, progress
 from longshot.reports.data import Cell, ReportData
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from longshot.tasks.task import Task
+    from longshot.tasks import Task
 
 FindImages = Callable[[str, Sequence[str]], "list[Image]"]
 

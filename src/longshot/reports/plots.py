@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Bools, Floats
+from longshot.base import Bools, Floats
 from longshot.reports.summary import interval
 from longshot.reports.svg import (
     CHANCE,

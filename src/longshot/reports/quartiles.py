@@ -8,8 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
+from longshot.base import Floats, UserError
 from longshot.reports.data import ReportData
 from longshot.reports.published import Published, PublishedNumber
 from longshot.reports.sections.base import uniform

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
-from longshot.base.outputs import Kind, claim_output, has_columns, has_json, is_page, starts_with
+from longshot.base import Kind, UserError, claim_output, has_columns, has_json, is_page, starts_with
 from longshot.reports import sheets, tables
 from longshot.reports.data import ReportData
 

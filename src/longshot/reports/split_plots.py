@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
+from longshot.base import Floats, Ints
 from longshot.reports.svg import (
     LIGHT,
     figure_settings,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
+from longshot.base import Floats
+from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
 from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
-from longshot.statistics.crossed import differs
+from longshot.statistics import differs
 
 if TYPE_CHECKING:
     from longshot.statistics import Comparison, Interval
@@ -88,7 +88,7 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates
 
 def _class_bounds(bed: ReportTestbed, cell: Cell) -> tuple[float, float]:
     """The interval that holds for other classes too; NaN where predictions are not at hand."""
-    from longshot.evaluation.class_intervals import ClassIntervals
+    from longshot.evaluation import ClassIntervals
 
     if cell.predictions is None:
         return math.nan, math.nan

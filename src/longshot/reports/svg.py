@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.outputs import PICTURE, delivered, picture_stamp
+from longshot.base import PICTURE, delivered, picture_stamp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,18 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.wording import count, span
+from longshot.base import UserError, count, progress, span
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
-from longshot.tasks import describe
-from longshot.tasks.difficult import is_network_column
-from longshot.tasks.drops import HEADS, recorded_drops
-from longshot.tasks.origin import sampler_settings
-from longshot.tasks.task import Task
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import HEADS, Task, Testbed, describe, is_network_column, recorded_drops, sampler_settings
 
 _NAMED = 3  # classes named at each end of the class balance
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats, Ints
+from longshot.base import Floats, Ints
 from longshot.reports.svg import CHANCE, INK, MUTED, PAPER, SERIES, new_axes, new_figure, shorten, to_svg
-from longshot.tasks.describe import Balance, Change, bin_edges
+from longshot.tasks import Balance, Change, bin_edges
 
 _BINS = 24
 _BEFORE, _AFTER = SERIES[6], SERIES[1]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.reports.data import ReportData
 from longshot.reports.published import Published
 from longshot.reports.sections.base import uniform

@@ -1,1 +1,5 @@
 """Tasks, testbeds and the samplers that draw them: shapes × classes × instances."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

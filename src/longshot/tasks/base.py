@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.base import Ragged, TaskPlan, TaskRows
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan, TaskRows
-from longshot.data.dataset import SPLITS, Dataset, canonical_split
-from longshot.data.formats.vtab import SplitSlice, cut
+from longshot.base import Ragged, TaskPlan, TaskRows, UserError
+from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut
 from longshot.tasks.content import read_content
 from longshot.tasks.drawing import to_table
 from longshot.tasks.testbed import Testbed

@@ -7,11 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.base.wording import count
-from longshot.data.hierarchy import no_taxonomy
+from longshot.base import Ints, Ragged, UserError, count
+from longshot.data import no_taxonomy
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.streams import Streams
 

@@ -11,10 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools, Ints
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
-from longshot.base.ragged import Ragged
+from longshot.base import Bools, Ints, Ragged, UserError, hash_text
 
 # A testbed names the same few thousand examples again and again: each name is stored once.
 STRING = pa.dictionary(pa.int32(), pa.string())

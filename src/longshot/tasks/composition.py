@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.data.described import described
+from longshot.base import UserError
+from longshot.data import described
 from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 
 def attribute_shares(

@@ -18,12 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.settings import Loose
-from longshot.base.wording import count, first, note
-from longshot.data.dataset import IDENTITIES
-from longshot.data.identity import (
+from longshot.base import Ints, Loose, UserError, count, first, note
+from longshot.data import (
+    IDENTITIES,
     ContentChanges,
     are_sorted,
     compare_content,
@@ -34,7 +31,7 @@ from longshot.data.identity import (
 from longshot.tasks import columns
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 ShortDigests = NDArray[np.uint64]
 _MOST_BYTES, _LEAST_BYTES = 8, 3  # of an image's digest that are kept

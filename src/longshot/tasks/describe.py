@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.wording import span
+from longshot.base import span
 from longshot.tasks import columns
 from longshot.tasks.content import say_identity
 from longshot.tasks.origin import sampler_parts
 from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 _BAR = 40  # characters of the longest bar
 _BINS = 10

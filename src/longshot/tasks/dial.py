@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.tasks import TaskPlan
+from longshot.base import Floats, Ints, TaskPlan
 from longshot.tasks.streams import Streams
 
 

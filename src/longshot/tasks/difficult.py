@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.checks import check_choice, check_count, check_number
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
-from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number, hash_text
 from longshot.tasks.base import Instances, Pool, settings_of
 from longshot.tasks.dial import dialled
 from longshot.tasks.drops import Part, paired_drop
@@ -31,9 +28,9 @@ from longshot.tasks.judges import (
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
-    from longshot.base.arrays import Floats, Ints
-    from longshot.data.dataset import Dataset
-    from longshot.models.features.features import Features
+    from longshot.base import Floats, Ints
+    from longshot.data import Dataset
+    from longshot.models import Features
     from longshot.tasks.selection.objectives import SelectionObjective
     from longshot.tasks.selection.run import Selection
     from longshot.tasks.selection.table import FeatureTable
@@ -129,7 +126,7 @@ class JudgedInstances:
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
-        from longshot.models.features.suspects import joint_suspects
+        from longshot.models import joint_suspects
         from longshot.tasks.selection.joint import join
         from longshot.tasks.selection.run import measure_each
 
@@ -194,7 +191,7 @@ class JudgedInstances:
         return self.score(network.method, rows, network.features, self.device)[1].astype(np.float32)
 
     def _tables(self, pool: Pool) -> list[FeatureTable]:
-        from longshot.base.devices import pick_device
+        from longshot.base import pick_device
         from longshot.tasks.selection.table import FeatureTable
 
         return [

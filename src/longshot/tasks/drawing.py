@@ -11,11 +11,8 @@ from math import comb
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import Progress
-from longshot.base.tasks import TaskPlan, TaskRows
-from longshot.data.dataset import Dataset
+from longshot.base import Ints, Progress, TaskPlan, TaskRows, UserError
+from longshot.data import Dataset
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Instances, Pool, Shape
 from longshot.tasks.classes import SiblingClasses, UniformClasses

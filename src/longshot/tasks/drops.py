@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from longshot.base.settings import Loose, read_record
+from longshot.base import Loose, read_record
 from longshot.tasks.origin import sampler_parts
 
 if TYPE_CHECKING:
-    from longshot.base.arrays import Floats
+    from longshot.base import Floats
     from longshot.tasks.judges import Judge
 
 Part = Literal["judge", "held out"]

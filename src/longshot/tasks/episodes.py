@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.tasks.origin import open_datasets
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.features.features import Features
+    from longshot.data import Dataset
+    from longshot.models import Features
     from longshot.tasks.testbed import Testbed
 
 Loader = Callable[[str, Sequence[str]], Any]
@@ -57,7 +57,7 @@ class EpisodeDataset(TorchDataset[EpisodeTensors]):
         images: str | Features | Loader,
         datasets: Mapping[str, Dataset | str | Path] | None = None,
     ) -> None:
-        from longshot.models.features.features import Features
+        from longshot.models import Features
 
         self.testbed = testbed
         self.images: Loader
@@ -146,7 +146,7 @@ class PictureLoader:
     """Keys → preprocessed pictures [n, 3, H, W] float32. Picklable, so that loader processes can have it."""
 
     def __init__(self, preprocessing: str, datasets: Mapping[str, Dataset]) -> None:
-        from longshot.base.preprocess import parse
+        from longshot.base import parse
 
         self.preprocess = parse(preprocessing)
         self.datasets = dict(datasets)

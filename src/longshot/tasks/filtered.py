@@ -10,16 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
+from longshot.base import UserError, hash_text
 from longshot.tasks.drops import unpaired_drop
 from longshot.tasks.judges import Judge, TaskScorer, check_features, no_scorer
 from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.base.arrays import Floats
-    from longshot.base.tasks import TaskRows
-    from longshot.data.dataset import Dataset
+    from longshot.base import Floats, TaskRows
+    from longshot.data import Dataset
 
 CANDIDATES = 10_000  # the paper's number of random tasks
 

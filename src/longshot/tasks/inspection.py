@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.base.urls import shown
+from longshot.base import UserError, shown
 from longshot.tasks import describe
 from longshot.tasks.difficult import is_network_column
 from longshot.tasks.drops import say_drops
@@ -19,8 +18,7 @@ from longshot.tasks.testbed import Testbed
 from longshot.tasks.verification import ImageCheck, Outcome, check_images, worst
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.data.hierarchy import TaxonomyLike
+    from longshot.data import Dataset, TaxonomyLike
 
 
 @dataclass(frozen=True, eq=False)

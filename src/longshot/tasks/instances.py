@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.base import Ragged, TaskPlan, TaskRows
 from longshot.tasks.base import Pool
 from longshot.tasks.streams import Streams
 

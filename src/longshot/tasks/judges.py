@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longshot.base.calls import parse_call
-from longshot.base.errors import UserError
+from longshot.base import UserError, parse_call
 from longshot.tasks.origin import sampler_parts
 
 if TYPE_CHECKING:
-    from longshot.base.arrays import Floats, Ints
-    from longshot.base.tasks import TaskRows
-    from longshot.data.dataset import Dataset
-    from longshot.models.backbones import BackboneLike
-    from longshot.models.features.features import Features
+    from longshot.base import Floats, Ints, TaskRows
+    from longshot.data import Dataset
+    from longshot.models import BackboneLike, Features
 
 # (a method's call, tasks as rows of the features, the features, device) → (the method's full call, accuracy [T])
 TaskScorer = Callable[[str, "TaskRows", "Features", str], tuple[str, "Floats"]]
@@ -108,7 +105,7 @@ def embedded_judges(
     device: str = "auto",
 ) -> list[Judge]:
     """One network or several as judges, with their features of rows of a dataset."""
-    from longshot.models.features.extract import embed_rows
+    from longshot.models import embed_rows
 
     return [
         Judge(embed_rows(dataset, backbone, rows, device=device), method)
@@ -248,7 +245,7 @@ def is_judge(marks: Iterable[NetworkMark], network: Mapping[str, Any]) -> bool:
 def _is_same(mark: NetworkMark, network: Mapping[str, Any]) -> bool:
     if mark.weights and network.get("weights_hash"):
         return mark.weights == str(network["weights_hash"])
-    from longshot.models.backbones.sight import bare_name
+    from longshot.models import bare_name
 
     # The first half of a hash is of names and network, whichever images were used.
     features = str(network.get("features_hash") or "")[:32]

@@ -10,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan, TaskRows
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import TaxonomyLike, no_taxonomy, taxonomy_facts, with_taxonomy
-from longshot.data.taxonomy.coarsity import coarsity
-from longshot.data.taxonomy.distances import class_distances
+from longshot.base import Floats, Ints, Ragged, TaskPlan, TaskRows
+from longshot.data import (
+    Dataset,
+    TaxonomyLike,
+    class_distances,
+    coarsity,
+    no_taxonomy,
+    taxonomy_facts,
+    with_taxonomy,
+)
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Pool
 from longshot.tasks.testbed import Testbed

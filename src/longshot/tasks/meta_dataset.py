@@ -8,10 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan
-from longshot.data.hierarchy import no_taxonomy
+from longshot.base import Ragged, TaskPlan, UserError
+from longshot.data import no_taxonomy
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.classes import SiblingClasses, draw_within
 from longshot.tasks.shapes import check_range

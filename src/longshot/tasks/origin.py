@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows
+from longshot.base import Ragged, TaskRows, UserError
 from longshot.tasks import columns
 from longshot.tasks.content import union
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.tasks.testbed import Testbed
 
 
@@ -53,7 +51,7 @@ def find_dataset(testbed: Testbed, name: str) -> Dataset:
 
     Where there is none, another copy, or what lies there now: binding and ``check_content`` say what differs.
     """
-    from longshot.data.registry import find
+    from longshot.data import find
 
     def has_the_bytes(dataset: Dataset) -> bool:
         try:

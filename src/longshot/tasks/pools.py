@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count
-from longshot.data.dataset import Dataset
-from longshot.data.described import described
+from longshot.base import UserError, count
+from longshot.data import Dataset, described
 from longshot.tasks.base import Instances, Pool, Shape
 from longshot.tasks.rules import rule_mask
 from longshot.tasks.shifted import Curated

@@ -17,15 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json, hash_text
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan, TaskRows
-from longshot.base.wording import note
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import class_labels, has_wordnet_ids, taxonomy_facts
-from longshot.data.taxonomy.distances import REDUCTIONS
+from longshot.base import Floats, Ints, Ragged, TaskPlan, TaskRows, UserError, hash_json, hash_text, note
+from longshot.data import REDUCTIONS, Dataset, class_labels, has_wordnet_ids, taxonomy_facts
 from longshot.tasks.base import Pool
 from longshot.tasks.classes import UniformClasses
 from longshot.tasks.drawing import to_table

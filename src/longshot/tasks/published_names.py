@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
-from longshot.data.dataset import Dataset
+from longshot.base import Ints, UserError, count, first
+from longshot.data import Dataset
 
 ClassOrder = str | Path | Sequence[str]
 

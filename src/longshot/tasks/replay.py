@@ -15,13 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan
-from longshot.data.dataset import canonical_split
-from longshot.data.formats.meta_dataset_spec import SPEC_SPLITS, Spec, read_spec
+from longshot.base import Ints, Ragged, TaskPlan, UserError, hash_json
+from longshot.data import SPEC_SPLITS, Spec, canonical_split, read_spec
 
 MIN_WAY, MAX_WAY, MAX_SPAN = 5, 50, 392
 MAX_QUERY, MAX_SUPPORT, MAX_CONTRIBUTION = 10, 500, 100

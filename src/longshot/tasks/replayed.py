@@ -13,15 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file, hash_json
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan
-from longshot.base.wording import count as counted
-from longshot.base.wording import first, note
-from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.formats.meta_dataset import class_ids_of
-from longshot.data.formats.meta_dataset_spec import SPEC_SPLITS, Spec, read_spec
+from longshot.base import Ragged, TaskPlan, UserError, first, hash_file, hash_json, note
+from longshot.base import count as counted
+from longshot.data import SPEC_SPLITS, Dataset, Spec, canonical_split, class_ids_of, read_spec
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.replay import MIN_WAY, episode_rows, episodes, source_of
 from longshot.tasks.streams import Streams

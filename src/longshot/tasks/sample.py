@@ -10,18 +10,28 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.checks import check_count
-from longshot.base.errors import UserError
-from longshot.base.progress import Progress, progress
-from longshot.base.ragged import rows_of_classes
-from longshot.base.remote import check_writable
-from longshot.base.urls import is_url
-from longshot.data import DatasetLike, as_dataset
-from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.hierarchy import TaxonomyLike, class_labels, taxonomy_facts, with_taxonomy
-from longshot.models.engines import with_engine
-from longshot.base.scale import with_executor
+from longshot.base import (
+    Ints,
+    Progress,
+    UserError,
+    check_count,
+    check_writable,
+    is_url,
+    progress,
+    rows_of_classes,
+    with_executor,
+)
+from longshot.data import (
+    Dataset,
+    DatasetLike,
+    TaxonomyLike,
+    as_dataset,
+    canonical_split,
+    class_labels,
+    taxonomy_facts,
+    with_taxonomy,
+)
+from longshot.models import with_engine
 from longshot.tasks.base import Classes, Instances, Shape, settings_of
 from longshot.tasks.content import names_only, read_content
 from longshot.tasks.difficult import JudgedInstances

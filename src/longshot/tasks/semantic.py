@@ -9,10 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.checks import check_count
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.data.taxonomy.coarsity import coarsity
+from longshot.base import Ragged, UserError, check_count
+from longshot.data import coarsity
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.measures import pool_distances
 from longshot.tasks.streams import Streams, hash_rows

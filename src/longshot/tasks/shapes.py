@@ -8,9 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskPlan
+from longshot.base import Ragged, TaskPlan, UserError
 from longshot.tasks.base import Pool
 from longshot.tasks.streams import Streams
 

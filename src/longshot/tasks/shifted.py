@@ -16,15 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.base import TaskPlan, TaskRows, UserError
 from longshot.tasks.base import Pool
 from longshot.tasks.instances import UniformInstances
 from longshot.tasks.rules import rule_mask
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 Mask = NDArray[np.bool_]
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.base.ragged import Ragged, offsets_of
+from longshot.base import Ragged, offsets_of
 
 Words = NDArray[np.uint64]
 

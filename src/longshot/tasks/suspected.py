@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.tasks.origin import sampler_parts
 
 if TYPE_CHECKING:
-    from longshot.models.features.suspects import Suspects
+    from longshot.models import Suspects
     from longshot.tasks.judges import Judge
     from longshot.tasks.testbed import Testbed
 
 
 def find_excluded(judges: Sequence[Judge]) -> Suspects:
     """The images of a dataset whose label any judge doubts, and copies of equal bytes; UserError without a judge."""
-    from longshot.models.features.suspects import joint_suspects
+    from longshot.models import joint_suspects
 
     if not judges:
         raise UserError(

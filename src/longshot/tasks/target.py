@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.tasks.difficult import HELD_OUT_COLUMN, JudgedInstances
 from longshot.tasks.drawing import DrawRecipe, draw
 from longshot.tasks.streams import Streams

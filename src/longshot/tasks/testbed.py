@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.files import canonical_json
-from longshot.base.ragged import Ragged
-from longshot.base.remote_cache import here
-from longshot.base.tasks import TaskRows
+from longshot.base import Ragged, TaskRows, UserError, canonical_json, here
 from longshot.tasks import columns
 from longshot.tasks.content import (
     ImageContent,
@@ -30,8 +26,8 @@ from longshot.tasks.task import Task
 from longshot.tasks.testbed_file import FORMAT, claim_testbed, hashed_facts, read_file, write_file
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.features.features import Features
+    from longshot.data import Dataset
+    from longshot.models import Features
     from longshot.tasks.episodes import EpisodeDataset
 
 
@@ -348,7 +344,7 @@ class Testbed:
         Explorer
             ``url`` is the address.
         """
-        from longshot.base.showing import show
+        from longshot.base import show
 
         return show(self, task)
 

@@ -12,12 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from longshot.base.errors import UserError
-from longshot.base.files import canonical_json
-from longshot.base.outputs import Kind, claim_output, delivered, has_parquet, is_stream
-from longshot.base.parquet import read_parquet
-from longshot.base.settings import Loose
-from longshot.base.urls import is_url
+from longshot.base import (
+    Kind,
+    Loose,
+    UserError,
+    canonical_json,
+    claim_output,
+    delivered,
+    has_parquet,
+    is_stream,
+    is_url,
+    read_parquet,
+)
 from longshot.tasks import columns
 from longshot.tasks.content import ImageContent, pack, unpack, used_keys
 

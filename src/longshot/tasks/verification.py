@@ -12,23 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Ints
-from longshot.base.checks import check_count
-from longshot.base.wording import count, first
-from longshot.data.identity import (
+from longshot.base import Ints, check_count, count, first
+from longshot.data import (
+    ImageError,
+    array_bytes,
     content_digest,
     digest_of,
     from_source,
     image_digests,
+    innermost,
     short_digests,
 )
-from longshot.data.images import ImageError, array_bytes
-from longshot.data.stores import innermost
 from longshot.tasks.content import ImageContent, ShortDigests
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.data.identity import Digests
+    from longshot.data import Dataset, Digests
 
 Outcome = Literal["same", "changed", "missing", "new", "re-encoded", "names"]
 # Of several the first counts. 1 and 2 are other commands' "worse" and a mistake in the input.

@@ -7,9 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.settings import nearest
+from longshot.base import Ints, UserError, nearest
 from longshot.tasks.base import Classes, Instances, Shape
 from longshot.tasks.classes import SiblingClasses, UniformClasses
 from longshot.tasks.difficult import DifficultInstances, EasyInstances, GreedyInstances
@@ -24,9 +22,8 @@ from longshot.tasks.shifted import MatchedInstances, ShiftedInstances
 from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.backbones import BackboneLike
-    from longshot.models.features.features import Features
+    from longshot.data import Dataset
+    from longshot.models import BackboneLike, Features
 
 
 class SampleSettings(TypedDict, total=False):
@@ -335,8 +332,7 @@ def open_judges(
 
 
 def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
-    from longshot.models.features.features import Features
-    from longshot.models.features.held import check_made_from
+    from longshot.models import Features, check_made_from
 
     features = Features.load(file)
     if features.fingerprint != dataset.fingerprint:

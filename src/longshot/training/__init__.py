@@ -1,6 +1,5 @@
 """Making backbones: ways of training, the loop that runs them, the search for their settings."""
 
-from longshot.training.registry import list_algorithms
-from longshot.training.spaces import list_spaces
+import lazy_loader
 
-__all__ = ["list_algorithms", "list_spaces"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

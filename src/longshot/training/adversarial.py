@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from longshot.base.checks import check_declared, choice_field, count_field, number_field, with_settings
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskPlan, TaskRows
-from longshot.tasks.base import Pool
-from longshot.tasks.difficult import DifficultInstances
-from longshot.tasks.judges import Judge
-from longshot.tasks.streams import Streams
+from longshot.base import (
+    TaskPlan,
+    TaskRows,
+    UserError,
+    check_declared,
+    choice_field,
+    count_field,
+    number_field,
+    with_settings,
+)
+from longshot.tasks import DifficultInstances, Judge, Pool, Streams
 from longshot.training.base import TrainingDefaults
 from longshot.training.protonet import ProtoNetTraining
 
 if TYPE_CHECKING:
-    from longshot.models.features.features import Features
-    from longshot.tasks.base import Instances
+    from longshot.models import Features
+    from longshot.tasks import Instances
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 STEPS = {
     "crop": "crop(p): shifted by up to p pixels each way, the border repeated",

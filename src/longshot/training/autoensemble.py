@@ -9,13 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.base.batches import Episode
-from longshot.base.checks import count_field, number_field, with_settings
-from longshot.base.errors import UserError
-from longshot.models.methods.batching import batches
-from longshot.models.methods.protonet import ProtoNet
-from longshot.models.networks.base import Network
-from longshot.models.networks.ensemble import Ensemble
+from longshot.base import Episode, UserError, count_field, number_field, with_settings
+from longshot.models import Ensemble, Network, ProtoNet, batches
 from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.images import QUARTERS, turned
 from longshot.training.validation import Validation

@@ -11,14 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longshot.base.batches import Episode
-from longshot.base.calls import Called
-from longshot.models.networks.base import Network
+from longshot.base import Called, Episode
+from longshot.models import Network
 
 if TYPE_CHECKING:
-    from longshot.models.features.features import Features
-    from longshot.tasks.base import Instances
-    from longshot.tasks.judges import Judge
+    from longshot.models import Features
+    from longshot.tasks import Instances, Judge
     from longshot.training.validation import Validation
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.data.dataset import Dataset
-from longshot.models.networks.cost import count_flops, count_parameters
+from longshot.data import Dataset
+from longshot.models import count_flops, count_parameters
 from longshot.training.base import Algorithm
 from longshot.training.distributed import Team
 from longshot.training.settings import TrainingSettings

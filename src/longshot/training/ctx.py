@@ -8,11 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from longshot.base.batches import Episode
-from longshot.base.checks import check_declared, count_field, number_field, with_settings
-from longshot.base.errors import UserError
-from longshot.models.methods.ctx import KEY, VALUE, class_scores, heads
-from longshot.models.networks.base import Network
+from longshot.base import Episode, UserError, check_declared, count_field, number_field, with_settings
+from longshot.models import KEY, VALUE, Network, class_scores, heads
 from longshot.training.augment import parse
 from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults
 

@@ -8,20 +8,24 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.ragged import rows_of_classes
-from longshot.data import DatasetLike
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import TaxonomyLike
-from longshot.models.features.features import Features
-from longshot.tasks.base import Classes, Instances, Pool, Shape
-from longshot.tasks.classes import SiblingClasses, UniformClasses
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.judges import Judge, embedded_judges
-from longshot.tasks.meta_dataset import MetaDatasetShape
-from longshot.tasks.sample import open_with_splits
-from longshot.tasks.shapes import AnyShape, FixedShape
+from longshot.base import Ints, UserError, rows_of_classes
+from longshot.data import Dataset, DatasetLike, TaxonomyLike
+from longshot.models import Features
+from longshot.tasks import (
+    AnyShape,
+    Classes,
+    FixedShape,
+    Instances,
+    Judge,
+    MetaDatasetShape,
+    Pool,
+    Shape,
+    SiblingClasses,
+    UniformClasses,
+    UniformInstances,
+    embedded_judges,
+    open_with_splits,
+)
 from longshot.training.augment import Augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.episodes import EpisodeSource, Shuffled, TrainingSource, check_enough, draw_tasks

@@ -19,8 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessRaisedException, spawn
 
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
+from longshot.base import UserError, pick_device
 
 
 @dataclass(frozen=True)

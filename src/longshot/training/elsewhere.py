@@ -11,14 +11,9 @@ from typing import Any
 
 import torch
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic
-from longshot.base.heartbeat import FILE as HEARTBEAT
-from longshot.base.progress import progress
-from longshot.data import as_dataset
-from longshot.data.dataset import Dataset
-from longshot.data.shipping import portable_dataset
-from longshot.base.scale import Crew, Tick, executor
+from longshot.base import FILE as HEARTBEAT
+from longshot.base import Crew, Tick, UserError, atomic, executor, progress
+from longshot.data import Dataset, as_dataset, portable_dataset
 from longshot.training.folders import TRAINING, read_facts
 
 Files = dict[str, bytes]

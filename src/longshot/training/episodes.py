@@ -13,14 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.base.batches import Episode
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged, rows_of_classes
-from longshot.base.tasks import TaskRows
-from longshot.models.features.features import Features
-from longshot.models.networks.base import Network
-from longshot.tasks.base import Classes, Instances, Pool, Shape, settings_of
-from longshot.tasks.streams import Streams
+from longshot.base import Episode, Ragged, TaskRows, UserError, rows_of_classes
+from longshot.models import Features, Network
+from longshot.tasks import Classes, Instances, Pool, Shape, Streams, settings_of
 from longshot.training.augment import Augmentation
 from longshot.training.base import ImageBatch
 from longshot.training.images import TrainingImages, step_generator

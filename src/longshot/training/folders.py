@@ -18,10 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, write_text
-from longshot.models.networks import checkpoint
-from longshot.models.networks.base import Network
+from longshot.base import UserError, atomic, write_text
+from longshot.models import Network, checkpoint
 
 TRAINING, HISTORY, STATE = "training.json", "history.jsonl", "state.safetensors"
 _NETWORK, _OPTIMISER, _SOURCE = "network.", "optimiser.", "source."  # beginnings of names in a checkpoint

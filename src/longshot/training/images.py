@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from longshot.base.errors import UserError
-from longshot.base.preprocess import Preprocessing
-from longshot.data.dataset import Dataset
+from longshot.base import Preprocessing, UserError
+from longshot.data import Dataset
 from longshot.training.augment import Augmentation
 
 QUARTERS = 4

@@ -11,17 +11,19 @@ from pathlib import Path
 import torch
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.base.files import explain_disk_errors, write_json
-from longshot.base.heartbeat import heartbeat
-from longshot.base.outputs import claim_folder
-from longshot.base.progress import Progress, progress
-from longshot.data import as_dataset
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import TaxonomyLike
-from longshot.models.networks import checkpoint
-from longshot.statistics.intervals import Interval
-from longshot.tasks.base import Classes, Shape
+from longshot.base import (
+    Progress,
+    UserError,
+    claim_folder,
+    explain_disk_errors,
+    heartbeat,
+    progress,
+    write_json,
+)
+from longshot.data import Dataset, TaxonomyLike, as_dataset
+from longshot.models import checkpoint
+from longshot.statistics import Interval
+from longshot.tasks import Classes, Shape
 from longshot.training.base import Algorithm
 from longshot.training.data import open_for_training
 from longshot.training.distributed import Team, launch

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.base.batches import Episode
-from longshot.base.checks import check_declared, choice_field, count_field, number_field, with_settings
-from longshot.models.networks.base import Network
-from longshot.models.networks.inner import (
+from longshot.base import Episode, check_declared, choice_field, count_field, number_field, with_settings
+from longshot.models import (
     LEARNED_HEAD,
     HeadStart,
     InnerLoop,
     Moves,
+    Network,
     at_once,
     has_batch_norm,
     loop_weights,

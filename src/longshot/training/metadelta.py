@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longshot.base.batches import Episode
-from longshot.base.checks import count_field, number_field, with_settings
-from longshot.models.networks.base import Network
-from longshot.models.networks.stages import last_stages
+from longshot.base import Episode, count_field, number_field, with_settings
+from longshot.models import Network, last_stages
 from longshot.training.base import Algorithm, ImageBatch, ParameterGroup, Step, TrainingDefaults
 
 MOMENTUM = 0.1  # of the running statistics of batch norms

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.base.batches import Episode
-from longshot.base.checks import choice_field, number_field, with_settings
-from longshot.models.networks.base import Network
+from longshot.base import Episode, choice_field, number_field, with_settings
+from longshot.models import Network
 from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 
 

@@ -11,9 +11,7 @@ from typing import Any
 
 import torch
 
-from longshot.base.calls import check_settings, format_call, parse_call
-from longshot.base.errors import UserError
-from longshot.base.settings import nearest
+from longshot.base import UserError, check_settings, format_call, nearest, parse_call
 from longshot.training.base import ParameterGroup
 
 # name → class and the settings a user may give, with their defaults

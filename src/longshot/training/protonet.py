@@ -9,11 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.base.batches import Episode
-from longshot.base.calls import format_call
-from longshot.base.checks import choice_field, count_field, number_field, with_settings
-from longshot.base.prototypes import SCALES, prototype_scores, prototypes
-from longshot.models.networks.base import Network
+from longshot.base import (
+    SCALES,
+    Episode,
+    choice_field,
+    count_field,
+    format_call,
+    number_field,
+    prototype_scores,
+    prototypes,
+    with_settings,
+)
+from longshot.models import Network
 from longshot.training.base import EpisodicAlgorithm, TrainingDefaults, embed
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.calls import find_class, make_called, parameters, parse_call
-from longshot.base.errors import UserError
+from longshot.base import UserError, find_class, make_called, parameters, parse_call
 
 if TYPE_CHECKING:
     from longshot.training.base import Algorithm

@@ -21,12 +21,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.base.files import explain_disk_errors, write_json
-from longshot.base.outputs import claim_folder
-from longshot.base.progress import progress
-from longshot.base.tuned import Tuned, write_tuned
-from longshot.base.scale import executor
+from longshot.base import (
+    Tuned,
+    UserError,
+    claim_folder,
+    executor,
+    explain_disk_errors,
+    progress,
+    write_json,
+    write_tuned,
+)
 from longshot.training.spaces import Space, Trial
 
 if TYPE_CHECKING:

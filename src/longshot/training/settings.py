@@ -9,11 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 
-from longshot.base.errors import UserError
-from longshot.base.settings import Record, nearest, read_parameters
-from longshot.base.tuned import is_tuned, tuned_training
-from longshot.tasks.base import Classes, Shape
-from longshot.tasks.words import check_settings, make_classes, make_shape
+from longshot.base import Record, UserError, is_tuned, nearest, read_parameters, tuned_training
+from longshot.tasks import Classes, Shape, check_settings, make_classes, make_shape
 from longshot.training.base import Algorithm
 
 Count = Annotated[int, Field(ge=1)]

@@ -11,19 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.base.preprocess import Preprocessing, scaled
-from longshot.base.preprocess import parse as parse_preprocessing
-from longshot.data import as_dataset
-from longshot.data.dataset import Dataset
-from longshot.models.features.held import content_of
-from longshot.models.features.pixels_cache import pixels, positions
-from longshot.models.networks.base import Network
-from longshot.tasks.base import Pool, Shape
-from longshot.tasks.classes import UniformClasses
+from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, scaled
+from longshot.base import parse as parse_preprocessing
+from longshot.data import Dataset, as_dataset
+from longshot.models import Network, content_of, pixels, positions
+from longshot.tasks import Pool, Shape, UniformClasses
 from longshot.training.augment import parse as parse_augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.data import (
@@ -192,9 +184,7 @@ def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefault
 
 def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """The network to train, new or to go on from, and the preprocessing it is trained with."""
-    from longshot.models.backbones import load_backbone
-    from longshot.models.backbones.sight import bare_name, split_sight
-    from longshot.models.features.networks import load_network, open_network
+    from longshot.models import bare_name, load_backbone, load_network, open_network, split_sight
 
     text = settings.preprocessing
     side = settings.size

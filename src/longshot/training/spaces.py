@@ -15,9 +15,7 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from longshot.base.calls import parse_call
-from longshot.base.errors import UserError
-from longshot.base.settings import Record, nearest, read_record
+from longshot.base import Record, UserError, nearest, parse_call, read_record
 
 _KINDS = ("choose", "uniform", "log")
 _FORM = "choose(a, b, …), uniform(low, high) or log(low, high)"

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from longshot.base.batches import Episode
-from longshot.base.devices import out_of_memory
-from longshot.base.errors import UserError
+from longshot.base import Episode, UserError, out_of_memory
 from longshot.training.base import ImageBatch
 from longshot.training.distributed import Team
 from longshot.training.episodes import StepData

@@ -9,24 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.base.settings import nearest
-from longshot.base.tuned import Tuned
-from longshot.data.dataset import Dataset
-from longshot.models.backbones import open_backbone
-from longshot.models.engines import with_engine
-from longshot.base.scale import with_executor
-from longshot.tasks.testbed import Testbed
+from longshot.base import Tuned, UserError, hash_json, nearest, with_executor
+from longshot.data import Dataset
+from longshot.models import open_backbone, with_engine
+from longshot.tasks import Testbed
 from longshot.training.elsewhere import TrainingJob, train_elsewhere
 from longshot.training.search import TrialObjective, run_search
 from longshot.training.settings import TrainingSettings, training_settings
 from longshot.training.spaces import Space, Trial, get_space, space_of_call
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
-    from longshot.models.backbones import BackboneLike
-    from longshot.models.backbones.base import Backbone, Precomputed
+    from longshot.evaluation import Results
+    from longshot.models import Backbone, BackboneLike, Precomputed
 
 
 TestbedLike = Testbed | str | Path
@@ -52,7 +46,7 @@ class Evaluating(TrialObjective):
 
     def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
         """All methods in one evaluation, whose units spread over the cluster; one by one where one of them fails."""
-        from longshot.models.methods.registry import get_method
+        from longshot.models import get_method
 
         if len(trials) > 1:
             with contextlib.suppress(UserError):
@@ -60,7 +54,7 @@ class Evaluating(TrialObjective):
         return super().values(trials, folder)  # rows that are there are only read
 
     def _evaluate(self, methods: Sequence[Any], folder: Path) -> Results:
-        from longshot.evaluation.runner import evaluate
+        from longshot.evaluation import evaluate
 
         return evaluate(
             self.testbeds,
@@ -74,7 +68,7 @@ class Evaluating(TrialObjective):
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Mean over all tasks of all testbeds; rows of methods that were run before are not computed again."""
-        from longshot.models.methods.registry import get_method
+        from longshot.models import get_method
 
         assert trial.method is not None
         method = get_method(trial.method)
@@ -116,7 +110,7 @@ class TrainingTrial(TrialObjective):
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Accuracy on the validation tasks of the best network of the training."""
-        from longshot.models.features.networks import load_network
+        from longshot.models import load_network
         from longshot.training.loop import train
         from longshot.training.setup import prepare
 

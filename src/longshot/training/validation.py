@@ -8,14 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from longshot.base.arrays import Floats
-from longshot.base.batches import ImageTask
-from longshot.base.tasks import TaskRows, task_seeds
-from longshot.models.methods.batching import Gatherer, accuracies
-from longshot.models.methods.images import ImageMethod
-from longshot.models.methods.registry import get_method
-from longshot.models.networks.base import Network
-from longshot.statistics.intervals import Interval, mean_interval
+from longshot.base import Floats, ImageTask, TaskRows, task_seeds
+from longshot.models import Gatherer, ImageMethod, Network, accuracies, get_method
+from longshot.statistics import Interval, mean_interval
 from longshot.training.episodes import embed_rows, read_episode
 from longshot.training.images import TrainingImages
 

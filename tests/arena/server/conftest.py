@@ -17,11 +17,11 @@ import pytest
 
 import longshot
 from answers import Answer
+from longshot.arena.server.buckets import LoginRates, Rate, Rates
+from longshot.arena.server.serving import CompetitionServer
 from longshot.arena.services import passwords
 from longshot.arena.services.office import Office
 from longshot.arena.store import Store
-from longshot.arena.server.buckets import LoginRates, Rate, Rates
-from longshot.arena.server.serving import CompetitionServer
 
 from ..conftest import TEMPLATE, write_competition, write_submission
 

@@ -21,13 +21,13 @@ import pytest
 import longshot
 from longshot.arena import check, queue
 from longshot.arena.archive import ArchiveLimits, unpack
+from longshot.arena.server import endpoint, protocol
+from longshot.arena.server.buckets import Rate, Rates
 from longshot.arena.services import people
 from longshot.arena.services.office import record
 from longshot.arena.services.passwords import hash_password
 from longshot.arena.tables import runs, sessions, tokens
-from longshot.base.errors import UserError
-from longshot.arena.server import endpoint, protocol
-from longshot.arena.server.buckets import Rate, Rates
+from longshot.base import UserError
 
 from ..conftest import write_competition
 from .conftest import PASSWORD, Arena, Visitor, archive, change, log_in, open_arena, send

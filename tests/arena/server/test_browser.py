@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 import pytest
 
 from browsing import Window
-from longshot.cli.faces import every_command
 from longshot.arena import remote_worker
 from longshot.arena.client import Client
 from longshot.arena.services import uploads
-from longshot.explorer.site import TEMPLATES
+from longshot.cli.faces import every_command
+from longshot.explorer import TEMPLATES
 
 from ..conftest import write_competition
 from .conftest import PASSWORD, Arena, Visitor, archive, change, log_in, open_arena

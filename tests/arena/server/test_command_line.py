@@ -11,8 +11,8 @@ import pytest
 
 from forked import ForkServer
 from longshot import competition as api
-from longshot.arena.remote import RemoteCompetition
-from longshot.base.errors import UserError
+from longshot.arena import RemoteCompetition
+from longshot.base import UserError
 
 from ..conftest import write_competition
 from .conftest import Arena, Visitor, archive, change, open_arena, send

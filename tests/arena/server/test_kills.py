@@ -20,15 +20,13 @@ from typing import Any
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.arena import load, queue
+from longshot.arena import Competition, RemoteCompetition, load, queue
 from longshot.arena.client import Client
-from longshot.arena.remote import RemoteCompetition
 from longshot.arena.services import credentials, people, teams
 from longshot.arena.services.office import Office
-from longshot.arena.settings import Competition
 from longshot.arena.store import Store
 from longshot.arena.tables import runs, scores, submissions, uploads
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 from ..test_database import Server
 from ..test_database import server as server

@@ -12,11 +12,10 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from longshot.arena import migrations, queue, ranking
-from longshot.arena.settings import Competition
+from longshot.arena import Competition, migrations, queue, ranking
 from longshot.arena.store import Store
 from longshot.arena.tables import metadata
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 from ..test_database import Server
 from ..test_database import server as server

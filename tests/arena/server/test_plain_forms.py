@@ -7,9 +7,9 @@ import hashlib
 import pytest
 
 from answers import Answer
-from longshot.base.errors import UserError
 from longshot.arena.server.multipart import PARTS, parse_form
 from longshot.arena.server.pages import submitting
+from longshot.base import UserError
 
 from .conftest import Arena, Visitor, archive
 

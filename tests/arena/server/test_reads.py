@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longshot.arena import queue
+from longshot.arena import Competition, queue
 from longshot.arena.services.memory import Memory
 from longshot.arena.services.office import Office
-from longshot.arena.settings import Competition
 from longshot.arena.store import Store
 
 from ..test_database import Server

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.arena import queue, timetable
+from longshot.arena import Competition, load, queue, timetable
 from longshot.arena.policy import Person
 from longshot.arena.refusals import Refusal
 from longshot.arena.services import (
@@ -30,10 +30,9 @@ from longshot.arena.services import (
 )
 from longshot.arena.services.blobs import BlobStore, dump_tasks, load_tasks
 from longshot.arena.services.office import Office
-from longshot.arena.settings import Competition, load
 from longshot.arena.tables import in_future, invitations, runs
 from longshot.arena.tables import uploads as upload_rows
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 from .conftest import PASSWORD, PORTS, archive, change
 

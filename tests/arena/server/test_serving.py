@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 from ..conftest import write_competition
 from .conftest import PORTS, Arena, Visitor, archive, change, enter, send

@@ -16,7 +16,7 @@ from forked import ForkServer
 from longshot import competition as api
 from longshot.arena.services import uploads
 from longshot.arena.tables import uploads as upload_rows
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 from .conftest import Arena, Visitor, archive, send
 from .test_browser import sign_in

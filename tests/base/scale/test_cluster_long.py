@@ -18,7 +18,8 @@ import pytest
 
 import longshot
 from forked import ForkServer
-from longshot.base.scale import Crew, UnitsFailed, close_executors, executor, using_executor
+from longshot.base import Crew, UnitsFailed, executor
+from longshot.base.scale import close_executors, using_executor
 from scale_crews import Adder, Dies, Poison, SlowNode
 from scale_world import World, cache_of, digests, make_photos
 
@@ -249,7 +250,7 @@ def test_twenty_kills_of_workers_and_nodes_change_no_byte(
 
 def test_photos_of_other_bytes_are_not_taken_for_the_same(tmp_path: Path) -> None:
     """What every node is asked compares bytes, not names."""
-    from longshot.data.shipping import read_digests
+    from longshot.data import read_digests
 
     first, second = (
         longshot.open_dataset(make_photos(tmp_path / name, 2, 4, seed)) for seed, name in enumerate("ab")

@@ -15,9 +15,8 @@ import pytest
 
 import longshot
 from forked import ForkServer
-from longshot.base.errors import UserError
-from longshot.base.progress import Progress
-from longshot.base.scale import Crew, close_executors, executor, using_executor
+from longshot.base import Crew, Progress, UserError, executor
+from longshot.base.scale import close_executors, using_executor
 from scale_crews import Adder, Gpus, large
 from scale_world import World
 

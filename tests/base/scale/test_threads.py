@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from forked import ForkServer
-from longshot.base.errors import UserError
-from longshot.base.progress import Progress
-from longshot.base.scale import Crew, FailureList, Threads, UnitsFailed, executor, parse_on, using_executor
+from longshot.base import Crew, FailureList, Progress, Threads, UnitsFailed, UserError, executor, parse_on
+from longshot.base.scale import using_executor
 from scale_crews import Adder
 from scale_world import make_photos
 

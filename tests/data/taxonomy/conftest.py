@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.wordnet import find_wordnet, read_wordnet
+from longshot.base import UserError
+from longshot.data import Taxonomy, find_wordnet, read_wordnet
 
 
 @pytest.fixture(scope="session")

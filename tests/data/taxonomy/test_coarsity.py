@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from longshot.base.ragged import Ragged
+from longshot.base import Ragged
+from longshot.data import coarsity
 from longshot.data.taxonomy import coarsity as module
-from longshot.data.taxonomy.coarsity import coarsity
 
 
 def _distances(size: int) -> np.ndarray:
@@ -52,7 +52,7 @@ def test_a_task_does_not_depend_on_its_neighbours(monkeypatch: pytest.MonkeyPatc
 
 
 def test_all_pairs_of_tiered_imagenet_as_one_task(wordnet, tiered) -> None:  # type: ignore[no-untyped-def]
-    from longshot.data.taxonomy.distances import class_distances
+    from longshot.data import class_distances
 
     distances = class_distances(wordnet, *tiered, reduction="shortest-paths")
     assert coarsity(distances, np.arange(160)[None])[0] == pytest.approx(83.125, abs=5e-4)

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.base import UserError
+from longshot.data import Taxonomy
 
 DIAMOND = [
     ("thing", "pet"),

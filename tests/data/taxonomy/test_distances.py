@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.data import Taxonomy, class_distances, lowest_common_ancestors
 from longshot.data.taxonomy import distances
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.distances import class_distances, image_counts, lowest_common_ancestors
+from longshot.data.taxonomy.distances import image_counts
 
 Tiered = tuple[list[str], NDArray[np.int64]]  # class ids, images per class
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.picture import draw_taxonomy
+from longshot.base import UserError
+from longshot.data import Taxonomy, draw_taxonomy
 
 CLASSES = [f"family-{a}/group-{b}/kind-{a}{b}{c}" for a in range(4) for b in range(3) for c in range(3)]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.readers import from_parent_column, is_taxonomy_file, read_taxonomy, write_csv
+from longshot.base import UserError
+from longshot.data import Taxonomy, is_taxonomy_file, read_taxonomy, write_csv
+from longshot.data.taxonomy.readers import from_parent_column
 
 
 def _write(folder: Path, name: str, text: str) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data import Taxonomy
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 

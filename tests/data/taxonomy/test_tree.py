@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.tree import display_tree
+from longshot.data import Taxonomy, display_tree
 
 
 def test_chains_of_single_children_are_one_branch() -> None:

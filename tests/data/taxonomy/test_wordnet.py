@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.wordnet import ROOT, find_wordnet, read_wordnet
+from longshot.base import UserError
+from longshot.data import ROOT, Taxonomy, find_wordnet, read_wordnet
 
 # A noun file in miniature: entity, thing below it, dog below thing, Lassie an instance of dog.
 LINES = """00001740 03 n 01 entity 0 001 ~ 00001930 n 0000 | what exists

@@ -23,12 +23,17 @@ import numpy as np  # noqa: E402
 import timm  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from longshot.base.errors import UserError  # noqa: E402
-from longshot.base.preprocess import parse  # noqa: E402
-from longshot.models.backbones import list_backbones, load_backbone  # noqa: E402
-from longshot.models.backbones.base import ModuleBackbone  # noqa: E402
+from longshot.base import (
+    UserError,  # noqa: E402
+    parse,  # noqa: E402
+)
+from longshot.models import (  # noqa: E402
+    ALIASES,  # noqa: E402
+    ModuleBackbone,  # noqa: E402
+    list_backbones,
+    load_backbone,
+)
 from longshot.models.backbones.timm import as_string, transform_string  # noqa: E402
-from longshot.models.networks.aliases import ALIASES  # noqa: E402
 
 FOLDER = Path(tempfile.mkdtemp())
 SMALL = "decode|resize(64,64)|normalize(0.5,0.5)"
@@ -246,8 +251,8 @@ def resnet12s_equal_easyfsls() -> None:
 @long_check
 def bit_equals_timms() -> None:
     """timm reads the file that Longshot writes, and gives the same vectors."""
+    from longshot.models import get_network
     from longshot.models.networks.published import write_published
-    from longshot.models.networks.registry import get_network
 
     network = _stirred(get_network("bit-r50x1", size=(64, 64)).eval())
     write_published(network, FOLDER / "bit.npz")

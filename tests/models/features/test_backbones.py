@@ -11,11 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models.backbones import FAMILIES, find_family, load_backbone
-from longshot.models.backbones.base import Backbone, hash_state
-from longshot.models.features.extract import embed
+from longshot.models import FAMILIES, Backbone, embed, find_family, load_backbone
+from longshot.models.backbones.base import hash_state
 
 EIGHT = "decode|resize(8,8)|normalize(imagenet)"
 

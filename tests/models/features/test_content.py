@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import content_digest, image_digests, open_dataset, short_digests
+from longshot.models import Features, content_of, embed, pixels
 from longshot.models.features import engine
-from longshot.models.features.extract import embed
-from longshot.models.features.features import Features
-from longshot.models.features.held import check_unchanged, content_of
-from longshot.models.features.pixels_cache import pixels
+from longshot.models.features.held import check_unchanged
 
 SMALL = "decode|resize(4,4)"
 

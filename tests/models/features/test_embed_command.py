@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.models.features.features import Features
+from longshot.models import Features
 
 TINY = "decode|resize(4,4)|value_range(0,1)"
 

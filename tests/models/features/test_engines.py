@@ -12,10 +12,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.models.backbones import open_backbone
-from longshot.models.backbones.base import Backbone, ModuleBackbone
-from longshot.models.engines import engine_version, is_convolutional, parse_engine, using_engine
+from longshot.base import UserError
+from longshot.models import Backbone, ModuleBackbone, open_backbone, using_engine
+from longshot.models.engines import engine_version, is_convolutional, parse_engine
 from longshot.models.engines.conversion import TOLERANCE, Conversion, difference
 
 RUNTIMES = ("onnxruntime", "openvino")

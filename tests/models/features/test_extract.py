@@ -14,12 +14,9 @@ import numpy as np
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models.backbones import load_backbone
-from longshot.models.backbones.base import Backbone
-from longshot.models.features.extract import embed, estimate
-from longshot.models.features.features import Features
+from longshot.models import Backbone, Features, embed, estimate, load_backbone
 
 Start = Callable[..., ForkedProcess]
 SMALL = "decode|resize(32,32)|normalize(0.498,0.502)"

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.models import Features
 from longshot.models.features.arrays import guarded_json, not_finite
-from longshot.models.features.features import Features
 
 
 def make(rows: int = 6, dim: int = 4, dtype: str = "float16") -> Features:

@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.locks import is_held
-from longshot.models.features import cache
-from longshot.models.features.cache import Shards, entries, lock
-from longshot.models.features.extract import embed
+from longshot.base import is_held
+from longshot.models import Shards, cache, cache_entries, embed, lock
 
 
 def test_shards_join_to_the_whole(tmp_path: Path) -> None:
@@ -52,7 +50,7 @@ def test_a_lock_file_of_a_killed_process_is_not_held(tmp_path: Path) -> None:
 
 def test_entries_name_dataset_and_backbone(photos: Path, fresh_cache: Path) -> None:
     embed(photos, "pixels", preprocessing="decode|resize(2,2)")
-    (entry,) = [e for e in entries() if e.kind == "features"]
+    (entry,) = [e for e in cache_entries() if e.kind == "features"]
     assert entry.name.startswith(f"{photos.name} × pixels(preprocessing='decode|resize(2,2)') (float16, ")
     assert entry.bytes > 240 * 12 * 2
 
@@ -99,7 +97,7 @@ def test_features_being_made_are_not_pruned(photos: Path, fresh_cache: Path) -> 
     path = embed(photos, "pixels", preprocessing="decode|resize(2,2)").path
     assert path is not None
     with lock(path):
-        assert cache.prune([e for e in entries() if e.kind == "features"]) == 0
+        assert cache.prune([e for e in cache_entries() if e.kind == "features"]) == 0
     assert path.exists()
 
 

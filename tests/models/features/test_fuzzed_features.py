@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.models.features.pixels_cache import pixels
+from longshot.base import UserError
+from longshot.models import pixels
 from mutating import mutate
 
 ROUNDS = 40  # of each of five kinds of file

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
+from longshot.models import Features, Shards, embed, pixels, sidecar
 from longshot.models.features import arrays
 from longshot.models.features.arrays import (
     Damaged,
@@ -21,13 +22,8 @@ from longshot.models.features.arrays import (
     guarded_json,
     keys_file,
     read_keys,
-    sidecar,
     write_keys,
 )
-from longshot.models.features.cache import Shards
-from longshot.models.features.extract import embed
-from longshot.models.features.features import Features
-from longshot.models.features.pixels_cache import pixels
 
 SMALL = "decode|resize(4,4)"
 SHOWN = f"pixels(preprocessing='{SMALL}')"
@@ -172,7 +168,9 @@ def test_a_file_with_another_time_is_read_again(exported: Path, monkeypatch: pyt
     Features.load(exported)
     os.utime(exported, (1_600_000_001, 1_600_000_001))
     looked: list[Path] = []
-    monkeypatch.setattr("longshot.models.features.features.check_blocks", lambda path, *_: looked.append(path))
+    monkeypatch.setattr(
+        "longshot.models.features.features.check_blocks", lambda path, *_: looked.append(path)
+    )
     Features.load(exported)
     assert looked == [exported]
 

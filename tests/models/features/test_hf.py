@@ -15,12 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse
-from longshot.models.backbones import load_backbone
-from longshot.models.backbones.base import ModuleBackbone
+from longshot.base import UserError, parse
+from longshot.models import ModuleBackbone, embed, load_backbone
 from longshot.models.backbones.hf_processor import as_string, processor_string
-from longshot.models.features.extract import embed
 
 transformers: Any = pytest.importorskip("transformers")
 SIZE = 32

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.models.backbones import load_backbone, split_label
-from longshot.models.features.extract import embed
+from longshot.models import embed, get_network, load_backbone, split_label
 from longshot.models.networks.checkpoint import save
-from longshot.models.networks.registry import get_network
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,10 @@ import pytest
 import torch
 
 from conftest import RunCli
-from longshot.base.errors import UserError
-from longshot.models.backbones import find_family, load_backbone
-from longshot.models.backbones.base import Backbone
-from longshot.models.features.extract import embed
-from longshot.models.features.networks import open_network
+from longshot.base import UserError
+from longshot.models import Backbone, embed, find_family, get_network, load_backbone, open_network
 from longshot.models.networks.checkpoint import save
 from longshot.models.networks.foreign import Foreign
-from longshot.models.networks.registry import get_network
 
 PREPROCESSING = "decode|resize(16,16)|normalize(0.5,0.25)"
 
@@ -59,7 +55,7 @@ def test_it_embeds_through_the_command_line(
     assert "runs/proto" in done.stdout
     features = embed(photos, str(saved), dtype="float32")
     network, size = load(str(saved)).network(), (16, 16)
-    from longshot.base.preprocess import parse
+    from longshot.base import parse
     from longshot.data import open_dataset
 
     dataset = open_dataset(photos)

@@ -11,14 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models.backbones import open_backbone
+from longshot.models import embed, estimate, get_network, load_network, open_backbone
 from longshot.models.backbones.sight import EXAMPLE
-from longshot.models.features.extract import embed, estimate
-from longshot.models.features.networks import load_network
 from longshot.models.networks.checkpoint import save
-from longshot.models.networks.registry import get_network
 
 SMALL = "decode|resize(2,2)|value_range(0,1)"
 

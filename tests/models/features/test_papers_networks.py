@@ -11,11 +11,9 @@ import torch
 
 import longshot
 from conftest import RunCli
-from longshot.base.errors import UserError
-from longshot.base.preprocess import scaled
-from longshot.models.backbones import hf, load_backbone, resolve_alias
-from longshot.models.backbones.base import ModuleBackbone
-from longshot.models.networks.aliases import ALIASES
+from longshot.base import UserError, scaled
+from longshot.models import ALIASES, ModuleBackbone, load_backbone
+from longshot.models.backbones import hf, resolve_alias
 
 transformers: Any = pytest.importorskip("transformers")
 _IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}

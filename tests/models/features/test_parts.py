@@ -12,15 +12,11 @@ import pytest
 import torch
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir
+from longshot.base import UserError, cache_dir
 from longshot.data import open_dataset
+from longshot.models import Features, cache_entries, embed, embed_rows, estimate, open_backbone
 from longshot.models.features import engine
-from longshot.models.backbones import open_backbone
-from longshot.models.features.cache import entries
 from longshot.models.features.engine import Engine
-from longshot.models.features.extract import embed, embed_rows, estimate
-from longshot.models.features.features import Features
 from longshot.models.features.growing import GrowingArray
 from mutating import mutate
 
@@ -271,7 +267,7 @@ def test_rows_from_several_caches(
 
 def test_the_cache_lists_and_prunes_what_grew(dataset: longshot.Dataset, fresh_cache: Path, run_cli) -> None:  # type: ignore[no-untyped-def]
     embed_some(dataset, SOME)
-    (entry,) = [entry for entry in entries() if entry.kind == "features"]
+    (entry,) = [entry for entry in cache_entries() if entry.kind == "features"]
     assert "172 of 1,200 images" in entry.name
     assert entry.bytes < 1200 * 48 * 2 + 3 * 4096 + 24 * 172
     run_cli("cache", "prune", "--features", "--yes")
@@ -321,7 +317,7 @@ def test_an_image_that_changes_while_embedding_is_told(
 def test_a_vector_depends_neither_on_its_place_nor_on_its_neighbours(
     dataset: longshot.Dataset, name: str, engine: str
 ) -> None:
-    from longshot.models.networks.registry import get_network
+    from longshot.models import get_network
 
     size = "decode|resize(32,32)|normalize(0.498,0.502)"
     network = name if name.startswith("eff") else get_network(name, size=(32, 32), seed=0)

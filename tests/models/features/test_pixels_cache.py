@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse
+from longshot.base import UserError, parse
 from longshot.data import open_dataset
+from longshot.models import load_backbone, pixels, positions
 from longshot.models.features import pixels_cache
-from longshot.models.backbones import load_backbone
-from longshot.models.features.pixels_cache import geometry, pixels, pixels_name, positions
+from longshot.models.features.pixels_cache import geometry, pixels_name
 
 TEXT = "decode|resize(20)|central_crop(16)|normalize(imagenet)"
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import ExifTags, Image
 
 import longshot
-from longshot.base.preprocess import parse
+from longshot.base import parse
 from longshot.models.features.decode import decode_rows
 
 FULL, REDUCED = (parse(f"{word}|resize(40)|central_crop(40)") for word in ("decode", "decode(reduced)"))

@@ -13,11 +13,8 @@ import numpy as np
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.base.errors import UserError
-from longshot.models.features import cache
-from longshot.models.features.arrays import sidecar
-from longshot.models.features.extract import embed
-from longshot.models.features.pixels_cache import pixels
+from longshot.base import UserError
+from longshot.models import cache, embed, pixels, sidecar
 
 SMALL = "decode|resize(4,4)"
 

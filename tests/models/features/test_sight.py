@@ -11,13 +11,10 @@ import pytest
 import torch
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse, scaled
-from longshot.models.backbones import load_backbone
-from longshot.models.backbones.base import Backbone
-from longshot.models.backbones.sight import Sight, split_sight
+from longshot.base import UserError, parse, scaled
+from longshot.models import Backbone, get_network, load_backbone, split_sight
+from longshot.models.backbones.sight import Sight
 from longshot.models.networks.checkpoint import save
-from longshot.models.networks.registry import get_network
 
 OWN = "decode|resize(256,bicubic)|central_crop(224)|normalize(0.498,0.502)"
 BEFORE = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"  # the default of earlier versions
@@ -159,7 +156,7 @@ def test_a_judge_at_another_size_is_still_the_judge(photos: Path, fresh_cache: P
         photos, tasks=4, way=3, shot=2, query=2, instances="difficult", judge="pixels(size=8)"
     )
     results = longshot.evaluate({"hard": hard}, backbones=["pixels", "pixels(size=4)"], methods="protonet")
-    from longshot.evaluation.judging import judges_in
+    from longshot.evaluation import judges_in
 
     assert {backbone for _, backbone in judges_in(results.run)} == {"pixels", "pixels(size=4)"}
     with pytest.raises(UserError, match="one network, which cannot judge and be held out"):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.models.backbones import list_backbones, load_backbone
+from longshot.base import UserError
+from longshot.models import list_backbones, load_backbone
 
 PEERS = Path(sys.prefix) / "peers"  # made by tools/setup.sh
 SCRIPT = Path(__file__).with_name("real_timm.py")

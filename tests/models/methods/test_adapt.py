@@ -10,19 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from longshot.base.batches import ImageTask, TaskBatch
-from longshot.base.errors import UserError
+from longshot.base import ImageTask, TaskBatch, UserError
+from longshot.models import ImageMethod, Network, SmallNetwork, get_method, make_task, restart, trainable_copy
 from longshot.models.methods import adapt
 from longshot.models.methods.adapt import Support, content_order, descend
-from longshot.models.methods.adapt_heads import BiT, MDTransfer, TrainFromScratch, restart
+from longshot.models.methods.adapt_heads import BiT, MDTransfer, TrainFromScratch
 from longshot.models.methods.adapters import LoRA, OffsetAdapter
-from longshot.models.methods.checks_images import SmallNetwork, make_task
 from longshot.models.methods.finetune import FinetuneLast
 from longshot.models.methods.finetune_network import Finetune5, FinetuneAll, TransductiveFinetuneAll, augment
-from longshot.models.methods.images import ImageMethod
-from longshot.models.methods.registry import get_method
-from longshot.models.networks.base import Network
-from longshot.models.networks.fixed_norms import trainable_copy
 
 
 @pytest.fixture

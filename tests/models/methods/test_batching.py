@@ -6,19 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows, task_seeds
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import (
-    MAX_BATCH,
-    MAX_PADDING,
-    Gatherer,
-    batch_size,
-    bytes_per_task,
-    plan,
-)
-from longshot.models.methods.registry import get_method
+from longshot.base import Ragged, TaskBatch, TaskRows, TaskShape, task_seeds
+from longshot.models import Gatherer, Method, bytes_per_task, get_method
+from longshot.models.methods.batching import MAX_BATCH, MAX_PADDING, batch_size, plan
 
 CPU = torch.device("cpu")
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 9)), min_size=1, max_size=40)

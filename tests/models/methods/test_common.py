@@ -6,12 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch
-from longshot.base.calls import parse_call
-from longshot.models.methods.base import Method
+from longshot.base import TaskBatch, parse_call
+from longshot.models import Method, ProtoNet, get_method, method_class, method_names
 from longshot.models.methods.checks import CHECKS, CheckFailed
-from longshot.models.methods.protonet import ProtoNet
-from longshot.models.methods.registry import get_method, method_class, method_names
 
 CALLS = [
     *(name for name in method_names() if issubclass(method_class(name), Method)),

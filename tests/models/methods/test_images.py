@@ -9,16 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.base.batches import ImageTask
-from longshot.base.calls import parse_call
-from longshot.base.errors import UserError
+from longshot.base import ImageTask, UserError, parse_call
+from longshot.models import (
+    ImageMethod,
+    Network,
+    feature_method,
+    get_method,
+    image_method_names,
+    trainable_copy,
+)
 from longshot.models.methods.checks import CheckFailed
 from longshot.models.methods.checks_images import CHECKS
 from longshot.models.methods.finetune_network import FinetuneAll
-from longshot.models.methods.images import ImageMethod
-from longshot.models.methods.registry import feature_method, get_method, image_method_names
-from longshot.models.networks.base import Network
-from longshot.models.networks.fixed_norms import trainable_copy
 
 SLOW = {"bit": "bit(steps=60)"}  # 500 steps of it by default
 CALLS = [

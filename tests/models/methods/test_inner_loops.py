@@ -9,12 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.base.batches import ImageTask
-from longshot.base.errors import UserError
+from longshot.base import ImageTask, UserError
+from longshot.models import Network, get_network
 from longshot.models.methods.inner_loops import ANIL, MAML, ProtoMAML
 from longshot.models.networks import inner
-from longshot.models.networks.base import Network
-from longshot.models.networks.registry import get_network
 
 KINDS = [MAML, ANIL, ProtoMAML]
 

@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.base.batches import ImageTask
+from longshot.base import ImageTask
 from longshot.data import open_dataset
-from longshot.evaluation import compute
-from longshot.evaluation.runner import evaluate
-from longshot.models.methods.checks_images import SmallNetwork
-from longshot.models.methods.images import ImageMethod
-from longshot.models.methods.registry import get_method
-from longshot.tasks.big_episode import BigEpisode, shuffled_splits
+from longshot.evaluation import compute, evaluate
+from longshot.models import ImageMethod, SmallNetwork, get_method
+from longshot.tasks import BigEpisode, shuffled_splits
 
 CALLS = [
     "anil",
@@ -89,8 +86,7 @@ def test_training_happens_once(call: str, network: SmallNetwork, monkeypatch: py
 def test_an_evaluation_in_blocks_gives_the_same_rows(
     call: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from longshot.models.networks import checkpoint
-    from longshot.models.networks.registry import get_network
+    from longshot.models import checkpoint, get_network
 
     folder = tmp_path / "network"
     folder.mkdir()

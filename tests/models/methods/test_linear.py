@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.linear_model import Ridge as SklearnRidge
 
-from longshot.models.methods.checks import Example, World, _mixed, _some, run
-from longshot.models.methods.registry import get_method
+from longshot.models import World, get_method
+from longshot.models.methods.checks import Example, _mixed, _some, run
 
 
 def rows(world: World, task: Example, normalize: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

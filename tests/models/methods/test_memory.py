@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from forked import ForkServer
-from longshot.base.batches import TaskShape
-from longshot.models.methods.base import Method
-from longshot.models.methods.batching import batch_size, bytes_per_task
-from longshot.models.methods.registry import get_method, method_class, method_names
+from longshot.base import TaskShape
+from longshot.models import Method, bytes_per_task, get_method, method_class, method_names
+from longshot.models.methods.batching import batch_size
 
 LIMIT = 2 << 30
 NAMES = [name for name in method_names() if issubclass(method_class(name), Method)]

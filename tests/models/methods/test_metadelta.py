@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from longshot.base.batches import TaskBatch
+from longshot.base import TaskBatch
+from longshot.models import get_method
 from longshot.models.methods.metadelta import exact_transport
-from longshot.models.methods.registry import get_method
 
 Floats = NDArray[np.float64]
 

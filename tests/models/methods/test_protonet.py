@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from longshot.models.methods.checks import Example, World, _mixed, run
-from longshot.models.methods.registry import get_method
+from longshot.models import World, get_method
+from longshot.models.methods.checks import Example, _mixed, run
 
 
 def reference(world: World, task: Example, distance: str, scale: float) -> NDArray[np.float64]:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.models.methods.registry import METHODS, get_method, method_class
+from longshot.base import UserError
+from longshot.models import get_method, method_class
+from longshot.models.methods.registry import METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)

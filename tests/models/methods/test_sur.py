@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows
-from longshot.models.methods.batching import Gatherer
-from longshot.models.methods.checks import World, run
-from longshot.models.methods.registry import get_method
+from longshot.base import Ragged, TaskRows
+from longshot.models import Gatherer, World, get_method
+from longshot.models.methods.checks import run
 
 
 def accuracy(method: str, arrays: list[np.ndarray], count: int = 20) -> float:

@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows
-from longshot.models.methods.batching import Gatherer, batches
-from longshot.models.methods.registry import feature_method, get_method
-from longshot.models.methods.variants import VARIANTS, variant_methods, variant_of
+from longshot.base import Ragged, TaskRows, UserError
+from longshot.models import (
+    VARIANTS,
+    Gatherer,
+    batches,
+    feature_method,
+    get_method,
+    variant_methods,
+    variant_of,
+)
 
 AUTHORS = {  # our name → the class of the semantic paper's authors
     "protonet": "PrototypicalNetworks",

@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
-from longshot.models.networks.checkpoint import SIDECAR, WEIGHTS, convert, load, save
-from longshot.models.networks.registry import get_network
+from longshot.base import UserError, hash_file
+from longshot.models import SIDECAR, get_network
+from longshot.models.networks.checkpoint import WEIGHTS, convert, load, save
 
 PREPROCESSING = "decode|resize(16,16)|normalize(0.5,0.5)"
 STORY = {

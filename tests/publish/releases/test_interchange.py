@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 
 from conftest import RunCli
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
+from longshot.base import UserError, hash_file
 from longshot.data import open_dataset
-from longshot.publish.releases.write import release
-from longshot.tasks.sample import sample
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.testbed import Testbed
+from longshot.publish import release
+from longshot.tasks import AnyShape, FixedShape, Testbed, sample
 
 mlcroissant = pytest.importorskip("mlcroissant", reason="needs mlcroissant")
 ABOUT: dict[str, Any] = {

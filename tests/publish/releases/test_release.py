@@ -11,14 +11,12 @@ import pytest
 from PIL import Image
 
 from conftest import RunCli
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
+from longshot.evaluation import evaluate
 from longshot.evaluation.predictions import write_predictions
-from longshot.evaluation.runner import evaluate
-from longshot.publish.releases.verify import verify
-from longshot.publish.releases.write import release
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
+from longshot.publish import release, verify
+from longshot.tasks import Testbed, sample
 
 ABOUT = {
     "title": "Hard | photos",

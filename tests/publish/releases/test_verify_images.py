@@ -12,10 +12,8 @@ from PIL import Image
 
 from conftest import RunCli
 from longshot.data import open_dataset
-from longshot.publish.releases.verify import verify
-from longshot.publish.releases.write import release
-from longshot.tasks.sample import sample
-from longshot.tasks.testbed import Testbed
+from longshot.publish import release, verify
+from longshot.tasks import Testbed, sample
 
 CLASSES, EACH = ("ant", "bee", "cat", "dog", "elk"), 14
 

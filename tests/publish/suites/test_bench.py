@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 @pytest.fixture(scope="module")

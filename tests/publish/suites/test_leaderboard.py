@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.publish.suites.leaderboard import Entry, Leaderboard, TestbedScore, append, check_place, read_board
+from longshot.base import UserError
+from longshot.publish import Leaderboard, read_board
+from longshot.publish.suites.leaderboard import Entry, TestbedScore, append, check_place
 
 
 def suite(digest: str = "d" * 64, name: str = "birds") -> Any:

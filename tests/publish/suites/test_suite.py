@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.publish.suites.suite import Suite, kind_of, open_suite, write_suite
-from longshot.tasks.judges import is_judge, judges_of
+from longshot.tasks import is_judge, judges_of
 
 
 @pytest.fixture(scope="module")

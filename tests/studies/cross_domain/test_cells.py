@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models.features.networks import load_network, open_network
-from longshot.models.networks import checkpoint
+from longshot.models import checkpoint, load_network, open_network
 from longshot.studies.cross_domain.cells import (
     BASELINES,
     CONDITIONS,

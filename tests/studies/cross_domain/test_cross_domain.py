@@ -17,11 +17,10 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from longshot.evaluation.results import Results
-from longshot.tasks.splits.split import Split
+from longshot.evaluation import Results
 from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import BASELINES, CONDITIONS
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Split, Testbed
 
 CHANGES = [
     *("held_out=1", "reserved=1", "network=cnn4(width=4)", "size=16", "shot=2", "train_shot=2", "query=3"),

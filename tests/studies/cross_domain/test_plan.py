@@ -10,15 +10,13 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset
 from longshot.studies import get_study, layered
 from longshot.studies.cross_domain.plan import make_domains
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.training import OneBranch
-from longshot.tasks.base import Pool
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.shapes import FixedShape
+from longshot.tasks import FixedShape, Pool, UniformInstances
 from longshot.training.episodes import draw_tasks
 
 

@@ -10,11 +10,10 @@ import pytest
 from scipy import stats
 
 from longshot.statistics import correlation, slope
-from longshot.studies.engine.claims import (
+from longshot.studies import (
     Claim,
     Measured,
     NotMeasured,
-    judge,
     of_correlation,
     of_resamples,
     of_slope,
@@ -23,6 +22,7 @@ from longshot.studies.engine.claims import (
     paired,
     unpaired,
 )
+from longshot.studies.engine.claims import judge
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.normal(size=400)

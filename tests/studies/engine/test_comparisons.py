@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.studies.engine.comparisons import Comparison, Side
-from longshot.studies.engine.draws import Draw
-from longshot.studies.engine.presets import get_study, study_names
+from longshot.base import UserError
+from longshot.studies import Comparison, Draw, Side, get_study, study_names
 from longshot.studies.engine.recipe import get_recipe
 
 STEPS = "testbed.instances.search.steps"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from longshot.studies.engine.tables import TableColumn, TableRow, first_places, score_table
+from longshot.studies import TableColumn, TableRow, score_table
+from longshot.studies.engine.tables import first_places
 
 RNG = np.random.default_rng(0)
 TASKS = RNG.uniform(0.2, 0.4, 200)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.studies import Study, get_study, layered
 from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.presets import Study, get_study, layered
 from longshot.studies.engine.training import training_folder, training_step
 
 DATA = {"name": "photos", "fingerprint": "abc"}

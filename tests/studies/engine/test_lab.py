@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from longshot.studies.engine.draws import Draw
-from longshot.studies.engine.lab import Lab, Plan
+from longshot.studies import Draw, Lab, Plan
 
 
 def lab(**networks: str) -> Lab[Any, Any]:

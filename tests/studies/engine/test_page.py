@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.reports import Sheet, heads, row
+from longshot.studies import Claim, Comparison, Measured, Picture, Side, TableFile, get_study, run_study
 from longshot.studies.engine import page as module
-from longshot.studies.engine.claims import Claim, Measured, judge
-from longshot.studies.engine.comparisons import Comparison, Side
-from longshot.studies.engine.figures import Picture
+from longshot.studies.engine.claims import judge
 from longshot.studies.engine.finish import Findings
 from longshot.studies.engine.page import study_page
-from longshot.studies.engine.presets import get_study
-from longshot.studies.engine.run import run_study
-from longshot.studies.engine.tables import TableFile
 from longshot.studies.engine.training import TrainingRecord
 
 EVIL = "<script>alert('x')</script>"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longshot.base.errors import UserError
-from longshot.studies.engine.presets import get_study, layered, parse, read_study, study_names
+from longshot.base import UserError
+from longshot.studies import get_study, layered, read_study, study_names
+from longshot.studies.engine.presets import parse
 from longshot.studies.engine.recipe import RECIPES, get_recipe
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.base.settings import read_record
+from longshot.base import UserError, read_record
 from longshot.studies.engine.published import PublishedTable, published_paper
 
 PAPERS = ("hard_md", "transfer", "vtab_md", "cross_domain")

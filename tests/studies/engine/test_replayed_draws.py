@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.data import read_spec
 from longshot.data.formats.meta_dataset import spec_dataset
-from longshot.data.formats.meta_dataset_spec import read_spec
-from longshot.studies import get_study, layered
-from longshot.studies.engine.draws import Draw
+from longshot.studies import Draw, get_study, layered
 from longshot.studies.hard_md.testbeds import draw_of, main
 from longshot.studies.vtab_md.data import StudySource
 from longshot.studies.vtab_md.plan import episodes

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.reports.sheets import Sheet, SheetCell, heads, row, to_csv
+from longshot.reports import Sheet, SheetCell, heads, row, to_csv
 from longshot.statistics import Interval
+from longshot.studies import TableFile
 from longshot.studies.engine.figures import means_and_halves
-from longshot.studies.engine.tables import TableFile, bounds, percent, points, present, ratio
+from longshot.studies.engine.tables import bounds, percent, points, present, ratio
 
 
 def test_differences_are_points_with_their_sign_and_bounds() -> None:

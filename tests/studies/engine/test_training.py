@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from longshot.studies import StudyTraining
 from longshot.studies.engine import training as module
-from longshot.studies.engine.training import StudyTraining
 
 
 def trained(monkeypatch: pytest.MonkeyPatch, done: int, seconds: float, **options: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 import pytest
 
-from longshot.studies.engine.claims import Claim, JudgedClaim, judge
+from longshot.studies import Claim
+from longshot.studies.engine.claims import JudgedClaim, judge
 from longshot.studies.hard_md.claims import hard_claims
 from longshot.studies.hard_md.settings import Ablation
 from longshot.studies.hard_md.testbeds import HardTestbed, main

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.evaluation.results import Results
-from longshot.models.backbones.sight import split_sight
+from longshot.base import UserError
+from longshot.evaluation import Results
+from longshot.models import split_sight
 from longshot.studies import estimate_study, get_study, layered, run_study
 from longshot.studies.engine.published import published_paper
 from longshot.studies.engine.run import open_data
 from longshot.studies.hard_md import paper as paper
 from longshot.studies.hard_md.claims import hard_claims
 from longshot.studies.hard_md.settings import HardSettings
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 PRINTED = published_paper("longshot.studies.hard_md").tables
 TINY = (
@@ -239,7 +239,7 @@ def test_the_search_with_the_steps_starts_where_it_says(done: tuple[Path, Any]) 
 
 @pytest.mark.long
 def test_a_source_is_added_later_and_a_backbone_that_it_lacks_is_told(photos: Path, tmp_path: Path) -> None:
-    from longshot.models.features.extract import embed
+    from longshot.models import embed
 
     other = shutil.copytree(photos / "round", tmp_path / "round")
     shutil.copytree(photos / "square", tmp_path / "round" / "more")
@@ -354,8 +354,7 @@ def test_a_source_without_annotations_has_no_curated_tasks(done: tuple[Path, Any
 
 @pytest.mark.long
 def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
-    from longshot.data import open_dataset
-    from longshot.data.part import under
+    from longshot.data import open_dataset, under
 
     toys = {"toys": under(open_dataset("toybox"), "vehicles")}
     study = layered(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.studies import get_study, layered, run_study
 
 SMALL = (
@@ -83,9 +83,9 @@ def test_a_start_without_a_training_is_refused() -> None:
 
 
 def test_classes_called_by_wordnet_ids_have_its_taxonomy(photos: Path, tmp_path: Path) -> None:
+    from longshot.data import find_wordnet
     from longshot.studies.engine.run import open_data
     from longshot.studies.hard_md.plan import planned_beds
-    from longshot.data.taxonomy.wordnet import find_wordnet
 
     try:
         find_wordnet()

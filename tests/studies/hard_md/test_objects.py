@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from longshot.data import open_dataset
-from longshot.models.features.extract import embed
+from longshot.models import embed
 from longshot.studies import get_study, layered, run_study
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 OBJECTS = (1, 1, 2, 4, 4)  # of the images of a class, in turn
 

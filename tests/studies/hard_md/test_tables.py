@@ -12,11 +12,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from longshot.diagnosis.composition import Composition
+from longshot.diagnosis import Composition
 from longshot.statistics import Correlation, Interval
-from longshot.studies import get_study, layered
-from longshot.studies.engine.lab import Lab, Plan
-from longshot.studies.engine.tables import TableFile
+from longshot.studies import Lab, Plan, TableFile, get_study, layered
 from longshot.studies.hard_md import tables as hard_tables
 from longshot.studies.hard_md.ablations import ablation_tables
 from longshot.studies.hard_md.figures import figures, steps_points, stress_bars, widest_gaps

@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from longshot.evaluation.results import Results
+from longshot.evaluation import Results
 from longshot.studies import get_study, layered
 from longshot.studies.semantic.better_testbed import BetterTestbed
 from longshot.studies.semantic.common import printed_by_method
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 
 def _csv(path: Path) -> list[dict[str, str]]:

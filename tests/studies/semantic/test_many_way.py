@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.evaluation.results import Results
+from longshot.base import UserError
+from longshot.evaluation import Results
 from longshot.studies import get_study, layered
 from longshot.studies.semantic.many_way import possible
 

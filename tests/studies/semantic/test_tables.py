@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.statistics import Rolling
-from longshot.studies import get_study, layered
-from longshot.studies.engine.claims import Measured, NotMeasured, judge, unpaired
+from longshot.studies import Measured, NotMeasured, get_study, layered, unpaired
+from longshot.studies.engine.claims import judge
 from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.better_claims import order_of_methods
 from longshot.studies.semantic.better_testbed import BetterTestbed

@@ -13,11 +13,10 @@ import pytest
 from scipy import stats
 
 from longshot.data import open_dataset
-from longshot.evaluation.results import Results
-from longshot.models.features.extract import embed
-from longshot.tasks.splits.divergences import fit_gaussian, gaussian_divergence
+from longshot.evaluation import Results
+from longshot.models import embed
 from longshot.studies.transfer.task_divergence import MEASURES, divergences, task_embeddings
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed, fit_gaussian, gaussian_divergence
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 import pytest
 from PIL import Image
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.evaluation.results import Results
-from longshot.tasks.splits.split import Split
+from longshot.evaluation import Results
 from longshot.studies import read_changes, run_study
 from longshot.studies.engine.training import training_outcome
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Split, Testbed
 
 CHANGES = [
     *(

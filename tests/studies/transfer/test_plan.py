@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.studies import get_study, layered, list_studies
 from longshot.studies.engine.comparisons import flatten
 from longshot.studies.transfer import plan

@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.base.errors import UserError
-from longshot.tasks.splits.divergences import between
-from longshot.studies import get_study
-from longshot.studies.engine.tables import TableFile
+from longshot.base import UserError
+from longshot.studies import TableFile, get_study
 from longshot.studies.transfer import paper
 from longshot.studies.transfer.correlation import DivergenceCorrelation
 from longshot.studies.transfer.correlation_table import correlations_table, most_negative
@@ -31,6 +29,7 @@ from longshot.studies.transfer.tables import (
     tables,
 )
 from longshot.studies.transfer.task_divergence import MEASURES, MODELS, divergences, task_embeddings
+from longshot.tasks import between
 
 SPREAD = np.array([0.02, -0.02, 0.01, -0.01])
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.data.dataset import Dataset
+from longshot.data import Dataset
 
 BRANCHES, CLASSES, EACH = ("animals", "tools"), 16, 12
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.studies import get_study, layered, study_names
 from longshot.studies.engine.claims import JudgedClaim, judge

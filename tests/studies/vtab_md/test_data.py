@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset, open_dataset
 from longshot.studies import get_study
 from longshot.studies.engine.data import GivenDataset, given_datasets, read_given
 from longshot.studies.engine.run import open_data
@@ -26,7 +25,7 @@ from longshot.studies.vtab_md.data import (
     union,
 )
 from longshot.studies.vtab_md.settings import CutSettings
-from longshot.tasks.big_episode import split_rows
+from longshot.tasks import split_rows
 from record_writers import feature, png, write_tfds
 
 CUT = CutSettings(md=3, images=700, natural=("class",), specialized=(), structured=("viewpoint",))

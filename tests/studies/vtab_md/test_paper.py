@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.reports.sheets import markdown
+from longshot.base import UserError
+from longshot.reports import markdown
 from longshot.studies.vtab_md import paper as paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
 

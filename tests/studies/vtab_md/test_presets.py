@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from longshot.data.dataset import Dataset
-from longshot.evaluation.inputs import backbone_parts
+from longshot.data import Dataset
+from longshot.evaluation import backbone_parts
 from longshot.studies import Study, get_study, layered, study_names
 from longshot.studies.engine.run import run_opened
 from longshot.studies.vtab_md.claims import vtab_claims
@@ -52,7 +52,7 @@ def shrunk(study: Study) -> Study:
 
 
 def _quick(call: str) -> str:
-    from longshot.base.calls import format_call, parse_call
+    from longshot.base import format_call, parse_call
 
     name, settings = parse_call(call)
     quick = {**settings, "steps": 1} if name in ("bit", "md-transfer", "protomaml") else settings

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.data import open_dataset
-from longshot.data.dataset import Dataset
+from longshot.data import Dataset, open_dataset
 from longshot.studies.vtab_md.data import MD, VTAB, StudySource
 from longshot.studies.vtab_md.figures import of_paper, of_scores
 from longshot.studies.vtab_md.networks import ApproachRow

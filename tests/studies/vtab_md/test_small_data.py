@@ -10,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.studies import get_study, layered
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.studies import Lab, StudyOutcome, get_study, layered
 from longshot.studies.engine.data import GivenDataset
-from longshot.studies.engine.job import StudyOutcome
-from longshot.studies.engine.lab import Lab
 from longshot.studies.engine.run import run_opened
 from longshot.studies.vtab_md.data import StudySource, open_sources
 from longshot.studies.vtab_md.plan import make_plan

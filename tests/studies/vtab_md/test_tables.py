@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from longshot.data import open_dataset
-from longshot.studies import get_study, layered
-from longshot.studies.engine.training import StudyTraining, TrainingRecord
+from longshot.studies import StudyTraining, get_study, layered
+from longshot.studies.engine.training import TrainingRecord
 from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.choices import choose
 from longshot.studies.vtab_md.data import StudySource

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 
-from longshot.base.errors import UserError
-from longshot.evaluation.results import Results
+from longshot.base import UserError
+from longshot.evaluation import Results
 from longshot.statistics import mean_interval, wilson
 from longshot.studies import get_study, layered
 from longshot.studies.engine.data import GivenDataset

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from longshot.base.tasks import TaskRows
-from longshot.tasks.selection.tasks import query_tasks
+from longshot.base import TaskRows
+from longshot.tasks import query_tasks
 
 
 @dataclass

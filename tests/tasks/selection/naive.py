@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.optimize import brentq
 
-from longshot.base.tasks import TaskRows
+from longshot.base import TaskRows
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (logits, label) → scalar
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from longshot.tasks import FeatureTable
 from longshot.tasks.selection.descent import descend, start_weights
 from longshot.tasks.selection.fastdiffsel import select_rows
 from longshot.tasks.selection.objectives import PrototypeObjective
-from longshot.tasks.selection.table import FeatureTable
 
 from . import naive
 from .conftest import Case

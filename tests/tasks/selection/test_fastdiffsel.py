@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.tasks import FeatureTable, query_tasks, select
 from longshot.tasks.selection import objectives, run
 from longshot.tasks.selection.fastdiffsel import top_rows
 from longshot.tasks.selection.objectives import PrototypeObjective
-from longshot.tasks.selection.run import measure_each, select
-from longshot.tasks.selection.table import FeatureTable
-from longshot.tasks.selection.tasks import query_tasks
+from longshot.tasks.selection.run import measure_each
 
 from .conftest import Case, make_case
 

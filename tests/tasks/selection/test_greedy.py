@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from longshot.tasks import FeatureTable, select
 from longshot.tasks.selection.greedy import greedy_rounds
 from longshot.tasks.selection.objectives import SelectionObjective
-from longshot.tasks.selection.run import search, select
-from longshot.tasks.selection.table import FeatureTable
+from longshot.tasks.selection.run import search
 
 from . import naive
 from .conftest import Case, make_case

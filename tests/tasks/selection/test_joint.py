@@ -9,13 +9,12 @@ import pytest
 import torch
 from tests.tasks.selection.conftest import Case, make_case
 
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskRows
+from longshot.base import TaskRows, UserError
+from longshot.tasks import FeatureTable, select
 from longshot.tasks.selection.joint import JUDGINGS, Judging, join
 from longshot.tasks.selection.objectives import PrototypeObjective, SelectionObjective
 from longshot.tasks.selection.ridge import RidgeObjective
-from longshot.tasks.selection.run import measure_each, search, select
-from longshot.tasks.selection.table import FeatureTable
+from longshot.tasks.selection.run import measure_each, search
 
 OBJECTIVES: tuple[SelectionObjective, ...] = (
     PrototypeObjective("error", "euclidean", 0.3),

@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows, UserError
+from longshot.tasks import FeatureTable, query_tasks, select
 from longshot.tasks.selection.greedy import greedy_rounds
 from longshot.tasks.selection.objectives import SelectionObjective
-from longshot.tasks.selection.run import Selection, measure_each, search, select
-from longshot.tasks.selection.table import FeatureTable
-from longshot.tasks.selection.tasks import query_tasks
+from longshot.tasks.selection.run import Selection, measure_each, search
 
 from . import naive
 from .conftest import Case, make_case

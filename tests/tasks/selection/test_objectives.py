@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from longshot.tasks import FeatureTable
 from longshot.tasks.selection.descent import start_weights
 from longshot.tasks.selection.fastdiffsel import select_rows
 from longshot.tasks.selection.objectives import PrototypeObjective, SelectionObjective
 from longshot.tasks.selection.ridge import RidgeObjective
-from longshot.tasks.selection.table import FeatureTable
 from longshot.tasks.selection.task2vec import Task2VecObjective
 
 from . import naive

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from longshot.tasks import FeatureTable, query_tasks, select
 from longshot.tasks.selection import fastdiffsel
 from longshot.tasks.selection.fastdiffsel import _other_images, refine_rounds, select_rows
 from longshot.tasks.selection.objectives import PrototypeObjective, SupportMeasures
-from longshot.tasks.selection.run import select
-from longshot.tasks.selection.table import FeatureTable
-from longshot.tasks.selection.tasks import query_tasks
 
 from .conftest import Case, make_case
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from longshot.data.dataset import Dataset
-from longshot.models.features.features import Features
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data import Dataset, Taxonomy
+from longshot.models import Features
 
 
 class Nowhere:

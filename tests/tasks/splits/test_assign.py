@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from longshot.base.errors import UserError
-from longshot.tasks.splits.assign import adjusted_rand, agreement, assign, labels, part_sizes
+from longshot.base import UserError
+from longshot.tasks import part_sizes
+from longshot.tasks.splits.assign import adjusted_rand, agreement, assign, labels
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.models.features.features import Features
-from longshot.tasks.splits.build import MODES, SplitRecipe, Splitter
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.models import Features
+from longshot.tasks import SplitRecipe, Splitter
+from longshot.tasks.splits.build import MODES
 from longshot.tasks.splits.divergences import MEASURES, gap
 
 SWEEP = (0.04, 0.32, 0.64, 0.96)

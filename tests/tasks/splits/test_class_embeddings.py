@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.models.features.features import Features
+from longshot.base import UserError
+from longshot.models import Features
+from longshot.tasks import class_embeddings
 from longshot.tasks.splits import embeddings
-from longshot.tasks.splits.embeddings import class_embeddings
 
 
 def make(array: np.ndarray, sizes: list[int]) -> Features:

@@ -7,15 +7,10 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import log_softmax, rel_entr
 
-from longshot.base.errors import UserError
-from longshot.tasks.splits.compare import (
-    compare_split,
-    flatten,
-    nearest_of,
-    shared_test,
-    unassigned,
-)
-from longshot.tasks.splits.divergences import MEASURES, between
+from longshot.base import UserError
+from longshot.tasks import between, compare_split
+from longshot.tasks.splits.compare import flatten, nearest_of, shared_test, unassigned
+from longshot.tasks.splits.divergences import MEASURES
 
 
 def _classes(count: int, dim: int, seed: int = 0) -> np.ndarray:

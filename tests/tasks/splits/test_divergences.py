@@ -10,7 +10,7 @@ from scipy.linalg import sqrtm
 from scipy.stats import entropy
 from torch.distributions import Categorical, MultivariateNormal, kl_divergence
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.tasks.splits import divergences as dv
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sklearn.neighbors import NearestCentroid
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.models.features.features import Features
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.models import Features
 from longshot.tasks.splits import proxy as proxies
 from longshot.tasks.splits.hardness import Hardness, check_measurable, measure_draws, measure_hardness
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable, leading_components, right_answers

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.tasks.splits.divergences import between
+from longshot.base import UserError
+from longshot.tasks import between
 from longshot.tasks.splits.objective import SplitObjective
 from longshot.tasks.splits.optimise import (
     Unreachable,

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from longshot.data import open_dataset
-from longshot.models.features.extract import embed
-from longshot.tasks.splits import open_split
+from longshot.models import embed
+from longshot.tasks import make_split, open_split
 from longshot.tasks.splits.hardness import measure_hardness
-from longshot.tasks.splits.make import make_split
 from longshot.tasks.splits.proxy import Proxy
 
 # frozen and learnt accuracy in %, 200 tasks each: their own interval is a point and more

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.tasks.splits import open_split, published
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.tasks import open_split
+from longshot.tasks.splits import published
 from longshot.tasks.splits.published import cifar100_names, names, partition, published_split
 
 Make = Callable[..., Dataset]

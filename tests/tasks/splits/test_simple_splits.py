@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset, Taxonomy
 from longshot.tasks.splits.simple import random_split, semantic_split, super_classes
-from longshot.data.taxonomy.dag import Taxonomy
 
 Make = Callable[..., Dataset]
 CIFAR_LIKE = [f"family{f:02d}/class{c}" for f in range(20) for c in range(5)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longshot.data import open_dataset
-from longshot.tasks.splits import Split
+from longshot.tasks import Split
 
 
 def test_a_split_at_a_divergence(photos: Path, tmp_path: Path, run_cli: Callable) -> None:  # type: ignore[type-arg]
@@ -109,8 +109,7 @@ def test_without_a_file_name_nothing_is_computed(photos: Path, run_cli: Callable
 
 def test_a_split_file_carries_the_content_of_the_dataset(photos: Path, tmp_path: Path) -> None:
     from longshot.data import content_digest, image_digests, open_dataset
-    from longshot.tasks.splits.make import make_split
-    from longshot.tasks.splits.split import Split
+    from longshot.tasks import Split, make_split
 
     make_split(photos, random=True, out=tmp_path / "a.json")
     dataset = open_dataset(photos)

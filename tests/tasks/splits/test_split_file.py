@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.tasks.splits import Split
+from longshot.tasks import Split
 
 ROUND = ["crimson", "orange", "gold", "olive"]
 SQUARE = ["teal", "navy", "purple", "sienna"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from longshot import Testbed, open_dataset
-from longshot.tasks.splits import open_split
+from longshot.tasks import open_split
 
 
 @pytest.fixture(scope="module")

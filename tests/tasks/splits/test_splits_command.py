@@ -12,12 +12,10 @@ import pytest
 from PIL import Image
 
 from longshot.data import open_dataset
-from longshot.models.features.extract import embed
-from longshot.tasks.splits.compare import compare_split
-from longshot.tasks.splits.embeddings import class_embeddings
+from longshot.models import embed
+from longshot.tasks import Split, class_embeddings, compare_split
 from longshot.tasks.splits.hardness import measure_hardness
 from longshot.tasks.splits.proxy import Proxy
-from longshot.tasks.splits.split import Split
 from longshot.tasks.splits.trees import linkage_hops, taxonomy_hops, tree_gap, ward
 
 

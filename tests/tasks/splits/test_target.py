@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.models.features.features import Features
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.models import Features
+from longshot.tasks import Split, make_split, part_sizes
 from longshot.tasks.splits import hardness, search
-from longshot.tasks.splits.assign import part_sizes
 from longshot.tasks.splits.hardness import Hardness, measure_hardness, reference_splits
-from longshot.tasks.splits.make import make_split
 from longshot.tasks.splits.proxy import Proxy
 from longshot.tasks.splits.search import STRENGTHS, Goal, Searcher, Setting, neighbours
 from longshot.tasks.splits.simple import random_split
-from longshot.tasks.splits.split import Split
 
 ALONE = {"hardness": False}  # without the references, which take time
 DRAWS = 6
@@ -41,7 +39,7 @@ def families() -> tuple[Dataset, Features]:
     """48 classes in six families of eight, 20 images each: alike within a family, and each has its own directions."""
     import pyarrow as pa
 
-    from longshot.data.taxonomy.dag import Taxonomy
+    from longshot.data import Taxonomy
 
     ids = tuple(f"family{f}/class{c}" for f in range(6) for c in range(8))
     keys = pa.array([f"{c}/{i}.png" for c in ids for i in range(20)])
@@ -208,7 +206,7 @@ def test_parts_too_small_for_tasks_are_a_note(
 
 @pytest.fixture(scope="module")
 def searcher(families: tuple[Dataset, Features]) -> Searcher:
-    from longshot.tasks.splits.embeddings import class_embeddings
+    from longshot.tasks import class_embeddings
 
     return Searcher(Proxy(families[1]), class_embeddings(families[1]), part_sizes(48))
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sklearn.cluster import AgglomerativeClustering
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
+from longshot.data import Taxonomy
 from longshot.tasks.splits.trees import far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
-from longshot.data.taxonomy.dag import Taxonomy
 
 
 def _graph(linkage: np.ndarray) -> nx.Graph:

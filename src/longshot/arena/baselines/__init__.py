@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.base.outputs import claim_folder
-from longshot.base.settings import nearest
+from longshot.base import UserError, claim_folder, nearest
 
 if TYPE_CHECKING:
     from longshot.arena.packing import Packed
@@ -83,7 +81,7 @@ def _weights(baseline: str, weights: str, packed: Packed) -> str:
     Weights that cannot be had are never replaced by random ones.
     """
     from longshot.arena.packing import pack_backbone
-    from longshot.models.backbones import find_family
+    from longshot.models import find_family
 
     if weights == NONE:
         return NONE

@@ -18,10 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from longshot.arena.inside.scoring import score_task
-from longshot.models.backbones import load_backbone
-from longshot.models.features.networks import open_network
-from longshot.models.networks.base import Network
-from longshot.models.networks.registry import get_network
+from longshot.models import Network, get_network, load_backbone, open_network
 
 SIDE = int(os.environ.get("IMAGE_SIZE", "128"))  # of the competition's images, told by its host
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

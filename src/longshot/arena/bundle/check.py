@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 _PROGRAMS = ("ingestion_program", "scoring_program")
 _DATA = ("input_data", "reference_data")

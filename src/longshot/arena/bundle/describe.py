@@ -10,7 +10,7 @@ import yaml
 
 from longshot.arena.settings import Competition, Phase, parse_time
 from longshot.arena.templates import template
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 UNLIMITED = 1_000_000  # submissions; where the limit is missing the platform sets 5 a day and 100 in all
 DAYS = 60  # of a phase whose end is not said

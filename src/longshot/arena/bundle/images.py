@@ -16,8 +16,7 @@ from PIL import Image
 
 from longshot.arena.bundle.programs import pictures
 from longshot.arena.data import CompetitionData, HiddenTask
-from longshot.base.arrays import Ints
-from longshot.base.progress import progress
+from longshot.base import Ints, progress
 
 
 class SealedImages:

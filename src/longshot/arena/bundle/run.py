@@ -24,9 +24,7 @@ from longshot.arena.bundle.programs.handover import METADATA
 from longshot.arena.check import check_size
 from longshot.arena.limits import RunLimits
 from longshot.arena.outcomes import SubmissionFailed
-from longshot.base.errors import UserError
-from longshot.base.outputs import claim_folder
-from longshot.base.settings import read_record
+from longshot.base import UserError, claim_folder, read_record
 
 _ROOM = ArchiveLimits(files=20_000, bytes=20 << 30, depth=12)  # an organiser's own data, not a stranger's
 

@@ -19,10 +19,8 @@ from longshot.arena.bundle.pages import pages
 from longshot.arena.data import CompetitionData, HiddenTask
 from longshot.arena.leagues import META
 from longshot.arena.settings import PER_SUBMISSION, RUN, Competition, Phase
-from longshot.base.errors import UserError
-from longshot.base.outputs import Kind, delivered
-from longshot.base.settings import nearest
-from longshot.statistics.student import t_quantile
+from longshot.base import Kind, UserError, delivered, nearest
+from longshot.statistics import t_quantile
 
 PROGRAMS = Path(__file__).parent / "programs"
 IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"  # has all that the programs need

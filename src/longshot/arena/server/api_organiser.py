@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from longshot.arena.server.api_submissions import ListQuery
+from longshot.arena.server.declare import Call, FileAnswer, Query, delete, get, patch, post
 from longshot.arena.services import (
     credentials,
     exporting,
@@ -16,9 +18,7 @@ from longshot.arena.services import (
     teams,
     unfinished,
 )
-from longshot.base.settings import Record
-from longshot.arena.server.api_submissions import ListQuery
-from longshot.arena.server.declare import Call, FileAnswer, Query, delete, get, patch, post
+from longshot.base import Record
 
 
 class AccountQuery(Query):

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from longshot.arena.policy import permit
 from longshot.arena.refusals import Refusal
-from longshot.arena.services import boards, credentials, organising, people, teams
-from longshot.base.settings import Record
 from longshot.arena.server.declare import Begun, Call, Query, Written, delete, get, patch, plain, post
 from longshot.arena.server.info import CompetitionInfo, competition_info
+from longshot.arena.services import boards, credentials, organising, people, teams
+from longshot.base import Record
 
 
 class Me(NamedTuple):

@@ -10,12 +10,12 @@ from pydantic import Field
 from longshot.arena import leagues
 from longshot.arena.policy import Person
 from longshot.arena.refusals import not_there
+from longshot.arena.server.declare import Query, delete, get, post, put
 from longshot.arena.services import logs, submissions, unfinished, uploads
 from longshot.arena.services.office import Office
 from longshot.arena.services.submissions import may_see_score, own_row
 from longshot.arena.worker import run_folder
-from longshot.base.settings import Record
-from longshot.arena.server.declare import Query, delete, get, post, put
+from longshot.base import Record
 
 
 class UploadRequest(Record):

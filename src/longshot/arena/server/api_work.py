@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from longshot.arena.refusals import not_there
-from longshot.arena.services import desk
-from longshot.base.settings import Record
 from longshot.arena.server.declare import Call, FileAnswer, Query, get, post, put
+from longshot.arena.services import desk
+from longshot.base import Record
 
 BINARY = "application/octet-stream"
 

@@ -13,8 +13,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from longshot.arena.refusals import Refusal
-from longshot.arena.services.office import Office
-from longshot.arena.services.reaper import EVERY, Reaper
 from longshot.arena.server import api_organiser, api_public, api_submissions, api_work
 from longshot.arena.server.buckets import Rates
 from longshot.arena.server.declare import PREFIX, Operation
@@ -22,7 +20,9 @@ from longshot.arena.server.endpoint import Front, api_endpoint
 from longshot.arena.server.openapi import describe
 from longshot.arena.server.pages import page_routes
 from longshot.arena.server.problems import as_refusal, problem
-from longshot.explorer.guard import App, Guard
+from longshot.arena.services.office import Office
+from longshot.arena.services.reaper import EVERY, Reaper
+from longshot.explorer import App, Guard
 
 OPERATIONS: list[Operation] = [
     *api_public.OPERATIONS,

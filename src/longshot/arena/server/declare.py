@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 from longshot.arena.policy import Person
 from longshot.arena.services.blobs import BlobStore
 from longshot.arena.services.office import Office
-from longshot.base.settings import Record
+from longshot.base import Record
 
 PREFIX = "/api/v1"
 _PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")

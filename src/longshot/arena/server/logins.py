@@ -16,8 +16,8 @@ from types import TracebackType
 
 from longshot.arena.refusals import Refusal
 from longshot.arena.rules import same
-from longshot.arena.server_settings import ServerSettings
 from longshot.arena.server.buckets import MOST, Buckets, LoginRates
+from longshot.arena.server_settings import ServerSettings
 
 _WRONG = (401, 403)  # how a wrong password is answered
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from longshot import __version__
 from longshot.arena.policy import ACTIONS
-from longshot.base.settings import Record
 from longshot.arena.server.declare import PREFIX, Operation, schema
+from longshot.base import Record
 
 PROBLEM = "application/problem+json"
 _KINDS = {"int": {"type": "integer"}, "str": {"type": "string"}}

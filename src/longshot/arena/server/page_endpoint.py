@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from longshot.arena.policy import Person
-from longshot.arena.services.office import Office
 from longshot.arena.server.endpoint import Front, cookie, read_body, set_cookie
 from longshot.arena.server.multipart import SentFile, SentForm, is_multipart, parse_form
+from longshot.arena.services.office import Office
 
 FORM = 128 << 10  # bytes of a form
 

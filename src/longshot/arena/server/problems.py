@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from starlette.responses import Response
 
 from longshot.arena.refusals import Refusal
-from longshot.base.errors import UserError
 from longshot.arena.server.openapi import PROBLEM
+from longshot.base import UserError
 
 
 class WebFace:

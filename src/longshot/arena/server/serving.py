@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.locks import Busy, file_lock
-from longshot.explorer.running import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
+from longshot.base import Busy, UserError, file_lock
+from longshot.explorer import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 PORT = 8430
 
@@ -107,10 +106,10 @@ def serve_competition(
         import uvicorn
 
         from longshot.arena import timetable
-        from longshot.arena.services import people, uploads
-        from longshot.arena.settings import load
         from longshot.arena.server.app import build_server
         from longshot.arena.server.protocol import PatientProtocol
+        from longshot.arena.services import people, uploads
+        from longshot.arena.settings import load
     except ModuleNotFoundError as error:
         raise UserError(
             f"The competition server needs {error.name}, which is not installed",

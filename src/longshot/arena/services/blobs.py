@@ -17,8 +17,7 @@ import numpy as np
 
 from longshot.arena.data import CompetitionData, HiddenTask
 from longshot.arena.settings import Competition, Phase
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file, write_json, write_text
+from longshot.base import UserError, hash_file, write_json, write_text
 
 NAME = re.compile("[0-9a-f]{64}")
 _ARRAYS = ("support", "support_label", "query", "query_label")

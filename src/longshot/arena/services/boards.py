@@ -15,8 +15,7 @@ from longshot.arena.refusals import not_there
 from longshot.arena.services.office import Office
 from longshot.arena.settings import Phase
 from longshot.arena.tables import facts, filled, runs, submissions, teams, workers
-from longshot.base.errors import UserError
-from longshot.base.wording import count
+from longshot.base import UserError, count
 
 SILENT = 90.0  # seconds after which a worker counts as gone
 _FORGOTTEN = 7 * 86400.0  # after which it is not listed any more

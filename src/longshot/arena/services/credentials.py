@@ -15,7 +15,7 @@ from longshot.arena.refusals import Refusal, not_there
 from longshot.arena.rules import tidy
 from longshot.arena.services.office import Office, record
 from longshot.arena.tables import accounts, filled, in_future, members, now, sessions, tokens
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository
 _TOUCH = 60.0  # seconds between two notes of a session's last use

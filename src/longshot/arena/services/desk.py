@@ -29,8 +29,7 @@ from longshot.arena.services.logs import live_log
 from longshot.arena.services.office import Office
 from longshot.arena.tables import filled, runs, submissions, workers
 from longshot.arena.worker import publish_run
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file, write_json, write_text
+from longshot.base import UserError, hash_file, write_json, write_text
 
 FILES = {  # what a run may bring back → most bytes
     "log.txt": 4 << 20,

@@ -23,7 +23,7 @@ from longshot.arena.services.submissions import (
     own_row,
 )
 from longshot.arena.tables import ENDED
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 MOST = 64 << 10  # letters of one answer
 _FRESH = EVENTS_OF.limit(200)

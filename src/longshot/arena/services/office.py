@@ -23,7 +23,7 @@ from longshot.arena.services.memory import Memory
 from longshot.arena.settings import FILE, Competition, load
 from longshot.arena.store import Store
 from longshot.arena.tables import audit, facts, now
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 KEY = "server.key"  # beside competition.yaml, for its owner's eyes alone
 _ID = "competition"

@@ -29,7 +29,7 @@ from longshot.arena.tables import (
     submissions,
     teams,
 )
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 TITLE, TEXT = 200, 20_000  # letters of an announcement
 

@@ -8,7 +8,7 @@ import hmac
 import os
 import threading
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 # Memory 32 MB, some 0.2 s: as strong as OWASP's first choice for scrypt. A hash names its own numbers.
 COST, BLOCK, PARALLEL = 1 << 15, 8, 3

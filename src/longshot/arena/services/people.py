@@ -15,7 +15,7 @@ from longshot.arena.rules import same, tidy
 from longshot.arena.services import credentials, passwords
 from longshot.arena.services.office import Office, record
 from longshot.arena.tables import accounts, in_future, invitations, members, now, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 LONGEST = 40  # letters of a name
 INVITED_DAYS = 14

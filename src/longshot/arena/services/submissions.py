@@ -16,7 +16,7 @@ from longshot.arena.refusals import Refusal, not_there
 from longshot.arena.services.office import Office, record
 from longshot.arena.services.teams import require_team
 from longshot.arena.tables import events, filled, runs, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 # Queries of one submission, put together once: that takes as long as asking them.
 RUNS_OF = sa.select(runs).where(runs.c.submission == sa.bindparam("number")).order_by(runs.c.seed)

@@ -14,7 +14,7 @@ from longshot.arena.refusals import Refusal, not_there
 from longshot.arena.services import people
 from longshot.arena.services.office import Office, record
 from longshot.arena.tables import accounts, filled, invitations, members, now, submissions, teams
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 
 class Member(NamedTuple):

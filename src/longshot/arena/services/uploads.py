@@ -28,8 +28,7 @@ from longshot.arena.refusals import Refusal, not_there
 from longshot.arena.services import teams as team_services
 from longshot.arena.services.office import Office, record
 from longshot.arena.tables import filled, now, submissions, teams, uploads
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
+from longshot.base import UserError, hash_file
 
 CHUNK = 4 << 20  # bytes of one piece at most
 OPEN = 3  # uploads that a team may have begun at a time

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from longshot.base.errors import UserError
-from longshot.base.wording import count as counted
-from longshot.base.wording import note
 from longshot.base.scale.executor import Crew
 from longshot.base.scale.failures import TRIES, UnitsFailed
 from longshot.base.scale.nodes import living, node_name
 from longshot.base.scale.parcels import packed, store_full
 from longshot.base.scale.remote import DONE, WRONG, Outcome
+from longshot.base.wording import count as counted
+from longshot.base.wording import note
 
 if TYPE_CHECKING:
     from longshot.base.progress import Progress

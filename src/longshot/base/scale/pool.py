@@ -11,13 +11,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from longshot.base.errors import UserError
-from longshot.base.wording import count as counted
-from longshot.base.wording import note
 from longshot.base.scale.executor import Crew, Executor, Key, Payload, Result, Results
 from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Job, Worker
 from longshot.base.scale.nodes import PINS, differences, living, node_facts, node_name
 from longshot.base.scale.parcels import Parcels
 from longshot.base.scale.remote import Hand
+from longshot.base.wording import count as counted
+from longshot.base.wording import note
 
 if TYPE_CHECKING:
     from longshot.base.progress import Progress

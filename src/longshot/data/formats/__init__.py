@@ -11,7 +11,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from longshot.base.calls import find_class, make_called, parse_call
+from longshot.base import find_class, make_called, parse_call
 from longshot.data.formats.base import Format
 
 # Name on the command line → module and class, in the order in which a path is looked at, and the names without which a
@@ -56,7 +56,7 @@ _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 def make_format(call: str) -> Format:
     """``"coco(crops=True)"`` → the format with its settings; UserError with the nearest name when there is none."""
     name, settings = parse_call(call)
-    chosen = find_class("format", name, FORMATS, "{datasets.list_formats()}")
+    chosen = find_class("format", name, FORMATS, "{data.list_formats()}")
     made: Format = make_called("format", name, chosen, settings)
     return made
 

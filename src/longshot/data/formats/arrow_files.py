@@ -15,9 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.ragged import offsets_of
+from longshot.base import Ints, UserError, offsets_of
 from longshot.data.files import container_stamps, need_stamp, reason_of
 from longshot.data.images import ImageError, decode
 

@@ -18,12 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.calls import Called, parameters
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, cache_dir, find_cached, hash_json, hash_text
-from longshot.base.ragged import offsets_of
-from longshot.base.wording import count, first, note
+from longshot.base import (
+    Called,
+    Ints,
+    UserError,
+    atomic,
+    cache_dir,
+    count,
+    find_cached,
+    first,
+    hash_json,
+    hash_text,
+    note,
+    offsets_of,
+    parameters,
+)
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.data.files import need_stamp, read_object, reason_of, repeated
 from longshot.data.formats.spans import SpanStore

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
+from longshot.base import Ints, UserError, count, first
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import (
     RawPixels,

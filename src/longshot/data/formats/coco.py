@@ -16,10 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.wording import count, first, note
+from longshot.base import Ints, UserError, count, first, note, progress
 from longshot.data.dataset import Dataset
 from longshot.data.files import mixed
 from longshot.data.formats.base import Format, assemble, image_names, need_all, need_folder, remembered

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.files import repeated
 from longshot.data.formats.base import Format, assemble, folders, image_names, need_all, need_folder

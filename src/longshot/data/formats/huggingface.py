@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset, canonical_split
 from longshot.data.files import read_object
 from longshot.data.folder import LABEL_COLUMNS

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.wording import first
+from longshot.base import UserError, first, progress
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import (
     Format,

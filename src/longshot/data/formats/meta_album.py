@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.files import read_object, repeated
 from longshot.data.formats.base import Format, assemble, flat_names

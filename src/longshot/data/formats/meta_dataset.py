@@ -16,11 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.ragged import offsets_of
-from longshot.base.wording import count, first, note
+from longshot.base import Ints, UserError, count, first, note, offsets_of, progress
 from longshot.data.dataset import Dataset, ImageStore
 from longshot.data.files import container_stamps, file_stamp
 from longshot.data.formats.base import Format, assemble, count_within, remembered

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.wording import first
+from longshot.base import UserError, first
 
 _REMEDY = "take the file of github.com/google-research/meta-dataset, or write it with the conversion"
 SPEC_SPLITS = {"train": "TRAIN", "validation": "VALID", "test": "TEST"}  # Longshot's names → the spec's

@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.ragged import offsets_of
-from longshot.base.wording import note
+from longshot.base import Ints, UserError, note, offsets_of, progress
 from longshot.data.dataset import Dataset
 from longshot.data.files import damage_of, read_npy_header
 from longshot.data.formats.base import (

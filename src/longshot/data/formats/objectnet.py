@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import Format, assemble, need_folder, read_names
 from longshot.data.scan import scan_folder

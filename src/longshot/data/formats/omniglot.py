@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import Format, assemble, need_folder
 from longshot.data.scan import Scan, scan_folder, scan_zip

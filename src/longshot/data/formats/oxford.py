@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
+from longshot.base import UserError, count, first
 from longshot.data.dataset import Dataset
 from longshot.data.files import damage_of, repeated
 from longshot.data.formats.base import (

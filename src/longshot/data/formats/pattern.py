@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.files import repeated
 from longshot.data.formats.base import Format, assemble, class_splits, images_below, need_folder

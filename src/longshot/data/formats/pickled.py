@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data.files import reason_of
 
 _LONG = 1024  # strings of this many bytes are told by their place in the file

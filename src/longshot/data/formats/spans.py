@@ -22,10 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
-from longshot.base.wording import count, first, note
+from longshot.base import Ints, UserError, count, first, hash_file, note
 from longshot.data.files import container_stamps, need_stamp, reason_of
 from longshot.data.images import ImageError, decode
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note
 from longshot.data.files import read_object
 from longshot.data.formats.base import count_within, remembered
 from longshot.data.formats.example_proto import FeatureValue, parse_example

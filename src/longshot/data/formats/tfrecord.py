@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
+from longshot.base import UserError, progress
 from longshot.data.files import reason_of
 from longshot.data.formats.example_proto import FeatureValue, ProtoError, parse_example
 from longshot.data.formats.spans import SpanStore

@@ -17,11 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, find_cached, json_text, write_json
-from longshot.base.outputs import Kind, deliver_json, has_json
-from longshot.base.settings import Loose, read_json
-from longshot.base.wording import count, first
+from longshot.base import (
+    Kind,
+    Loose,
+    UserError,
+    cache_dir,
+    count,
+    deliver_json,
+    find_cached,
+    first,
+    has_json,
+    json_text,
+    read_json,
+    write_json,
+)
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import Format
 from longshot.data.part import take_rows
@@ -81,7 +90,7 @@ def open_view(path: Path, name: str) -> Dataset:
     except UserError as error:
         raise UserError(
             f"{path} is no view that this Longshot reads ({error.template.rstrip('.')})",
-            "make it with {datasets.overlap.leave_out_overlap(DATASET, OVERLAP_FILE, out=FILE)}",
+            "make it with {audit.leave_out_overlap(DATASET, OVERLAP_FILE, out=FILE)}",
         ) from error
     original = _original(view_file, path)
     absent = set(view_file.without_keys) - set(original.keys.to_pylist())

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from importlib.resources import files
 
-from longshot.base.settings import Record, read_record
+from longshot.base import Record, read_record
 
 GROUPS = ("natural", "specialized", "structured")
 SplitSlice = tuple[str, int, int]  # official split, from percent, to percent

@@ -15,9 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, note, progress
 from longshot.data.dataset import Dataset, canonical_split
 from longshot.data.files import repeated
 from longshot.data.formats.base import (

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, first, hash_json, note
 from longshot.data.formats.base import remembered
 from longshot.data.taxonomy.dag import Taxonomy
 from longshot.data.taxonomy.wordnet import find_wordnet, read_wordnet

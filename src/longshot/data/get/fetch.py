@@ -19,10 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from longshot.base.errors import UserError
-from longshot.base.files import explain_disk_errors, hash_file, write_json
-from longshot.base.progress import Progress
-from longshot.base.wording import note
+from longshot.base import Progress, UserError, explain_disk_errors, hash_file, note, write_json
 
 if TYPE_CHECKING:
     from longshot.data.get.sources import RemoteFile

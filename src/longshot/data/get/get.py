@@ -8,11 +8,7 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.files import explain_disk_errors, write_json
-from longshot.base.locks import file_lock
-from longshot.base.progress import progress
-from longshot.base.wording import note
+from longshot.base import UserError, explain_disk_errors, file_lock, note, progress, write_json
 from longshot.data.catalogue import add_dataset
 from longshot.data.dataset import Dataset
 from longshot.data.files import read_object
@@ -120,7 +116,7 @@ def _bring(source: Source, folder: Path, sizes: dict[str, int | None], keep_arch
 def _register(source: Source, folder: Path) -> Dataset:
     """Open what is there, compare it with what there should be, and give it its name."""
     path = _reader_path(source, folder)
-    by_path = f"{{datasets.add_dataset({source.name}, PATH)}}"
+    by_path = f"{{data.add_dataset({source.name}, PATH)}}"
     remedy = f"remove {folder} and get it again, or open what is there with {by_path}"
     if not path.exists():
         raise UserError(

@@ -9,10 +9,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from longshot.base.errors import UserError
-from longshot.base.files import explain_disk_errors, write_json
-from longshot.base.locks import file_lock
-from longshot.base.wording import count, first, note
+from longshot.base import UserError, count, explain_disk_errors, file_lock, first, note, write_json
 from longshot.data.catalogue import add_dataset
 from longshot.data.dataset import Dataset
 from longshot.data.get.fetch import in_bytes, nearest_folder, need_space
@@ -89,7 +86,7 @@ def get_from_hub(name: str, folder: Path) -> Dataset:
     except UserError as error:
         raise UserError(
             f"{name} was got and lies in {target}, but it could not be opened: {error.template.rstrip('.')}",
-            f"open a part of it, or say its format, with {{datasets.add_dataset({called}, PATH)}}",
+            f"open a part of it, or say its format, with {{data.add_dataset({called}, PATH)}}",
         ) from error
 
 

@@ -17,11 +17,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from longshot.base.archives import ArchiveLimits, extract
-from longshot.base.errors import UserError
-from longshot.base.files import explain_disk_errors
-from longshot.base.progress import Progress
-from longshot.base.settings import Record, nearest, read_record
+from longshot.base import (
+    ArchiveLimits,
+    Progress,
+    Record,
+    UserError,
+    explain_disk_errors,
+    extract,
+    nearest,
+    read_record,
+)
 from longshot.data import registry
 from longshot.data.get.fetch import RESERVE, in_bytes, need_space
 
@@ -174,7 +179,7 @@ def find_source(name: str) -> Source:
     spelled = str(name).strip().lower().replace("_", "-")
     if spelled not in sources:
         near = nearest(spelled, sources, "there are")
-        hint = near if near.startswith("did") else "{datasets.list_downloads()} lists them all."
+        hint = near if near.startswith("did") else "{data.list_downloads()} lists them all."
         raise UserError(f"There is no source '{name}' to get a dataset from; {hint}")
     return sources[spelled]
 
@@ -185,7 +190,7 @@ def need_files(source: Source) -> None:
         hand = source.by_hand
         state = "must be fetched by hand" if hand.opens else "is not downloaded"
         form = f', form="{hand.reader}"' if hand.reader else ""
-        opened = f": {{datasets.add_dataset({source.name}, PATH{form})}}" if hand.opens else ""
+        opened = f": {{data.add_dataset({source.name}, PATH{form})}}" if hand.opens else ""
         raise UserError(
             f"'{source.name}' ({source.title}) {state} from {hand.where}, because {hand.why}",
             f"{hand.then}{opened}",

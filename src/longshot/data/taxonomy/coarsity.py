@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.base.arrays import Floats
-from longshot.base.ragged import Ragged
+from longshot.base import Floats, Ragged
 
 _BLOCK = 1 << 22  # pairs looked up at once: 32 MB of float64
 

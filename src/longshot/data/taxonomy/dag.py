@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
+from longshot.base import Ints, UserError
 from longshot.data.taxonomy.graph import Adjacency, adjacency, find_cycle, reach, shortest_path
 
 

@@ -14,9 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
+from longshot.base import Floats, Ints, UserError, progress
 from longshot.data.taxonomy.dag import Taxonomy
 from longshot.data.taxonomy.graph import Ancestry
 

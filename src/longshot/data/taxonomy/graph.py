@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
+from longshot.base import Floats, Ints, UserError
 
 if TYPE_CHECKING:
     from longshot.data.taxonomy.dag import Taxonomy

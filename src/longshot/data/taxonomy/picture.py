@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from longshot.base.errors import in_words
-from longshot.base.outputs import PICTURE, claim_output, delivered, picture_stamp
+from longshot.base import PICTURE, claim_output, delivered, in_words, picture_stamp
 from longshot.data.taxonomy.dag import Taxonomy
 from longshot.data.taxonomy.tree import Branch, display_tree
 

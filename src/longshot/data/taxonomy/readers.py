@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.outputs import Kind, deliver_text, is_never_own
+from longshot.base import Floats, Ints, Kind, UserError, deliver_text, is_never_own
 from longshot.data.taxonomy.dag import Taxonomy
 
 _CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.data.taxonomy.dag import Taxonomy
 
 ROOT = "n00001740"  # entity

@@ -14,8 +14,7 @@ from queue import SimpleQueue
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.files import atomic, explain_disk_errors
-from longshot.base.progress import Progress, progress
+from longshot.base import Progress, atomic, explain_disk_errors, progress
 from longshot.data.toybox.attributes import IMAGES, plan
 from longshot.data.toybox.families import class_ids
 from longshot.data.toybox.opening import SEED, array_digests, class_file, write_record

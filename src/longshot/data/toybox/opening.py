@@ -22,19 +22,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, cache_places, write_json
-from longshot.base.locks import file_lock
-from longshot.base.parquet import read_parquet
-from longshot.base.wording import note
+from longshot.base import Ints, UserError, cache_dir, cache_places, file_lock, note, read_parquet, write_json
 from longshot.data.dataset import Dataset
 from longshot.data.files import container_stamps, file_stamps
 from longshot.data.identity import Digests
 from longshot.data.images import array_bytes, rows_bytes
+from longshot.data.taxonomy.dag import Taxonomy
 from longshot.data.toybox.attributes import IMAGES
 from longshot.data.toybox.families import class_ids, splits
-from longshot.data.taxonomy.dag import Taxonomy
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools
+from longshot.base import Bools
 
 Vec = tuple[float, float, float]
 Points = NDArray[np.float32]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from longshot.reports.frame import Section
-from longshot.reports.pictures import class_names
 from longshot.explorer.index import read_scores
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, page_number
 from longshot.explorer.pages.task import CARRIED, answers, frame, shares
 from longshot.explorer.site import Page, Site
 from longshot.explorer.tiles import read_task, sprite_of, tile_page
+from longshot.reports import Section, class_names
 
 _SERIES = 8  # columns of a page
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.reports.frame import Section
-from longshot.tasks.describe import bars
 from longshot.explorer.bars import Bar, bar_plot
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address
 from longshot.explorer.pages.dataset import example_rule, frame, open_item, page_of, pager_of
 from longshot.explorer.site import Page, Site
+from longshot.reports import Section
+from longshot.tasks import bars
 
 _WORDS = 16  # of an attribute that are counted
 _PANELS = 15  # of a page

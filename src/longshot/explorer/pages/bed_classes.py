@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.errors import UserError
-from longshot.evaluation.testbed_statistics import numbered_classes
-from longshot.reports.frame import Section
-from longshot.reports.pictures import class_names
-from longshot.tasks.testbed import Testbed
+from longshot.base import UserError
+from longshot.evaluation import numbered_classes
 from longshot.explorer.held import Held
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListState, address, make_page
@@ -20,6 +17,8 @@ from longshot.explorer.pages.dataset import tree_context
 from longshot.explorer.pages.run import download_links, list_context
 from longshot.explorer.pages.testbed import frame
 from longshot.explorer.site import Page, Site
+from longshot.reports import Section, class_names
+from longshot.tasks import Testbed
 
 _held = Held()
 _BRANCHES = 90  # beside the list
@@ -79,7 +78,7 @@ def classes(site: Site, item: Item, query: Any) -> Page:
 
 def _tree(site: Site, item: Item, table: pa.Table, name: str, fingerprint: str) -> dict[str, Any] | None:
     """The taxonomy above the classes in use, with the number of times they are asked; None where there is none."""
-    from longshot.data.taxonomy.tree import display_tree
+    from longshot.data import display_tree
 
     try:
         dataset = site.dataset(name, fingerprint)

@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count
-from longshot.reports.frame import Section
-from longshot.reports.summary import column_marks
-from longshot.statistics import mean_interval
+from longshot.base import UserError, count
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address
 from longshot.explorer.pages.compare import Candidate, candidates
 from longshot.explorer.pages.run import tasks_url
 from longshot.explorer.pages.testbed import frame
 from longshot.explorer.site import NotThere, Page, Site
+from longshot.reports import Section, column_marks
+from longshot.statistics import mean_interval
 
 _MOST = 100  # series
 _TESTED, _TASKS = 12, 5_000  # series and tasks up to which first places are tested
@@ -91,8 +89,7 @@ def _mark(rows: list[dict[str, Any]]) -> str:
 
 def suite_board(site: Site, item: Item) -> Page:
     """The leaderboard file of a suite: everybody's entries."""
-    from longshot.publish.suites.card import BenchCard
-    from longshot.publish.suites.leaderboard import read_board
+    from longshot.publish import BenchCard, read_board
 
     try:
         board = read_board(item.path / "leaderboard.json")

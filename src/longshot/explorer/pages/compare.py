@@ -8,12 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.wording import count
-from longshot.reports.frame import Section
-from longshot.reports.pictures import class_names
-from longshot.statistics import compare_paired
-from longshot.statistics.intervals import mean_interval
-from longshot.statistics.student import t_p_value
+from longshot.base import count
 from longshot.explorer.answers import KINDS, SideBySide, side_by_side
 from longshot.explorer.gallery import SHOWN, query_gallery
 from longshot.explorer.held import Held
@@ -24,6 +19,8 @@ from longshot.explorer.listing import ListPage, ListState, address, make_page, o
 from longshot.explorer.pages.dataset import pager_of
 from longshot.explorer.pages.run import choose_bed, download_links, list_context
 from longshot.explorer.site import NotThere, Page, Site
+from longshot.reports import Section, class_names
+from longshot.statistics import compare_paired, mean_interval, t_p_value
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
 _MOST = 6  # series whose pairs are listed

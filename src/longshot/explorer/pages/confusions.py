@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from longshot.reports.frame import Section
-from longshot.reports.pictures import class_names
-from longshot.reports.sections.confusions import top_classes
-from longshot.statistics import most_confused
 from longshot.explorer.answers import confused_queries, confusions
 from longshot.explorer.gallery import SHOWN, query_gallery
 from longshot.explorer.held import Held
@@ -18,6 +14,8 @@ from longshot.explorer.pages.dataset import pager_of
 from longshot.explorer.pages.run import bed_links, choose_bed, choose_series
 from longshot.explorer.pages.run import frame as run_frame
 from longshot.explorer.site import NotThere, Page, Site
+from longshot.reports import Section, class_names, top_classes
+from longshot.statistics import most_confused
 
 _held = Held()
 

@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count
-from longshot.data.hierarchy import class_labels
-from longshot.reports.frame import Section
-from longshot.reports.pictures import class_names
-from longshot.tasks.rules import rows_mask
+from longshot.base import Ints, UserError, count
+from longshot.data import class_labels
 from longshot.explorer.gallery import SHOWN, image_gallery
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, page_number, show
 from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.reports import Section, class_names
+from longshot.tasks import rows_mask
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.data.taxonomy.tree import Branch
+    from longshot.data import Branch, Dataset
 
 _CLASSES, _IMAGES = SHOWN, SHOWN
 BRANCHES = 250  # of the tree
@@ -198,7 +194,7 @@ def image(site: Site, item: Item, row: int, query: Any) -> Page:
 
 def taxonomy(site: Site, item: Item) -> Page:
     """The tree above the classes."""
-    from longshot.data.taxonomy.tree import display_tree
+    from longshot.data import display_tree
 
     dataset = open_item(site, item)
     if dataset.taxonomy is None:

@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from longshot.base.wording import count
-from longshot.reports.frame import Section
+from longshot.base import count
 from longshot.explorer.library import KINDS, Item
 from longshot.explorer.listing import address
 from longshot.explorer.pages.dataset import page_of, pager_of
 from longshot.explorer.site import Page, Site
+from longshot.reports import Section
 
 _ROWS = 60  # of a page
 _PLURALS = {

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.wording import count
-from longshot.reports.frame import Section
-from longshot.statistics import mean_interval
+from longshot.base import count
 from longshot.explorer.index import BedIndex, RunIndex
 from longshot.explorer.library import Item
 from longshot.explorer.listing import (
@@ -25,6 +23,8 @@ from longshot.explorer.listing import (
 )
 from longshot.explorer.scatter import Point, scatter
 from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.reports import Section
+from longshot.statistics import mean_interval
 
 _POINTS = 350
 _HEADINGS = {

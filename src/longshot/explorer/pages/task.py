@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.wording import count, span
-from longshot.reports.frame import Section
-from longshot.reports.pictures import class_names
+from longshot.base import Floats, count, span
 from longshot.explorer.index import read_scores
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListState, address, neighbours, page_number, show
@@ -21,9 +18,10 @@ from longshot.explorer.pictures import LARGE, TILE
 from longshot.explorer.shelf import ShelvedTestbed
 from longshot.explorer.site import NotThere, Page, Site, tabs_of
 from longshot.explorer.tiles import TilePage, read_task, sprite_of, tile_page
+from longshot.reports import Section, class_names
 
 if TYPE_CHECKING:
-    from longshot.tasks.task import Task
+    from longshot.tasks import Task
 
 CARRIED = ("run", "class", "where", "sort")  # of the list that a task was opened from
 _SERIES = 4  # whose marks stand under each query

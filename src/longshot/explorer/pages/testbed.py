@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.wording import count
-from longshot.evaluation.testbed_statistics import numbered_classes
-from longshot.reports.frame import Section
+from longshot.base import count
+from longshot.evaluation import numbered_classes
 from longshot.explorer.held import Held
 from longshot.explorer.library import Item
 from longshot.explorer.listing import DEFAULT_COLUMNS, ListState, make_page, task_link
 from longshot.explorer.pages.run import download_links, list_context
 from longshot.explorer.shelf import ShelvedTestbed
 from longshot.explorer.site import Page, Site, made, tabs_of
+from longshot.reports import Section
 
 _RUNS = 20  # that are named
 
@@ -34,9 +34,7 @@ def overview(site: Site, item: Item) -> Page:
     """How it was drawn, the runs on it, other testbeds that ask the same queries."""
     shelved = site.testbed(item)
     testbed = shelved.testbed
-    from longshot.tasks import describe
-    from longshot.tasks.content import say_identity
-    from longshot.tasks.origin import sampler_settings
+    from longshot.tasks import describe, sampler_settings, say_identity
 
     runs = site.library.runs_of(item.facts["hash"])
     balance = describe.balances(testbed)

@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from longshot.base.wording import count
-from longshot.publish.releases.front_matter import without_front_matter
-from longshot.reports.frame import Section
+from longshot.base import count
 from longshot.explorer.cards import blocks_of
 from longshot.explorer.gallery import image_gallery
 from longshot.explorer.library import Item, inner_file
 from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.publish import without_front_matter
+from longshot.reports import Section
 
 _LARGEST = 30_000_000  # bytes of a study's page
 _MOST_TEXT = 60_000  # letters of a card
@@ -253,7 +253,7 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
 
 def _measured_at() -> int:
     """When measures of images were last put into the cache."""
-    from longshot.base.files import cache_places
+    from longshot.base import cache_places
 
     times = [folder.stat().st_mtime_ns for folder in cache_places("attributes") if folder.is_dir()]
     return max(times, default=0)

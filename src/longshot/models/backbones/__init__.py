@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.models.backbones.sight import bare_name, installed_torch, split_sight
 from longshot.models.networks.aliases import ALIASES, find_alias, names_weights
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from longshot.models.backbones.base import Backbone, Precomputed
     from longshot.models.features.features import Features
 
-    BackboneLike = str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
+    BackboneLike: TypeAlias = str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
-from longshot.base.preprocess import RULES, Preprocessing, parse
+from longshot.base import RULES, Preprocessing, UserError, hash_text, parse, pick_device
 from longshot.models.backbones.sight import Sight
 from longshot.models.engines import (
     AUTOMATIC,
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.models.engines.conversion import Conversion
     from longshot.models.engines.sessions import Session
     from longshot.models.networks.base import Network

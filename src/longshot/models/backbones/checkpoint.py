@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from longshot.base.files import hash_file
+from longshot.base import hash_file
 from longshot.models.backbones.base import ModuleBackbone
 from longshot.models.backbones.sight import Sight
 from longshot.models.networks.base import Network

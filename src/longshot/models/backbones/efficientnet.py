@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from longshot.base.files import hash_file
+from longshot.base import hash_file
 from longshot.models.backbones.base import ModuleBackbone
 from longshot.models.backbones.sight import Sight
 

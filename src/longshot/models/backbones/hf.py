@@ -18,11 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from longshot.base.calls import format_call
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file, hash_text
-from longshot.base.preprocess import parse
-from longshot.base.wording import count, first
+from longshot.base import UserError, count, first, format_call, hash_file, hash_text, parse
 from longshot.models.backbones.base import ModuleBackbone
 from longshot.models.backbones.hf_processor import FILES, processor_string
 from longshot.models.backbones.sight import Sight, check_pooling, may_download, split_settings

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse
+from longshot.base import UserError, parse
 
 FILES = ("preprocessor_config.json", "processor_config.json")
 _FILTERS = {

@@ -17,13 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file, hash_text
-from longshot.base.wording import count, first
-from longshot.data.dataset import Dataset
-from longshot.models.features.arrays import describe, load_problem, sidecar
+from longshot.base import UserError, count, first, hash_file, hash_text
+from longshot.data import Dataset
 from longshot.models.backbones.base import Precomputed
 from longshot.models.backbones.sight import Sight
+from longshot.models.features.arrays import describe, load_problem, sidecar
 from longshot.models.features.features import Features
 
 

@@ -18,13 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_text
-from longshot.base.wording import count
-from longshot.data.dataset import Dataset
-from longshot.models.features.arrays import describe
+from longshot.base import UserError, count, hash_text
+from longshot.data import Dataset
 from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed, hash_state
 from longshot.models.backbones.sight import Sight, example_for, own_sight
+from longshot.models.features.arrays import describe
 from longshot.models.features.features import Features
 
 _PLAIN = (bool, int, float, str, tuple, type(None))  # attributes of a module that may change what it computes

@@ -14,9 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longshot.base.devices import pick_device
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file
+from longshot.base import UserError, hash_file, pick_device
 from longshot.models.backbones.base import Backbone
 from longshot.models.backbones.sight import Sight, own_sight
 from longshot.models.engines import parse_engine

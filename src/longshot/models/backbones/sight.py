@@ -14,10 +14,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from longshot.base.calls import check_settings, format_call, parse_call
-from longshot.base.checks import check_choice
-from longshot.base.errors import UserError
-from longshot.base.preprocess import LARGEST, parse, scaled
+from longshot.base import (
+    LARGEST,
+    UserError,
+    check_choice,
+    check_settings,
+    format_call,
+    parse,
+    parse_call,
+    scaled,
+)
 
 POOLS = ("auto", "cls", "mean", "pooler", "projection")
 _SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)

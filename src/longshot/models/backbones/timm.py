@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from longshot.base.calls import format_call
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse
+from longshot.base import UserError, format_call, parse
 from longshot.models.backbones.base import ModuleBackbone, hash_state
 from longshot.models.backbones.hf_processor import probe_pictures
 from longshot.models.backbones.sight import (

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.models.backbones.base import ModuleBackbone, hash_state
 from longshot.models.backbones.sight import Sight, example_for, own_sight
 from longshot.models.networks.checkpoint import remember_run

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from longshot.base.calls import format_call, parse_call
-from longshot.base.errors import UserError
-from longshot.base.preprocess import parse
+from longshot.base import UserError, format_call, parse, parse_call
 from longshot.models.backbones.checkpoint import Checkpoint
 from longshot.models.backbones.sight import Sight, quote_words
 from longshot.models.networks.base import Network

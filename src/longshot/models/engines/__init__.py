@@ -16,9 +16,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from longshot.base.calls import check_settings, format_call, parse_call
-from longshot.base.checks import check_choice
-from longshot.base.errors import UserError
+from longshot.base import UserError, check_choice, check_settings, format_call, parse_call
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.files import cache_dir, find_cached, hash_text, read_sealed, write_sealed
-from longshot.base.wording import note
-from longshot.models.features.decode import decode_rows
+from longshot.base import cache_dir, find_cached, hash_text, note, read_sealed, write_sealed
 from longshot.models.engines import engine_version, is_convolutional
 from longshot.models.engines.export import NotExportable, export
 from longshot.models.engines.sessions import Session, in_blocks, open_session
+from longshot.models.features.decode import decode_rows
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.models.backbones.base import ModuleBackbone
 
 _COMPARED = 16  # images, at most

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
 if TYPE_CHECKING:
-    from longshot.base.preprocess import Preprocessing
+    from longshot.base import Preprocessing
 
 _OPSET = 17  # has every operation of the measured networks; ONNX Runtime from 1.13 and OpenVINO read it
 Run = Callable[[nn.Module, Tensor], Tensor]

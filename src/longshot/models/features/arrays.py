@@ -19,13 +19,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, cache_places, hash_text, is_writable, read_sealed, write_sealed
-from longshot.base.settings import Loose
-from longshot.base.sidecars import read_sidecar
-from longshot.base.wording import count
-from longshot.data.identity import TICK, unpack_digests
+from longshot.base import (
+    Bools,
+    Loose,
+    UserError,
+    atomic,
+    cache_places,
+    count,
+    hash_text,
+    is_writable,
+    read_sealed,
+    read_sidecar,
+    write_sealed,
+)
+from longshot.data import TICK, unpack_digests
 
 DTYPES = ("float16", "float32")
 CHUNK = 1 << 24  # bytes read at a time when a whole file is checked or copied

@@ -17,11 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, explain_disk_errors, is_writable, own_cache, write_text
-from longshot.base.locks import file_lock, is_held
-from longshot.base.remote_entries import remote_entries
-from longshot.base.wording import note
+from longshot.base import (
+    UserError,
+    atomic,
+    explain_disk_errors,
+    file_lock,
+    is_held,
+    is_writable,
+    note,
+    own_cache,
+    remote_entries,
+    write_text,
+)
+from longshot.models.backbones.sight import name_of_features
 from longshot.models.features.arrays import (
     Damaged,
     LastCheck,
@@ -32,7 +40,6 @@ from longshot.models.features.arrays import (
     write_header,
     write_rows,
 )
-from longshot.models.backbones.sight import name_of_features
 
 
 class Shards:
@@ -169,7 +176,7 @@ class CacheEntry:
 _FEATURES = re.compile(r"^\.?([0-9a-f]{64}|[0-9a-f]{32})\b")
 
 
-def entries() -> list[CacheEntry]:
+def cache_entries() -> list[CacheEntry]:
     """Everything in the cache, largest first; the kind is the first folder (``features``, ``scans``, …).
 
     Of several places, the one that is written to.
@@ -229,7 +236,7 @@ def prunable(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
     limit = time.time() - days * 86400
     return [
         entry
-        for entry in entries()
+        for entry in cache_entries()
         if entry.kind != "registry" and kind in (None, entry.kind) and (not days or entry.used < limit)
     ]
 

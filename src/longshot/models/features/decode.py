@@ -22,12 +22,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.preprocess import Preprocessing
-from longshot.data.stores import read_reduced
+from longshot.base import Preprocessing, UserError
+from longshot.data import read_reduced
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset, ImageStore
+    from longshot.data import Dataset, ImageStore
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError
     more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
     return UserError(
         f"{len(bad):,} of {len(dataset):,} images of dataset '{dataset.name}' cannot be used ({shown}{more})",
-        f"mend or remove them, or leave them out with {{datasets.add_dataset({dataset.name}, {dataset.source}, "
+        f"mend or remove them, or leave them out with {{data.add_dataset({dataset.name}, {dataset.source}, "
         "skip_bad=True)}",
     )
 

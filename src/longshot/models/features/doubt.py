@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats, Ints
+from longshot.base import Floats, Ints
 
 FOLDS = 5
 SHRINKAGE = 0.1

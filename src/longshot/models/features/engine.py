@@ -19,18 +19,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools, Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import Progress
-from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.shipping import Shipment, shipment
-from longshot.models.features.arrays import not_finite
+from longshot.base import (
+    Bools,
+    Crew,
+    FailureList,
+    Ints,
+    Progress,
+    Results,
+    Threads,
+    Tick,
+    UnitsFailed,
+    UserError,
+    current_choice,
+    executor,
+)
+from longshot.data import Dataset, ImageStore, Shipment, shipment
 from longshot.models.backbones.base import Backbone, Precomputed
+from longshot.models.engines.sessions import in_blocks
+from longshot.models.features.arrays import not_finite
 from longshot.models.features.decode import decode_rows, open_decoder, unreadable_images
 from longshot.models.features.held import Request, check_unchanged
-from longshot.models.engines.sessions import in_blocks
-from longshot.base.scale import Crew, FailureList, Threads, Tick, UnitsFailed, current_choice, executor
-from longshot.base.scale.executor import Results
 
 _PROBE_SECONDS = 5.0
 _BATCH = 64  # images decoded and moved to the device at a time

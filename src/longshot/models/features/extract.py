@@ -17,17 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.progress import progress
-from longshot.base.wording import count, note
-from longshot.data.dataset import Dataset
-from longshot.models.features.arrays import Damaged, sidecar
+from longshot.base import FailureList, Ints, count, note, progress, with_executor
+from longshot.data import Dataset
 from longshot.models.backbones.base import Precomputed
 from longshot.models.backbones.objects import GivenFeatures
+from longshot.models.features.arrays import Damaged, sidecar
 from longshot.models.features.cache import lock
 from longshot.models.features.features import BLOCK, EmbedWork, Features
-from longshot.models.features.held import Pieces, Request, check_made_from, features_path, open_request, salvage
-from longshot.base.scale import FailureList, with_executor
+from longshot.models.features.held import (
+    Pieces,
+    Request,
+    check_made_from,
+    features_path,
+    open_request,
+    salvage,
+)
 
 if TYPE_CHECKING:
     from longshot.models.backbones import BackboneLike

@@ -16,15 +16,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file, hash_text
-from longshot.base.outputs import Kind, claim_output, deliver_text, delivered, is_stream, starts_with
-from longshot.base.remote import put
-from longshot.base.remote_cache import here, work_folder
-from longshot.base.urls import is_url, sibling
-from longshot.base.wording import count
-from longshot.data.identity import content_digest, pack_digests
+from longshot.base import (
+    Ints,
+    Kind,
+    UserError,
+    claim_output,
+    count,
+    deliver_text,
+    delivered,
+    hash_file,
+    hash_text,
+    here,
+    is_stream,
+    is_url,
+    put,
+    sibling,
+    starts_with,
+    work_folder,
+)
+from longshot.data import content_digest, pack_digests
+from longshot.models.backbones.sight import name_of_features
 from longshot.models.features.arrays import (
     CHUNK,
     Damaged,
@@ -45,7 +56,6 @@ from longshot.models.features.arrays import (
     write_keys,
     write_rows,
 )
-from longshot.models.backbones.sight import name_of_features
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")

@@ -20,10 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools, Ints
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, cache_places, explain_disk_errors, write_text
-from longshot.base.wording import count
+from longshot.base import Bools, Ints, UserError, atomic, cache_places, count, explain_disk_errors, write_text
 from longshot.models.features.arrays import CHUNK, LastCheck, open_array, write_header, write_rows
 
 Marks = NDArray[np.uint64]  # the first 64 bits of a digest each

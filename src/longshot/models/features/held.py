@@ -21,16 +21,29 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import cache_dir, cache_places, hash_text, is_writable
-from longshot.base.locks import Busy
-from longshot.base.wording import count, first, note
-from longshot.data.dataset import Dataset
-from longshot.data.identity import compare_content, content_digest, image_digests, look_at, short_digests
-from longshot.data.stores import stamps_of
-from longshot.models.features.arrays import DTYPES, Damaged, open_array, sidecar
+from longshot.base import (
+    Busy,
+    Ints,
+    UserError,
+    cache_dir,
+    cache_places,
+    count,
+    first,
+    hash_text,
+    is_writable,
+    note,
+)
+from longshot.data import (
+    Dataset,
+    compare_content,
+    content_digest,
+    image_digests,
+    look_at,
+    short_digests,
+    stamps_of,
+)
 from longshot.models.backbones import open_backbone
+from longshot.models.features.arrays import DTYPES, Damaged, open_array, sidecar
 from longshot.models.features.cache import Shards, lock
 from longshot.models.features.decode import check_workers
 from longshot.models.features.features import BLOCK, Features, features_view, images_mark

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.models.backbones import load_backbone
 from longshot.models.backbones.base import ModuleBackbone
 from longshot.models.networks import checkpoint

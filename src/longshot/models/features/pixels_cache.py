@@ -12,11 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.files import cache_dir, cache_places, hash_text
-from longshot.base.preprocess import RULES, Preprocessing, parse
-from longshot.base.progress import progress
-from longshot.data.dataset import Dataset
+from longshot.base import RULES, Ints, Preprocessing, cache_dir, cache_places, hash_text, parse, progress
+from longshot.data import Dataset
 from longshot.models.features.cache import Shards, lock, open_guarded
 from longshot.models.features.decode import check_workers, open_decoder, unreadable_images
 from longshot.models.features.held import content_of

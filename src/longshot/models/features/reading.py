@@ -10,13 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.progress import Progress
-from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.shipping import shipment
+from longshot.base import Crew, Ints, Progress, Tick, executor
+from longshot.data import Dataset, ImageStore, shipment
 from longshot.models.features.cache import Shards
 from longshot.models.features.decode import unreadable_images
-from longshot.base.scale import Crew, Tick, executor
 
 Reading = tuple[NDArray[Any], list[tuple[int, str]]]  # values [n, d], (row, reason) of unreadable images
 # Images and positions of a shard → their values; other machines find it by its name.

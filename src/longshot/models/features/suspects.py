@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Bools, Floats, Ints
-from longshot.base.ragged import Ragged
+from longshot.base import Bools, Floats, Ints, Ragged
 from longshot.models.features.arrays import checksum
 
 if TYPE_CHECKING:

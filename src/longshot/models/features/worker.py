@@ -15,7 +15,7 @@ def main() -> None:
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    from longshot.base.preprocess import parse
+    from longshot.base import parse
     from longshot.models.features.decode import decode_rows, receive, send
 
     path = receive(source)

@@ -11,8 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from longshot.base.batches import ImageTask
-from longshot.base.devices import out_of_memory
+from longshot.base import ImageTask, out_of_memory
 from longshot.models.methods.base import LOWEST, Setting
 from longshot.models.methods.images import ImageMethod
 from longshot.models.networks.base import Network

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from longshot.base.batches import ImageTask
-from longshot.base.checks import choice_field, count_field, number_field, with_settings
+from longshot.base import ImageTask, choice_field, count_field, number_field, with_settings
 from longshot.models.methods.adapt import Adapted, Support, class_means, descend, embed
 from longshot.models.networks.base import Network
 from longshot.models.networks.fixed_norms import trainable_copy

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from longshot.base.checks import check_count, check_number, number_field, with_settings
-from longshot.base.errors import UserError
+from longshot.base import UserError, check_count, check_number, number_field, with_settings
 from longshot.models.methods.finetune_network import FinetuneAll
 from longshot.models.networks.base import Network
 

@@ -7,8 +7,7 @@ from typing import ClassVar, Literal, cast
 
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.calls import Called
+from longshot.base import Called, TaskBatch, TaskShape
 
 Setting = Literal["inductive", "transductive"]
 Kind = Literal["frozen", "adapted", "meta-trained"]

@@ -15,10 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows, task_seeds
+from longshot.base import Floats, Ints, Ragged, TaskBatch, TaskRows, TaskShape, task_seeds
 from longshot.models.methods.base import Method
 
 MAX_BATCH = 256  # tasks; more gains nothing and delays progress and Ctrl-C

@@ -14,9 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
-from longshot.base.tasks import TaskRows
+from longshot.base import Ragged, TaskRows, UserError
 from longshot.models.methods.base import LOWEST, Method
 from longshot.models.methods.batching import Gatherer, batches
 from longshot.models.methods.own import MethodError

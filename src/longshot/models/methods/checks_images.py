@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from longshot.base.batches import ImageTask
-from longshot.base.errors import UserError
+from longshot.base import ImageTask, UserError
 from longshot.models.methods.base import LOWEST
 from longshot.models.methods.checks import Kept, alike, demand, refusal, run_all
 from longshot.models.methods.images import ImageMethod

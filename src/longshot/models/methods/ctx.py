@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from longshot.base.batches import ImageTask
+from longshot.base import ImageTask
 from longshot.models.methods.base import LOWEST
 from longshot.models.methods.images import ImageMethod
 

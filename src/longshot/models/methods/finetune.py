@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.checks import choice_field, count_field, number_field, with_settings
+from longshot.base import TaskBatch, TaskShape, choice_field, count_field, number_field, with_settings
 from longshot.models.methods.adapt import content_key
 from longshot.models.methods.base import Method
 from longshot.models.methods.numerics import (

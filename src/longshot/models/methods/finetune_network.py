@@ -10,10 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from longshot.base.batches import ImageTask
-from longshot.base.checks import choice_field, count_field, number_field, with_settings
-from longshot.base.errors import UserError
-from longshot.base.prototypes import prototype_scores
+from longshot.base import (
+    ImageTask,
+    UserError,
+    choice_field,
+    count_field,
+    number_field,
+    prototype_scores,
+    with_settings,
+)
 from longshot.models.methods.adapt import Adapted, Support, class_means, descend, embed, mean_entropy
 from longshot.models.methods.images import ImageMethod
 from longshot.models.networks.base import Network

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from longshot.base.batches import ImageTask
+from longshot.base import ImageTask
 from longshot.models.methods.base import AnyMethod, Kind
 
 if TYPE_CHECKING:

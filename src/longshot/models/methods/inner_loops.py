@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from longshot.base.batches import ImageTask
-from longshot.base.checks import choice_field, count_field, number_field, with_settings
-from longshot.base.errors import UserError
+from longshot.base import ImageTask, UserError, choice_field, count_field, number_field, with_settings
 from longshot.models.methods.images import ImageMethod
 
 if TYPE_CHECKING:
@@ -45,7 +43,13 @@ class MAML(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        from longshot.models.networks.inner import InnerLoop, at_once, loop_weights, private_copy, query_logits
+        from longshot.models.networks.inner import (
+            InnerLoop,
+            at_once,
+            loop_weights,
+            private_copy,
+            query_logits,
+        )
 
         lr, steps = self._trained_for(network)
         loop = InnerLoop(steps, lr, self.moves, self._head_start(network), second_order=False)

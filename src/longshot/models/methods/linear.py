@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.checks import count_field, number_field, with_settings
+from longshot.base import TaskBatch, TaskShape, count_field, number_field, with_settings
 from longshot.models.methods.base import Method, mask_absent
 from longshot.models.methods.numerics import class_scores, one_hot, present_only
 from longshot.models.methods.products import gram, product

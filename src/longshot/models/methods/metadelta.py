@@ -6,9 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longshot.base.arrays import Floats
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.checks import count_field, number_field, with_settings
+from longshot.base import Floats, TaskBatch, TaskShape, count_field, number_field, with_settings
 from longshot.models.methods.base import Method
 from longshot.models.methods.numerics import EPSILON, class_scores, cosines
 

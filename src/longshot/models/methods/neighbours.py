@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch
-from longshot.base.checks import choice_field, count_field, number_field, with_settings
+from longshot.base import TaskBatch, choice_field, count_field, number_field, with_settings
 from longshot.models.methods.base import LOWEST, Method, mask_absent
 from longshot.models.methods.numerics import cosines, lengths, squared_distances
 from longshot.models.methods.products import product

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch
+from longshot.base import TaskBatch
 from longshot.models.methods.base import LOWEST, mask_absent
 from longshot.models.methods.products import product
 

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from longshot.base.batches import ImageTask, TaskBatch, TaskShape
-from longshot.base.calls import check_settings, format_call, parameters
-from longshot.base.errors import UserError
+from longshot.base import ImageTask, TaskBatch, TaskShape, UserError, check_settings, format_call, parameters
 from longshot.models.methods.base import LOWEST, AnyMethod, Method, mask_absent
 from longshot.models.methods.images import ImageMethod
 

@@ -10,9 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch
-from longshot.base.calls import check_settings, parameters
-from longshot.base.errors import UserError
+from longshot.base import TaskBatch, UserError, check_settings, parameters
 from longshot.models.methods.base import LOWEST, Method, mask_absent
 from longshot.models.methods.own import MethodError, Own, each_task
 

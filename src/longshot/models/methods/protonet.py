@@ -5,9 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.checks import check_choice, check_declared, choice_field, number_field, with_settings
-from longshot.base.prototypes import SCALES
+from longshot.base import (
+    SCALES,
+    TaskBatch,
+    TaskShape,
+    check_choice,
+    check_declared,
+    choice_field,
+    number_field,
+    with_settings,
+)
 from longshot.models.methods.base import Method
 from longshot.models.methods.numerics import (
     EPSILON,

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.checks import count_field, number_field, with_settings
+from longshot.base import TaskBatch, TaskShape, count_field, number_field, with_settings
 from longshot.models.methods.base import Method
 from longshot.models.methods.numerics import (
     EPSILON,

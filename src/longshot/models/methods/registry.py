@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.calls import find_class, make_called, parameters, parse_call
-from longshot.base.errors import UserError
-from longshot.base.tuned import is_tuned, tuned_method
+from longshot.base import UserError, find_class, is_tuned, make_called, parameters, parse_call, tuned_method
 
 if TYPE_CHECKING:
     from longshot.models.methods.base import Method

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.base.batches import TaskBatch, TaskShape
-from longshot.base.checks import count_field, number_field, with_settings
+from longshot.base import TaskBatch, TaskShape, count_field, number_field, with_settings
 from longshot.models.methods.base import Method
 from longshot.models.methods.numerics import class_scores, lengths, one_hot, present_only, row_weights
 from longshot.models.methods.products import product

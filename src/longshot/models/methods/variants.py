@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.calls import format_call, parse_call
-from longshot.base.errors import UserError
-from longshot.base.settings import nearest
+from longshot.base import UserError, format_call, nearest, parse_call
 from longshot.models.methods.registry import get_method
 
 if TYPE_CHECKING:

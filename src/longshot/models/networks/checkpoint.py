@@ -11,12 +11,19 @@ import torch
 from torch import Tensor, nn
 
 import longshot
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, cache_dir, explain_disk_errors, find_cached, hash_file, write_json
-from longshot.base.preprocess import parse
-from longshot.base.settings import Loose
-from longshot.base.sidecars import read_sidecar as read_checked
-from longshot.base.wording import first
+from longshot.base import (
+    Loose,
+    UserError,
+    atomic,
+    cache_dir,
+    explain_disk_errors,
+    find_cached,
+    first,
+    hash_file,
+    parse,
+    write_json,
+)
+from longshot.base import read_sidecar as read_checked
 from longshot.models.networks.base import Network
 from longshot.models.networks.published import read_published
 from longshot.models.networks.registry import OpenWeights, get_network

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from longshot.base.checks import check_count
-from longshot.base.errors import UserError
+from longshot.base import UserError, check_count
 from longshot.models.networks.base import Network
 from longshot.models.networks.norms import check_norm, conv, norm_layer
 

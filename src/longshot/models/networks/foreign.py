@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.models.networks.base import Network, on_black
 
 # module and images [B, 3, H, W] → vectors [B, d] or maps [B, d, h, w]

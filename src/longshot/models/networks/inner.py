@@ -30,8 +30,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-from longshot.base.errors import UserError
-from longshot.base.prototypes import prototypes
+from longshot.base import UserError, prototypes
 from longshot.models.networks import twice
 from longshot.models.networks.base import Network
 

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic
+from longshot.base import UserError, atomic
 from longshot.models.networks.base import Network
 
 _HEADS = ("fc.", "classifier.", "head.", "resnet/head/")

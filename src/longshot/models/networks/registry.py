@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from longshot.base.calls import check_settings, format_call, parameters, parse_call
-from longshot.base.errors import UserError
+from longshot.base import UserError, check_settings, format_call, parameters, parse_call
 from longshot.models.networks.aliases import find_alias, names_weights
 from longshot.models.networks.base import Network
 

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.base.checks import check_count, check_number
-from longshot.base.errors import UserError
+from longshot.base import UserError, check_count, check_number
 from longshot.models.networks.base import Network
 from longshot.models.networks.norms import check_norm, normed
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.models.networks.base import Network, on_black
 
 _LISTS = (nn.Sequential, nn.ModuleList)

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.base.checks import check_choice, check_count
-from longshot.base.errors import UserError
+from longshot.base import UserError, check_choice, check_count
 from longshot.models.networks.base import Network
 
 

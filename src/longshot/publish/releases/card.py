@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from longshot.base.wording import span
-from longshot.tasks.drops import HEADS, recorded_drops
+from longshot.base import span
+from longshot.tasks import HEADS, recorded_drops
 
 
 def card(facts: Mapping[str, Any]) -> str:

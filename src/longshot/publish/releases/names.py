@@ -16,14 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, canonical_json
-from longshot.base.parquet import read_parquet
-from longshot.data.dataset import Dataset
-from longshot.data.identity import content_digest, image_digests, short_digests
-from longshot.tasks.content import ContentEntry, ImageContent, ShortDigests, names_only
-from longshot.tasks.testbed import Testbed
-from longshot.tasks.verification import pixel_digests
+from longshot.base import UserError, atomic, canonical_json, read_parquet
+from longshot.data import Dataset, content_digest, image_digests, short_digests
+from longshot.tasks import ContentEntry, ImageContent, ShortDigests, Testbed, names_only, pixel_digests
 
 _META_KEY = b"longshot"
 _SCHEMA = pa.schema([("key", pa.string()), ("digest", pa.uint64()), ("pixels", pa.uint64())])

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 SIDE = 8
 TOLERANCE = 4.0  # grey levels of 255, mean over an image's fields
@@ -31,7 +31,7 @@ def thumbnails(dataset: Dataset, keys: list[str]) -> dict[str, str]:
 
 def differing(dataset: Dataset, released: Mapping[str, str]) -> list[str]:
     """Keys of those images, among the ones the dataset has, that look unlike their thumbnails in ``released``."""
-    from longshot.data.images import ImageError
+    from longshot.data import ImageError
 
     present = set(dataset.keys.to_pylist())
     changed = []

@@ -13,20 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from longshot.base.errors import UserError, in_words
-from longshot.base.files import hash_file
-from longshot.base.progress import progress
-from longshot.base.settings import Loose, read_json
-from longshot.data import as_dataset
-from longshot.data.dataset import Dataset
-from longshot.data.registry import find
+from longshot.base import Loose, UserError, hash_file, in_words, progress, read_json
+from longshot.data import Dataset, as_dataset, find
 from longshot.publish.releases.names import load_names
 from longshot.publish.releases.thumbnails import differing
 from longshot.publish.releases.write import FILE, SUMS
-from longshot.tasks import describe
-from longshot.tasks.content import ContentEntry
-from longshot.tasks.testbed import Testbed
-from longshot.tasks.verification import ImageCheck, Outcome, check_images, worst
+from longshot.tasks import ContentEntry, ImageCheck, Outcome, Testbed, check_images, describe, worst
 
 
 @dataclass(frozen=True)

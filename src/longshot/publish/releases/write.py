@@ -9,22 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_file, write_json, write_text
-from longshot.base.outputs import claim_folder
-from longshot.data.dataset import Dataset
-from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
-from longshot.evaluation.results import Results
-from longshot.evaluation.vouched import names_only
+from longshot.base import UserError, claim_folder, hash_file, write_json, write_text
+from longshot.data import Dataset
+from longshot.evaluation import Results, TestbedLike, names_only, open_distinct_testbeds
 from longshot.publish.releases import croissant
 from longshot.publish.releases.card import card
 from longshot.publish.releases.front_matter import front_matter
 from longshot.publish.releases.names import SourceNames, read_names, write_names
 from longshot.publish.releases.thumbnails import thumbnails
-from longshot.tasks import columns
-from longshot.tasks.origin import open_datasets, say_sampler
-from longshot.tasks.suspected import say_suspects
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed, columns, open_datasets, say_sampler, say_suspects
 
 FORMAT = 2
 FILE = "release.json"

@@ -9,23 +9,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.base.files import write_json, write_text
-from longshot.base.outputs import claim_folder
-from longshot.models.engines import with_engine
-from longshot.reports.frame import bed_facts
-from longshot.base.scale import with_executor
+from longshot.base import UserError, claim_folder, with_executor, write_json, write_text
+from longshot.models import with_engine
 from longshot.publish.suites import leaderboard
 from longshot.publish.suites.card import BenchCard
 from longshot.publish.suites.leaderboard import Entry, TestbedScore
 from longshot.publish.suites.suite import BUILT_IN, Suite, open_suite
+from longshot.reports import bed_facts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from longshot.data.dataset import Dataset
-    from longshot.evaluation.plan import Backbones, EvaluationPlan
-    from longshot.evaluation.results import Results
+    from longshot.data import Dataset
+    from longshot.evaluation import Backbones, EvaluationPlan, Results
 
 
 @with_engine
@@ -130,8 +126,7 @@ def _measure(
     suite: Suite, models: Backbones, methods: list[str], folder: Path | None, options: dict[str, Any]
 ) -> list[Entry]:
     """Evaluate, and make an entry of every backbone × method."""
-    from longshot.evaluation.plan import EvaluationPlan
-    from longshot.evaluation.runner import evaluate
+    from longshot.evaluation import EvaluationPlan, evaluate
 
     plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
     plan.settle()
@@ -161,9 +156,7 @@ def _entry(
     milliseconds_per_image: float | None,
 ) -> Entry:
     """One series on every testbed of the suite, from the cells of its run."""
-    from longshot.evaluation.class_intervals import ClassIntervals
-    from longshot.evaluation.judging import judges_in
-    from longshot.evaluation.results import cell_rows
+    from longshot.evaluation import ClassIntervals, cell_rows, judges_in
     from longshot.statistics import mean_interval
 
     backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))
@@ -195,9 +188,7 @@ def _entry(
 
 def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:
     """Milliseconds from an image to its vector on this machine; None for features at hand."""
-    from longshot.models.backbones import load_backbone
-    from longshot.models.backbones.base import Backbone
-    from longshot.models.features.engine import probe_speed
+    from longshot.models import Backbone, load_backbone, probe_speed
 
     if label in plan.given:
         return None

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.wording import count
-from longshot.reports.frame import Section, write_page
-from longshot.reports.sheets import Sheet, SheetCell, heads, markdown, row
-from longshot.reports.tables import percent
-from longshot.statistics.crossed import differs
+from longshot.base import count
 from longshot.publish.suites.leaderboard import Entry, Leaderboard, TestbedScore
 from longshot.publish.suites.suite import KINDS, Kind
+from longshot.reports import Section, Sheet, SheetCell, heads, markdown, percent, row, write_page
+from longshot.statistics import differs
 
 JUDGE = "†"
 _NOTE = (

@@ -9,13 +9,18 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.base.files import write_json
-from longshot.base.locks import file_lock
-from longshot.base.outputs import Kind, has_json, is_stream
-from longshot.base.settings import Record, read_json
-from longshot.base.wording import count
+from longshot.base import (
+    Floats,
+    Kind,
+    Record,
+    UserError,
+    count,
+    file_lock,
+    has_json,
+    is_stream,
+    read_json,
+    write_json,
+)
 from longshot.publish.suites.suite import Suite
 
 
@@ -87,7 +92,7 @@ class Leaderboard(Record):
 
     def marks(self, testbed: str) -> dict[tuple[str, str, str], str]:
         """Entry key → "best", "tied" or "": first places of a testbed, within a setting, judges left out."""
-        from longshot.reports.summary import column_marks
+        from longshot.reports import column_marks
 
         ranked = [entry for entry in self.entries if not entry.scores[testbed].judge]
         if not ranked:

@@ -8,12 +8,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json, write_json
-from longshot.base.outputs import claim_folder
-from longshot.base.settings import Loose, Record, read_json
-from longshot.base.wording import count, first
-from longshot.tasks.testbed import Testbed
+from longshot.base import (
+    Loose,
+    Record,
+    UserError,
+    claim_folder,
+    count,
+    first,
+    hash_json,
+    read_json,
+    write_json,
+)
+from longshot.tasks import Testbed
 
 BUILT_IN = ("toybox-1",)
 METHODS = ("protonet", "ridge")  # where neither a suite nor its user names any

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from longshot.base.errors import UserError, in_words
+from longshot.base import UserError, in_words
 
 
 @dataclass(frozen=True)

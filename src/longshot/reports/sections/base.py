@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.reports import svg
 from longshot.reports.data import Cell, ReportData, ReportTestbed
 from longshot.reports.frame import Section as Section

@@ -46,7 +46,7 @@ def calibrated(request: Request) -> Section:
 
 def measure(bed: ReportTestbed, cell: Cell) -> Any:
     """The calibration of one series, or None without its scores."""
-    from longshot.evaluation.testbed_statistics import measure_confidences
+    from longshot.evaluation import measure_confidences
     from longshot.statistics import calibration
 
     if cell.scores is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.reports.data import Cell, ReportTestbed
 from longshot.reports.pictures import class_names, thumbnail
 from longshot.reports.sections.base import Request, Section, shown_series
@@ -33,7 +33,7 @@ def confused(request: Request) -> Section | None:
 
 
 def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] | None:
-    from longshot.evaluation.testbed_statistics import count_confusions
+    from longshot.evaluation import count_confusions
     from longshot.statistics import most_confused
 
     if cell.predictions is None:
@@ -101,7 +101,7 @@ def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:
 
 def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
     """Queries of either class that were taken for the other."""
-    from longshot.evaluation.testbed_statistics import mistakes
+    from longshot.evaluation import mistakes
 
     assert request.images is not None
     directions = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.reports import quartiles
 from longshot.reports.charts import FEW, Curve, rolling, thin
 from longshot.reports.data import Cell, ReportTestbed

@@ -42,7 +42,7 @@ def bed_drops(data: ReportData, a: int, b: int) -> list[tuple[int, list[Drop]]]:
 
     Paired when all tasks ask the same queries; the copies of the testbeds in the run tell.
     """
-    from longshot.evaluation.testbed_statistics import shared_queries
+    from longshot.evaluation import shared_queries
     from longshot.statistics import drops
 
     beds = [data.beds[i].testbed for i in (a, b)]

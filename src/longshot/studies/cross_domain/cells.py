@@ -15,7 +15,7 @@ from longshot.studies.cross_domain.plan import Domain, DomainData, Repetition
 from longshot.studies.cross_domain.settings import PRETRAINED, RANDOM, CrossDomainSettings
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.lab import Evaluation
-from longshot.tasks.shapes import AnyShape, FixedShape
+from longshot.tasks import AnyShape, FixedShape
 
 WITHIN, FIXED, CROSS = "within-domain", "all-classes", "cross-domain"  # kinds of testbeds
 OWN, OTHER = "own domain", "other domains"  # where a network was trained
@@ -48,7 +48,7 @@ class BaselineRecipe:
 
     def call(self, settings: CrossDomainSettings, start: str) -> str:
         """The method that solves tasks, in its canonical form."""
-        from longshot.models.methods.registry import get_method
+        from longshot.models import get_method
 
         steps = f"steps={settings.learner_steps}"
         if self.method == "train-from-scratch":
@@ -139,7 +139,7 @@ def draw_of(
     words = _words(settings.tasks, run.seed, kind, chosen)
 
     def make(dataset: Any) -> Any:
-        from longshot.tasks.sample import sample
+        from longshot.tasks import sample
 
         # The split is that of this run; the domain under its name may have another one.
         return sample(domain.data, tasks=settings.tasks, shape=chosen, seed=run.seed, split=words["split"])

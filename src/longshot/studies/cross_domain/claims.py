@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from longshot.base.arrays import Bools, Floats, Ints
+from longshot.base import Bools, Floats, Ints
 from longshot.statistics import correlation
 from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import (

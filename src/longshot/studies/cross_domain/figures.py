@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Bools, Ints
-from longshot.reports.split_plots import PALETTE
+from longshot.base import Bools, Ints
+from longshot.reports import PALETTE
 from longshot.statistics import dataset_difficulty
 from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import BASELINES, CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN

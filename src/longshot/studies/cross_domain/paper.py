@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.reports.sheets import Sheet
+from longshot.base import Floats
+from longshot.reports import Sheet
 from longshot.statistics import correlation
 from longshot.studies.cross_domain.cells import Condition
 from longshot.studies.cross_domain.settings import PRETRAINED

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
-from longshot.data.part import branches, under
-from longshot.tasks.splits.split import Split
+from longshot.base import UserError, count, first
+from longshot.data import branches, under
 from longshot.studies.cross_domain.settings import PRETRAINED, CrossDomainSettings
 from longshot.studies.engine.presets import get_study
-from longshot.tasks.shapes import AnyShape, FixedShape
+from longshot.tasks import AnyShape, FixedShape, Split
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 PRESET = "cross-domain"  # has the paper's amounts; what differs from them is said
 _AMOUNTS = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.studies.cross_domain.cells import (
     BASELINES,
     CONDITIONS,
@@ -37,7 +37,7 @@ from longshot.studies.engine.lab import Plan
 from longshot.studies.engine.recipe import Recipe
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.studies.engine.data import GivenDataset
     from longshot.studies.engine.figures import Drawings
     from longshot.studies.engine.tables import TableFile

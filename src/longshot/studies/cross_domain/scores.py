@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats, Ints
+from longshot.base import Floats, Ints
 from longshot.studies.cross_domain.cells import (
     CONDITIONS,
     CROSS,

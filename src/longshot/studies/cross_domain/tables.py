@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.base.arrays import Bools, Floats, Ints
-from longshot.reports.sheets import Sheet, SheetCell, heads, row
-from longshot.reports.summary import column_marks
+from longshot.base import Bools, Floats, Ints
+from longshot.reports import Sheet, SheetCell, column_marks, heads, row
 from longshot.statistics import Interval, dataset_difficulty, mean_interval, welch
 from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import CONDITIONS, CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN, Condition

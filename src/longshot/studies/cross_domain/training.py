@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from longshot.base.calls import format_call
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged
+from longshot.base import Ragged, UserError, format_call
 from longshot.studies.cross_domain.cells import BASELINES, network_name, start_name
 from longshot.studies.cross_domain.plan import DomainData, Repetition, fitted
 from longshot.studies.cross_domain.settings import PRETRAINED, RANDOM, CrossDomainSettings
 from longshot.studies.engine.training import TRAININGS, StudyTraining, TrainingRecord
-from longshot.tasks.base import Pool, Shape
-from longshot.tasks.classes import draw_within
-from longshot.tasks.shapes import FixedShape
-from longshot.tasks.streams import Streams
+from longshot.tasks import FixedShape, Pool, Shape, Streams, draw_within
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.networks.base import Network
+    from longshot.data import Dataset
+    from longshot.models import Network
     from longshot.studies.engine.folder import StudyFolder
 
 _PRETRAINING_BATCH = 64
@@ -58,7 +53,7 @@ class StartWeights(StudyTraining):
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """Save the network as the trainings of the study find it; one that is there is not touched."""
-        from longshot.models.networks import checkpoint
+        from longshot.models import checkpoint
 
         path = folder.path / TRAININGS / self.folder
         side = self.options["size"]
@@ -98,8 +93,7 @@ class StartWeights(StudyTraining):
 
 def random_network(call: str, side: int, seed: int) -> Network:
     """The architecture with random weights, whatever weights it comes with."""
-    from longshot.models.methods.adapt_heads import restart
-    from longshot.models.networks.registry import is_own_network
+    from longshot.models import is_own_network, restart
 
     network = open_weights(call, side, seed)
     if not is_own_network(call):
@@ -109,7 +103,7 @@ def random_network(call: str, side: int, seed: int) -> Network:
 
 def open_weights(call: str, side: int, seed: int = 0) -> Network:
     """A network by name for pictures of so many pixels."""
-    from longshot.models.features.networks import open_network
+    from longshot.models import open_network
 
     return open_network(call, size=(side, side), seed=seed)
 
@@ -158,7 +152,7 @@ def _training(
     settings: CrossDomainSettings, run: Repetition, name: str, data: Dataset, start: str, method: str
 ) -> StudyTraining:
     """A baseline's network on the train classes of ``data``, judged on its validation classes."""
-    from longshot.training.settings import ValidationTasks
+    from longshot.training import ValidationTasks
 
     recipe = BASELINES[method]
     assert recipe.algorithm is not None

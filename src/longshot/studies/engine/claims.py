@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.statistics import Correlation, Slope, holm, mean_interval, smallest_p, welch
 
 LEVEL = 0.05
@@ -233,7 +233,7 @@ def of_sources(label: str, differences: Sequence[Floats], printed: Any = None) -
     >>> round(of_sources("mean of 2 sources", [np.array([0.1, 0.3]), np.array([0.5, 0.7])]).value, 6)
     0.4
     """
-    from longshot.statistics.student import t_quantile
+    from longshot.statistics import t_quantile
 
     k, n = len(differences), sum(map(len, differences))
     mean = float(np.mean([each.mean() for each in differences]))
@@ -296,7 +296,7 @@ def of_resamples(
 
 def _p(mean: float, half: float | None, freedom: float, than: float) -> float:
     """Two-sided p of Student's t, read off the interval so that test and interval agree."""
-    from longshot.statistics.student import t_p_value, t_quantile
+    from longshot.statistics import t_p_value, t_quantile
 
     if half is None:
         return math.nan

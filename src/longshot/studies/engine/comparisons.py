@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.studies.engine.draws import Draw
 
 _ABSENT = "absent"

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from longshot.base.errors import UserError
-from longshot.data import DatasetLike, as_dataset
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset, DatasetLike, as_dataset
 
 # datasets of a study: one, several (a text may be NAME=PATH), or by name
 Datasets = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]

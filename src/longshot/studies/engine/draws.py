@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.files import hash_text
-from longshot.tasks.judges import split_method
-from longshot.tasks.words import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described
+from longshot.base import hash_text
+from longshot.tasks import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described, split_method
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.tasks.testbed import Testbed
+    from longshot.data import Dataset
+    from longshot.tasks import Testbed
 
 _CHOICES = ("shape", "classes", "instances")
 _KNOWN = {"shape": SHAPES, "classes": CLASSES, "instances": INSTANCES}
@@ -71,8 +70,8 @@ class Draw:
         """The testbed; ``judge`` turns the name of a network of the study into where it lies."""
         if self.make is not None:
             return self.make(dataset)
-        from longshot.evaluation.judging import method_accuracies
-        from longshot.tasks.sample import sample
+        from longshot.evaluation import method_accuracies
+        from longshot.tasks import sample
 
         words = dict(self.words)
         for part in ("judge", "held_out"):
@@ -85,7 +84,7 @@ class Draw:
 
         The name is its seed, so that testbeds which differ only in how supports are chosen stay apart.
         """
-        from longshot.tasks.sample import sample
+        from longshot.tasks import sample
 
         if self.make is not None:
             return self.make(dataset)

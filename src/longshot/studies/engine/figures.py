@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.reports.svg import save_figure
+from longshot.base import Floats
+from longshot.reports import save_figure
 from longshot.statistics import mean_interval
 
 SUFFIXES = (".png", ".svg")

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.files import hash_json, write_text
+from longshot.base import hash_json, write_text
 from longshot.studies.engine.claims import JudgedClaim
 from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.figures import SUFFIXES, Drawings
@@ -16,8 +16,8 @@ from longshot.studies.engine.job import StudyJob, StudyOutcome
 from longshot.studies.engine.tables import TableFile, claims_table
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.evaluation.results import Results
+    from longshot.data import Dataset
+    from longshot.evaluation import Results
     from longshot.studies.engine.folder import StudyFolder
     from longshot.studies.engine.training import TrainingRecord
 
@@ -118,9 +118,8 @@ def _known_by_name(datasets: Sequence[Dataset]) -> list[str]:
 
 def _write_run_page(datasets: Sequence[Dataset], run: Path, page: Path, title: str) -> None:
     """The usual report of the run, with pictures from the datasets at hand: fewer where there are many testbeds."""
-    from longshot.evaluation.pictures import find_images
-    from longshot.reports.data import load
-    from longshot.reports.report import render
+    from longshot.evaluation import find_images
+    from longshot.reports import load, render
 
     images = find_images(datasets={dataset.name: dataset for dataset in datasets})
     data = load(run)

@@ -15,15 +15,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from longshot.base.errors import UserError
-from longshot.base.files import canonical_json, hash_json, write_json
-from longshot.base.outputs import claim_folder
-from longshot.base.settings import Loose, read_json
-from longshot.base.wording import count, note
-from longshot.tasks.testbed import Testbed
+from longshot.base import (
+    Loose,
+    UserError,
+    canonical_json,
+    claim_folder,
+    count,
+    hash_json,
+    note,
+    read_json,
+    write_json,
+)
+from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.studies.engine.presets import Study
 
 FORMAT = 1

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from longshot.data.dataset import Dataset
+from longshot.data import Dataset
 from longshot.studies.engine.settings import StudySettings
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
+    from longshot.evaluation import Results
     from longshot.studies.engine.claims import JudgedClaim
     from longshot.studies.engine.presets import Study
     from longshot.studies.engine.tables import TableFile
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 Settings = TypeVar("Settings", bound=StudySettings)
 Data = TypeVar("Data")
@@ -58,7 +58,7 @@ class StudyJob(Generic[Settings, Data]):
         self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName, into: str = "run"
     ) -> Results:
         """Methods on testbeds through a backbone, into a folder of the study."""
-        from longshot.evaluation.runner import evaluate
+        from longshot.evaluation import evaluate
 
         options = self._options(testbeds, datasets, into)
         return evaluate(testbeds, backbones=backbone, methods=methods, **options)
@@ -67,7 +67,7 @@ class StudyJob(Generic[Settings, Data]):
         self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName
     ) -> list[dict[str, Any]]:
         """What ``evaluate`` would take in time and disk; nothing is written."""
-        from longshot.evaluation.estimates import estimate
+        from longshot.evaluation import estimate
 
         options = self._options(testbeds, datasets, "run")
         return estimate(testbeds, backbones=backbone, methods=methods, **options)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.studies.engine.job import Calls, Data, Settings, StudyJob
 from longshot.studies.engine.scores import Scores
 
 if TYPE_CHECKING:
-    from longshot.base.tasks import TaskRows
-    from longshot.data.dataset import Dataset
-    from longshot.evaluation.results import Results
-    from longshot.models.features.features import Features
+    from longshot.base import TaskRows
+    from longshot.data import Dataset
+    from longshot.evaluation import Results
+    from longshot.models import Features
     from longshot.studies.engine.draws import Draw
     from longshot.studies.engine.folder import StudyFolder
     from longshot.studies.engine.training import StudyTraining, TrainingRecord
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 Value = TypeVar("Value")
 
@@ -86,8 +86,8 @@ class Lab(Generic[Settings, Data]):
 
     def train_all(self) -> dict[str, TrainingRecord]:
         """Train the networks of the plan, or find them trained; on a cluster side by side, as far as starts allow."""
-        from longshot.reports.learning_curves import folder_curves
-        from longshot.training.elsewhere import train_elsewhere
+        from longshot.reports import folder_curves
+        from longshot.training import train_elsewhere
 
         waiting = dict(self.plan.networks)
         while waiting:
@@ -114,7 +114,7 @@ class Lab(Generic[Settings, Data]):
 
     def backbone(self, name: str) -> str:
         """Where a network of the study lies; any other backbone stays itself. ``A + B`` names several."""
-        from longshot.evaluation.inputs import backbone_name, backbone_parts
+        from longshot.evaluation import backbone_name, backbone_parts
 
         parts = [self.networks[part].path if part in self.networks else part for part in backbone_parts(name)]
         return backbone_name(" + ".join(str(part) for part in parts))
@@ -135,7 +135,7 @@ class Lab(Generic[Settings, Data]):
     def _inputs(self, draw: Draw) -> Any:
         """What decides a testbed; a network of the study that judges is known by its training, not by its name."""
         from longshot.studies.engine.draws import networks_of
-        from longshot.tasks.judges import split_method
+        from longshot.tasks import split_method
 
         named = [
             split_method(network)[0]
@@ -153,8 +153,8 @@ class Lab(Generic[Settings, Data]):
 
     def features(self, source: str, backbone: str, tasks: TaskRows | None = None) -> Features:
         """A dataset through a backbone, or through a network of the study; of ``tasks`` only their images."""
-        from longshot.evaluation.inputs import used_rows
-        from longshot.models.features.extract import embed, embed_rows
+        from longshot.evaluation import used_rows
+        from longshot.models import embed, embed_rows
 
         if tasks is not None:
             data, rows = self.datasets[source], used_rows([tasks])

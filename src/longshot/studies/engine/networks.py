@@ -7,14 +7,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ConfigDict
 
-from longshot.base.errors import UserError
-from longshot.base.settings import Record
+from longshot.base import Record, UserError
 from longshot.studies.engine.settings import Text
 from longshot.studies.engine.training import option_names
 
 
 def _algorithm_call(text: str) -> str:
-    from longshot.training.registry import get_algorithm
+    from longshot.training import get_algorithm
 
     return get_algorithm(text).call
 

@@ -11,7 +11,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 
 if TYPE_CHECKING:
     from longshot.studies.engine.recipe import Recipe

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count
-from longshot.reports.frame import Section, write_page
+from longshot.base import UserError, count
+from longshot.reports import Section, write_page
 from longshot.studies.engine.claims import RULE, JudgedNumber, Verdict
 from longshot.studies.engine.tables import measured_text, printed_text
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.studies.engine.finish import Findings
     from longshot.studies.engine.presets import Study
     from longshot.studies.engine.tables import TableFile
@@ -152,9 +151,8 @@ def _figures(findings: Findings, folder: Path) -> Section | None:
 
 def _tasks(run: Path, datasets: Sequence[Dataset]) -> Section | None:
     """The hardest and the easiest task of a few testbeds."""
-    from longshot.evaluation.pictures import find_images
-    from longshot.reports.data import load
-    from longshot.reports.pictures import albums
+    from longshot.evaluation import find_images
+    from longshot.reports import albums, load
 
     try:
         data = load(run)
@@ -171,8 +169,7 @@ def _tasks(run: Path, datasets: Sequence[Dataset]) -> Section | None:
 
 def _trainings(findings: Findings) -> list[Section]:
     """Budgets of all trainings, and the learning curves."""
-    from longshot.reports.learning_curves import read_trainings
-    from longshot.reports.sections.training import training_section
+    from longshot.reports import read_trainings, training_section
 
     records = list(findings.trainings.values())
     if not records:

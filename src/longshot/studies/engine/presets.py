@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from longshot.base.errors import UserError
-from longshot.base.settings import Record, nearest, read_record
+from longshot.base import Record, UserError, nearest, read_record
 from longshot.studies.engine.recipe import RECIPES, get_recipe
 from longshot.studies.engine.settings import StudySettings
 

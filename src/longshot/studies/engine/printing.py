@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from longshot.base.errors import UserError
-from longshot.base.settings import Loose, read_json
+from longshot.base import Loose, UserError, read_json
 
 TableFormat = Literal["md", "latex", "csv"]
 _ENDINGS = {"md": "md", "latex": "tex", "csv": "csv"}

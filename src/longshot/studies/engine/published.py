@@ -18,9 +18,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
-from longshot.base.errors import UserError
-from longshot.base.settings import Loose, Record, read_json
-from longshot.reports.sheets import Sheet, SheetCell, row
+from longshot.base import Loose, Record, UserError, read_json
+from longshot.reports import Sheet, SheetCell, row
 
 
 class PrintedNumber(NamedTuple):

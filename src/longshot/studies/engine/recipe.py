@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
+from longshot.base import UserError
+from longshot.data import Dataset
 from longshot.studies.engine.claims import Claim, judge
 from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.data import GivenDataset
@@ -22,7 +22,7 @@ from longshot.studies.engine.job import Data, Settings, StudyEstimate, StudyJob,
 from longshot.studies.engine.lab import Lab, Plan
 from longshot.studies.engine.tables import TableFile
 from longshot.studies.engine.training import training_step
-from longshot.tasks.testbed import Testbed
+from longshot.tasks import Testbed
 
 # recipe → its class, imported when a study of it is used
 RECIPES = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longshot.models.engines import with_engine
-from longshot.base.scale import with_executor
+from longshot.base import with_executor
+from longshot.models import with_engine
 from longshot.studies.engine.data import Datasets, given_datasets
 from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.presets import Study, get_study, layered, read_study

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.studies.engine.claims import Measured, paired, unpaired
 from longshot.studies.engine.training import TRAININGS
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
+    from longshot.evaluation import Results
     from longshot.studies.engine.comparisons import Side
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 
 class Scores:
@@ -47,7 +47,7 @@ class Scores:
 
     def rows(self, testbed: str, backbone: str, method: str) -> pa.Table:
         """The result rows of one testbed, backbone and method by task; none where they were not evaluated."""
-        from longshot.evaluation.inputs import backbone_name
+        from longshot.evaluation import backbone_name
 
         key = (testbed, backbone, method)
         if key not in self._rows:
@@ -127,7 +127,7 @@ def recorded_name(run: Mapping[str, Any], network: str) -> str:
     A training may keep the very weights that it started from, and two such trainings end in one network.
     ``A + B`` names several side by side.
     """
-    from longshot.evaluation.inputs import backbone_parts
+    from longshot.evaluation import backbone_parts
 
     recorded = run.get("backbones", {})
     if any(_inside_study(name) == _inside_study(network) for name in recorded):
@@ -145,7 +145,7 @@ def recorded_name(run: Mapping[str, Any], network: str) -> str:
 
 def _inside_study(backbone: str) -> str:
     """A backbone without the path of the study whose network it is."""
-    from longshot.evaluation.inputs import backbone_parts  # here, so that studies are listed without torch
+    from longshot.evaluation import backbone_parts  # here, so that studies are listed without torch
 
     return " + ".join(_inside(part) for part in backbone_parts(backbone))
 

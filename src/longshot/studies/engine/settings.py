@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from longshot.base.settings import Record
+from longshot.base import Record
 
 Value = TypeVar("Value")
 
@@ -52,7 +52,7 @@ def in_order(choices: Sequence[str]) -> AfterValidator:
 
 def read_methods(value: Any) -> tuple[str, ...]:
     """Calls of methods in their canonical form, each once; the registry names a call that is wrong."""
-    from longshot.models.methods.registry import get_method
+    from longshot.models import get_method
 
     calls = _as_tuple(value)
     if not all(isinstance(call, str) for call in calls):
@@ -83,7 +83,7 @@ MethodList = Annotated[tuple[str, ...], BeforeValidator(read_methods)]  # may be
 
 def method_calls(methods: str | tuple[str, ...]) -> list[str]:
     """The methods of a study as calls; ``all`` are those that work on the features of one backbone."""
-    from longshot.models.methods.registry import list_methods
+    from longshot.models import list_methods
 
     if methods != "all":
         return list(methods)

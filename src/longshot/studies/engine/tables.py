@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.arrays import Floats
-from longshot.reports.sheets import Sheet, SheetCell, escape_markdown, heads, markdown, row, to_csv, to_latex
+from longshot.base import Floats
+from longshot.reports import Sheet, SheetCell, escape_markdown, heads, markdown, row, to_csv, to_latex
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[Tabl
     of the table; who is not told apart from the highest mean of its group shares the first place. "best" alone there,
     "tied" where several are, "" for all others, and where a row has no numbers or no neighbour to be tested against.
     """
-    from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs
+    from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs
 
     keys: list[tuple[int, int, int]] = []
     pairs: list[SeriesPair] = []

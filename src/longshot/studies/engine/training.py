@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.files import hash_json
+from longshot.base import hash_json
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.studies.engine.folder import StudyFolder
-    from longshot.training.elsewhere import TrainingJob
+    from longshot.training import TrainingJob
 
 TRAININGS = "trainings"  # where networks lie in a study's folder
 
@@ -51,8 +51,8 @@ class StudyTraining:
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """The path of the trained network; one that is finished is not touched."""
-        from longshot.reports.learning_curves import folder_curves
-        from longshot.training.loop import train
+        from longshot.reports import folder_curves
+        from longshot.training import train
 
         path = folder.path / TRAININGS / self.folder
 
@@ -65,7 +65,7 @@ class StudyTraining:
 
     def job(self, folder: StudyFolder, device: str) -> TrainingJob | None:
         """The training as other machines do it; None where it is more than one call of ``train``."""
-        from longshot.training.elsewhere import TrainingJob
+        from longshot.training import TrainingJob
 
         if type(self) is not StudyTraining:
             return None
@@ -108,8 +108,7 @@ class StudyTraining:
 
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
         """``seconds`` and ``bytes`` of the training, measured on a few steps; ``options`` replace its own."""
-        from longshot.training.cost import estimate
-        from longshot.training.settings import planned
+        from longshot.training import estimate, planned
 
         own = {**self.options, **self.limits, **options, "device": device}
         algorithm, settings = planned(self.algorithm, own)
@@ -137,10 +136,9 @@ class TunedTraining(StudyTraining):
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """The path of the best network; a search that is finished is not touched."""
-        from longshot.base.tuned import read_tuned
-        from longshot.reports.learning_curves import folder_curves
-        from longshot.training.spaces import Parameter, Space
-        from longshot.training.tune import tune
+        from longshot.base import read_tuned
+        from longshot.reports import folder_curves
+        from longshot.training import Parameter, Space, tune
 
         path = folder.path / TRAININGS / self.folder
         rates = tuple(float(f"{rate:.3g}") for rate in np.geomspace(*_RATES, self.trials))
@@ -218,7 +216,7 @@ def training_step(label: str, images: int, seconds: float, size: int = 0) -> dic
 
 def training_outcome(path: Path) -> dict[str, Any]:
     """What a training came to: steps, the step that was kept, seconds, accuracy on validation tasks."""
-    from longshot.training.folders import read_trained
+    from longshot.training import read_trained
 
     trained = read_trained(path)
     return {
@@ -232,6 +230,6 @@ def training_outcome(path: Path) -> dict[str, Any]:
 
 def option_names() -> list[str]:
     """The options of ``train`` that a study's networks may set; seed and device are the study's own."""
-    from longshot.training.settings import TrainingSettings
+    from longshot.training import TrainingSettings
 
     return [name for name in TrainingSettings.model_fields if name not in ("seed", "device", "devices")]

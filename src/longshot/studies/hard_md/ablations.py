@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from longshot.base.wording import count
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.base import count
+from longshot.reports import Sheet, heads, row
 from longshot.studies.engine.tables import Fact, TableFile, present
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md import paper

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.wording import count
+from longshot.base import Floats, count
 from longshot.studies.engine.claims import (
     Claim,
     Measured,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from longshot.base.wording import count
+from longshot.base import count
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.hard_md.plan import training_settings
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings

@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.reports.svg import shorten
+from longshot.reports import shorten
 from longshot.studies.engine.figures import Drawings, Picture, axes_of
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.scores import HardScores, Mean, mean_of, overall, stress_shared
@@ -16,7 +16,7 @@ from longshot.studies.hard_md.sweep import draw_sweep, sweep_sources
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
 
 if TYPE_CHECKING:
-    from longshot.diagnosis.composition import Composition
+    from longshot.diagnosis import Composition
 
 _COLOURS = {"uniform": "#3b6fb6", "difficult": "#c8412b", "easy": "#4a8f4a"}
 _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")

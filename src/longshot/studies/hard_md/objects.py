@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.base import Floats
+from longshot.reports import Sheet, heads, row
 from longshot.studies.engine.tables import Fact, TableFile
 from longshot.studies.hard_md.scores import HardScores, Mean, cell
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, objects_beds
-from longshot.tasks.shifted import objects_attribute
+from longshot.tasks import objects_attribute
 
 
 @dataclass(frozen=True)

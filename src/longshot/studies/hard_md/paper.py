@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshot.models.networks.aliases import ALIASES
-from longshot.reports.sheets import Sheet
+from longshot.models import ALIASES
+from longshot.reports import Sheet
 from longshot.studies.engine.published import published_paper
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.models.backbones.sight import bare_name
+from longshot.base import UserError
+from longshot.data import Dataset
+from longshot.models import bare_name
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.training import StudyTraining
 from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.settings import HardNetwork, HardSettings
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, ablation_beds, draw_of, main
-from longshot.tasks.shifted import RULE_SETS, objects_attribute, rule_set
+from longshot.tasks import RULE_SETS, objects_attribute, rule_set
 
 Sources = Mapping[str, Dataset]
 HardLab = Lab[HardSettings, Sources]

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count
-from longshot.data.dataset import Dataset
-from longshot.data.formats.wordnet_ids import wordnet_above
+from longshot.base import UserError, count
+from longshot.data import Dataset, wordnet_above
 from longshot.studies.engine.data import GivenDataset, check_names, read_given
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.lab import Plan
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from longshot.studies.engine.comparisons import Comparison
     from longshot.studies.engine.figures import Drawings
     from longshot.studies.engine.tables import TableFile
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 
 class HardMd(Recipe[HardSettings, Sources]):

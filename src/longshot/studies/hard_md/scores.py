@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.reports.sheets import SheetCell
-from longshot.statistics import mean_interval
-from longshot.statistics.crossed import differs
+from longshot.base import Floats, Ints
+from longshot.reports import SheetCell
+from longshot.statistics import differs, mean_interval
 from longshot.studies.engine.tables import Fact
 from longshot.studies.hard_md.plan import HardLab, here, planned_beds
 from longshot.studies.hard_md.settings import HardSettings
@@ -170,7 +169,7 @@ class HardScores:
 
     def _over_classes(self, beds: Sequence[HardTestbed], backbone: str, method: str) -> float | None:
         """Half the interval of a difference that holds for other classes too."""
-        from longshot.evaluation.class_intervals import ClassIntervals
+        from longshot.evaluation import ClassIntervals
 
         rows = [self.lab.scores.rows(bed.name, backbone, method) for bed in beds]
         if any("prediction" not in each.column_names for each in rows):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.studies.engine import settings as kinds
 from longshot.studies.engine.networks import NetworkSettings, check_options
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.base import Floats
+from longshot.reports import Sheet, heads, row
 from longshot.studies.engine.figures import axes_of
 from longshot.studies.engine.tables import Fact, TableFile
 from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, overall, record

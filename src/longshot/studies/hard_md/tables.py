@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.diagnosis.words import composition_rows, say_correlation
-from longshot.base.arrays import Floats
-from longshot.reports.sheets import Sheet, SheetCell, heads, row
+from longshot.base import Floats
+from longshot.diagnosis import composition_rows, say_correlation
+from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import correlation
 from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, TableRow, first_places, present
 from longshot.studies.hard_md import paper

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
-from longshot.tasks.replayed import find_spec_file
-from longshot.tasks.shifted import RULE_SETS, objects_attribute
+from longshot.tasks import RULE_SETS, find_spec_file, objects_attribute
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 STARTS = ("uniform", "random")  # weights that a selection may start from
 KINDS = ("uniform", "difficult", "easy")

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from longshot.diagnosis.composition import Composition
-from longshot.diagnosis.explanation import Explanation, explain_testbed
-from longshot.evaluation.inputs import backbone_name
+from longshot.diagnosis import Composition, Explanation, explain_testbed
+from longshot.evaluation import backbone_name
 from longshot.studies.hard_md.testbeds import KINDS, main
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from longshot.base.arrays import Floats
-from longshot.data.dataset import Dataset
+from longshot.base import Floats
+from longshot.data import Dataset
 from longshot.statistics import correlation
 from longshot.studies.engine.claims import (
     Claim,

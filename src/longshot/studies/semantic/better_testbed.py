@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.data.hierarchy import no_taxonomy, with_taxonomy
-from longshot.reports.published import published
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.base import Floats
+from longshot.data import no_taxonomy, with_taxonomy
+from longshot.reports import Sheet, heads, published, row
 from longshot.studies.engine.claims import Claim
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.figures import Drawings, Picture
@@ -38,7 +37,7 @@ from longshot.studies.semantic.common import (
 )
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 QUARTILES = ("1st", "2nd", "3rd", "4th")
 _NOTE = (

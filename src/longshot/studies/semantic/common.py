@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from longshot.base.arrays import Floats
-from longshot.models.methods.registry import get_method
-from longshot.models.methods.variants import find_variant
-from longshot.reports.published import PublishedNumber, published
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.base import Floats
+from longshot.models import find_variant, get_method
+from longshot.reports import PublishedNumber, Sheet, heads, published, row
 from longshot.statistics import quantile_bins
 from longshot.studies.engine.claims import Measured, NotMeasured, of_values
 from longshot.studies.engine.scores import numbers
@@ -23,7 +21,7 @@ from longshot.studies.engine.tables import Fact, TableColumn, TableRow, percent
 
 if TYPE_CHECKING:
     from longshot.studies.engine.lab import Lab
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 KINDS = ("semantic", "uniform")
 KEYS = ("testbed", "part", "way", "shot", "metric")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.statistics import Rolling, rolling_mean
 from longshot.studies.engine.figures import axes_of, means_and_halves
 from longshot.studies.semantic.common import MethodScores, leader

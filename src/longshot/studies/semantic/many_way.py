@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.reports.published import published
-from longshot.reports.ways import head, metrics
+from longshot.base import Floats, UserError
+from longshot.reports import head, metrics, published
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values, some
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.draws import Draw
@@ -39,7 +37,7 @@ from longshot.studies.semantic.common import (
 )
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 _NOTE = (
     "Mean over tasks in %, ± half the 95 % interval (Student t); classes drawn uniformly. Top-5 is left out for tasks "

@@ -15,13 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.files import write_json
-from longshot.data.dataset import Dataset
-from longshot.reports.split_plots import Cloud, clouds
-from longshot.tasks.splits import with_split
-from longshot.tasks.splits.embeddings import class_embeddings
+from longshot.base import Floats, Ints, UserError, write_json
+from longshot.data import Dataset
+from longshot.reports import Cloud, clouds
 from longshot.statistics import correlation
 from longshot.studies.engine.claims import Claim, Measured, of_correlation, of_resamples
 from longshot.studies.engine.comparisons import Comparison, Side
@@ -42,10 +38,11 @@ from longshot.studies.transfer.task_divergence import (
     divergences,
     task_embeddings,
 )
+from longshot.tasks import class_embeddings, with_split
 
 if TYPE_CHECKING:
-    from longshot.models.features.features import Features
-    from longshot.tasks.testbed import Testbed
+    from longshot.models import Features
+    from longshot.tasks import Testbed
 
 _STRONG = -0.71  # r² of one half: beyond it a divergence would tell most of a single task's accuracy
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.reports.sheets import Sheet, SheetCell, heads, row
+from longshot.base import Floats
+from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import Correlation, correlation, holm
 from longshot.studies.engine.claims import LEVEL, NotMeasured, of_resamples
 from longshot.studies.engine.tables import Fact, TableFile, ratio

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.files import hash_json
-from longshot.data.dataset import Dataset
-from longshot.tasks.splits.compare import compare_split
-from longshot.tasks.splits.embeddings import class_embeddings
-from longshot.tasks.splits.split import Split
+from longshot.base import hash_json
+from longshot.data import Dataset
 from longshot.studies.engine.claims import Claim
 from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.figures import Drawings
@@ -28,12 +25,13 @@ from longshot.studies.engine.training import slug
 from longshot.studies.transfer import claims, plan
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import SplitPlace, TransferScores
+from longshot.tasks import Split, class_embeddings, compare_split
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from longshot.base.arrays import Floats
-    from longshot.models.features.features import Features
+    from longshot.base import Floats
+    from longshot.models import Features
 
 TransferLab = Lab[TransferSettings, Dataset]
 
@@ -52,7 +50,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
         """The network behind the splits; everything else follows them."""
         plan.check_classes(settings, data)
         if settings.tune:
-            from longshot.training.search import need_optuna
+            from longshot.training import need_optuna
 
             need_optuna()
         absent = [

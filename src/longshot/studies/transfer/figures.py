@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.reports.split_plots import SETS, DivergenceSeries, SplitPanel, accuracy_by_divergence, class_map
-from longshot.tasks.splits.embeddings import class_embeddings
+from longshot.base import Floats
+from longshot.reports import SETS, DivergenceSeries, SplitPanel, accuracy_by_divergence, class_map
 from longshot.studies.engine.figures import Drawings, Picture, means_and_halves, on_both
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import TransferScores, steepness
+from longshot.tasks import class_embeddings
 
 if TYPE_CHECKING:
-    from longshot.models.features.features import Features
-    from longshot.tasks.splits.split import Split
+    from longshot.models import Features
+    from longshot.tasks import Split
 
 
 def figures(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longshot.reports.sheets import Sheet
+from longshot.reports import Sheet
 from longshot.studies.engine.published import PublishedTable, published_paper
 from longshot.studies.engine.tables import Fact
 from longshot.studies.transfer.stats import ADAPTING

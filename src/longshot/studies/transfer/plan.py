@@ -7,24 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.calls import format_call
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.tasks.splits.assign import part_sizes
-from longshot.tasks.splits.build import SplitRecipe, Splitter
-from longshot.tasks.splits.opening import open_split
-from longshot.tasks.splits.split import Split
+from longshot.base import UserError, format_call, hash_json
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.lab import Evaluation, Plan
 from longshot.studies.engine.training import StudyTraining, TunedTraining, slug
 from longshot.studies.transfer.settings import TransferSettings
+from longshot.tasks import Split, SplitRecipe, Splitter, open_split, part_sizes
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-    from longshot.models.features.features import Features
+    from longshot.data import Dataset
+    from longshot.models import Features
     from longshot.studies.engine.training import TrainingRecord
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 TRAINED = "trained"  # the backbone setting that stands for a network trained on all classes
 # method → how its network is trained
@@ -233,7 +228,7 @@ def cut_cells(
 
 def solver(settings: TransferSettings, method: str) -> str:
     """The method that solves tasks with a method's network: ProtoNet's rule where nothing is adapted, and after it."""
-    from longshot.models.methods.registry import get_method
+    from longshot.models import get_method
 
     if method == "finetune":
         return get_method(f"finetune-5(distance='euclidean', lr={settings.finetune_lr})").call
@@ -252,7 +247,7 @@ def task_words(settings: TransferSettings, part: str, shot: int) -> dict[str, An
 
 
 def _drawn(split: Split, words: Mapping[str, Any], dataset: Dataset) -> Testbed:
-    from longshot.tasks.sample import sample
+    from longshot.tasks import sample
 
     return sample(split.apply(dataset), **words)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.statistics import Slope, slope
 
 ADAPTING = ("maml", "finetune")  # change the embedding on the task

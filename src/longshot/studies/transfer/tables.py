@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from longshot.base.arrays import Floats
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.base import Floats
+from longshot.reports import Sheet, heads, row
 from longshot.statistics import mean_interval
 from longshot.studies.engine.tables import Fact, TableColumn, TableFile, TableRow, points, score_table
 from longshot.studies.transfer import paper

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.progress import progress
-from longshot.tasks.splits.divergences import between, fit_gaussian, gaussian_divergence
+from longshot.base import Floats, progress
+from longshot.tasks import between, fit_gaussian, gaussian_divergence
 
 if TYPE_CHECKING:
-    from longshot.models.features.features import Features
-    from longshot.tasks.testbed import Testbed
+    from longshot.models import Features
+    from longshot.tasks import Testbed
 
 Divergences = dict[str, dict[str, list[float]]]  # model → measure → one number per task
 MODELS = {"gaussian": "between Gaussians", "categorical": "between categoricals over all classes"}

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import product
 from typing import Literal
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_sources, some
 from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.comparisons import vtab_comparisons

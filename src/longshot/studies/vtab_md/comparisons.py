@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
 
-from longshot.base.calls import parameters, parse_call
-from longshot.evaluation.inputs import backbone_parts
+from longshot.base import parameters, parse_call
+from longshot.evaluation import backbone_parts
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.vtab_md.networks import ApproachRow, make_rows
 from longshot.studies.vtab_md.settings import ComparisonSettings, VtabNetwork, VtabSettings
@@ -140,19 +140,19 @@ def _methods(row: ApproachRow) -> dict[str, Any]:
 
 
 def _method(call: str) -> dict[str, Any]:
-    from longshot.models.methods.registry import is_own_method, method_class
+    from longshot.models import is_own_method, method_class
 
     return _call(call, None if is_own_method(parse_call(call)[0]) else method_class)
 
 
 def _network(call: str) -> dict[str, Any]:
-    from longshot.models.networks.registry import is_own_network, network_class
+    from longshot.models import is_own_network, network_class
 
     return _call(call, network_class if is_own_network(call) else None)
 
 
 def _algorithm(call: str) -> dict[str, Any]:
-    from longshot.training.registry import ALGORITHMS, algorithm_class
+    from longshot.training import ALGORITHMS, algorithm_class
 
     return _call(call, algorithm_class if parse_call(call)[0] in ALGORITHMS else None)
 

@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
-from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.formats.base import assemble
-from longshot.data.formats.vtab import TASKS
-from longshot.data.part import branches, under
-from longshot.data.stores import RowsStore
+from longshot.base import Ints, UserError, count, first
+from longshot.data import TASKS, Dataset, ImageStore, RowsStore, Taxonomy, assemble, branches, under
 from longshot.studies.engine.data import NAME, GivenDataset, check_names
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.tasks.big_episode import shuffled_splits, split_rows, with_splits
+from longshot.tasks import shuffled_splits, split_rows, with_splits
 
 if TYPE_CHECKING:
     from PIL.Image import Image

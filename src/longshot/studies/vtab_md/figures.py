@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.reports.svg import LIGHT, marker, new_figure, shorten
+from longshot.reports import LIGHT, marker, new_figure, shorten
 from longshot.studies.engine.figures import Drawings, Picture, save
 from longshot.studies.vtab_md import paper as paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB

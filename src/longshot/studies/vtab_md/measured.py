@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.evaluation.class_intervals import ClassIntervals
+from longshot.evaluation import ClassIntervals
 from longshot.studies.vtab_md.choices import big_method
 from longshot.studies.vtab_md.plan import VtabLab, episodes_name, plan_of
 from longshot.studies.vtab_md.scores import VtabScores, image_values

@@ -6,18 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
-from longshot.base.wording import first
-from longshot.evaluation.inputs import backbone_parts
+from longshot.base import UserError, first
+from longshot.evaluation import backbone_parts
 from longshot.studies.engine.training import StudyTraining
 from longshot.studies.vtab_md.data import StudySource, union
 from longshot.studies.vtab_md.settings import VtabNetwork, VtabSettings
-from longshot.tasks.base import Pool
-from longshot.tasks.classes import SiblingClasses
-from longshot.tasks.meta_dataset import MetaDatasetShape
+from longshot.tasks import MetaDatasetShape, Pool, SiblingClasses
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
 
 UPSTREAM, EPISODES = "upstream", "md"  # under data: every source of that role
 
@@ -161,7 +158,7 @@ def _training(
     name: str, plan: VtabNetwork, settings: VtabSettings, data: Dataset, *, several: bool
 ) -> StudyTraining:
     """The training of a network on ``data``; episodes of ``several`` sources are of one of them each."""
-    from longshot.training.registry import get_algorithm
+    from longshot.training import get_algorithm
 
     options = {**plan.options, "seed": settings.seed}
     episodic = get_algorithm(plan.algorithm).episodic
@@ -225,10 +222,7 @@ def _without(name: str, data: Dataset, without: Mapping[str, StudySource], *, br
 
 def _untrainable(training: StudyTraining) -> str:
     """Why the data do not allow for this training; "" where they do."""
-    from longshot.training.data import choose_classes, choose_shape
-    from longshot.training.episodes import check_enough
-    from longshot.training.registry import get_algorithm
-    from longshot.training.settings import training_settings
+    from longshot.training import check_enough, choose_classes, choose_shape, get_algorithm, training_settings
 
     settings = training_settings(**training.options)
     shape = choose_shape(get_algorithm(training.algorithm), settings)

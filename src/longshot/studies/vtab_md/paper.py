@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.reports.sheets import Sheet, heads, row
+from longshot.base import UserError
+from longshot.reports import Sheet, heads, row
 from longshot.studies.engine.published import PublishedTable, published_paper
 from longshot.studies.engine.tables import Fact
 from longshot.studies.vtab_md import data

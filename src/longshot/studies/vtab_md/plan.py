@@ -6,18 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
+from longshot.base import UserError, count, first
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.vtab_md.data import GROUPS, StudySource, absence_sentences
 from longshot.studies.vtab_md.networks import ApproachRow, make_networks, make_rows, shape_of
 from longshot.studies.vtab_md.settings import VtabSettings
-from longshot.tasks.base import Pool
-from longshot.tasks.big_episode import BigEpisode, split_rows
-from longshot.tasks.meta_dataset import BilevelClasses
-from longshot.tasks.replayed import find_spec_file
-from longshot.tasks.shapes import FixedShape
+from longshot.tasks import BigEpisode, BilevelClasses, FixedShape, Pool, find_spec_file, split_rows
 
 _PAPER = {"max_way": 50, "max_query": 10, "max_support": 500, "train": 800, "validation": 200}
 _LIMITS = ("max_way", "max_query", "max_support")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from longshot.base.errors import UserError
+from longshot.base import UserError
 from longshot.studies.engine.data import GivenDataset, check_names, read_given
 from longshot.studies.engine.recipe import Recipe
 from longshot.studies.vtab_md.choices import big_method, choices_of
@@ -21,7 +21,7 @@ from longshot.studies.vtab_md.scores import guessing_notes, supportless
 from longshot.studies.vtab_md.settings import VtabSettings
 
 if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
+    from longshot.data import Dataset
     from longshot.studies.engine.claims import Claim
     from longshot.studies.engine.comparisons import Comparison
     from longshot.studies.engine.figures import Drawings

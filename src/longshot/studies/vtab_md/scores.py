@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.ragged import Ragged
-from longshot.base.wording import count
+from longshot.base import Floats, Ragged, count
 from longshot.statistics import Interval, mean_interval, wilson
 from longshot.studies.engine.tables import TableRow, first_places
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, StudySource
@@ -20,7 +18,7 @@ from longshot.studies.vtab_md.networks import ApproachRow
 
 if TYPE_CHECKING:
     from longshot.studies.engine.scores import Scores
-    from longshot.tasks.testbed import Testbed
+    from longshot.tasks import Testbed
 
 PARTS = ("md", "all", *GROUPS)
 

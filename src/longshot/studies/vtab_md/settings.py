@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from longshot.base.errors import UserError
-from longshot.base.settings import Record
+from longshot.base import Record, UserError
 from longshot.studies.engine.networks import NetworkSettings, check_options
 from longshot.studies.engine.settings import Ascending, AsList, MethodList, Names, StudySettings, Text
 from longshot.studies.vtab_md.data import role_of
@@ -24,7 +23,7 @@ def _source_names(sources: dict[str, str]) -> dict[str, str]:
 
 
 def _method_call(value: Any) -> str | None:
-    from longshot.models.methods.registry import get_method
+    from longshot.models import get_method
 
     return None if value is None else get_method(str(value)).call
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from longshot.reports.sheets import Sheet, SheetCell, heads, row
-from longshot.statistics.crossed import differs
+from longshot.reports import Sheet, SheetCell, heads, row
+from longshot.statistics import differs
 from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, bounds, percent, points
 from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.choices import RULE, Choice, choices_of

@@ -11,8 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows
 from longshot.tasks.selection.objectives import SelectionObjective
 from longshot.tasks.selection.table import FeatureTable
 from longshot.tasks.selection.tasks import by_class, own_places

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from longshot.base.arrays import Bools, Ints
-from longshot.base.tasks import TaskRows
+from longshot.base import Bools, Ints, TaskRows
 from longshot.tasks.selection.objectives import COLUMN_BLOCK, SelectionObjective
 from longshot.tasks.selection.table import FeatureTable
 from longshot.tasks.selection.tasks import by_class

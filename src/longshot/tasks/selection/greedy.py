@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows
 from longshot.tasks.selection.objectives import Exchange, SelectionObjective
 from longshot.tasks.selection.table import FeatureTable
 from longshot.tasks.selection.tasks import own_places, rounded_shapes

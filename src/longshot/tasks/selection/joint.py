@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows
 from longshot.tasks.selection.objectives import (
     Exchange,
     PoolWeights,

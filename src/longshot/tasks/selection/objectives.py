@@ -9,9 +9,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.prototypes import prototype_scores
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows, prototype_scores
 from longshot.tasks.selection import losses
 from longshot.tasks.selection.table import FeatureTable
 from longshot.tasks.selection.tasks import QueryBatch, batches, by_class, one_batch, pool_sizes

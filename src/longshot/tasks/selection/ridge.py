@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows
 from longshot.tasks.selection import losses
 from longshot.tasks.selection.objectives import Exchange, PoolWeights, SupportMeasures, Swapper
 from longshot.tasks.selection.table import FeatureTable

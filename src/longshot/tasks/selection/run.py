@@ -10,10 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.tasks import TaskRows
-from longshot.base.scale import Crew, Tick, executor
+from longshot.base import Crew, Ints, TaskRows, Tick, UserError, executor
 from longshot.tasks.selection.descent import DescentStart, Projection, descend
 from longshot.tasks.selection.fastdiffsel import refine_rounds, select_rows
 from longshot.tasks.selection.greedy import greedy_rounds

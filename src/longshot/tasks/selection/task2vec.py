@@ -16,8 +16,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.tasks import TaskRows
+from longshot.base import Ints, TaskRows
 from longshot.tasks.selection import losses
 from longshot.tasks.selection.objectives import (
     Distance,

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.ragged import Ragged, offsets_of
-from longshot.base.tasks import TaskPlan, TaskRows
+from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError, offsets_of
 from longshot.tasks.selection.table import FeatureTable
 
 _BATCH_BYTES = 8 << 20  # of query features in one padded batch

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
+from longshot.base import Floats, Ints, UserError
 
 RATIOS = (0.6, 0.2, 0.2)
 WAY, SHOT = 5, 5  # of the tasks that tell how hard a split is

@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.data.dataset import Dataset
-from longshot.models.features.features import Features
+from longshot.base import Floats, UserError
+from longshot.data import Dataset
+from longshot.models import Features
 from longshot.tasks.splits.assign import RATIOS, Parts, agreement, assign, part_sizes
 from longshot.tasks.splits.compare import flatten
 from longshot.tasks.splits.divergences import check_measure, gap

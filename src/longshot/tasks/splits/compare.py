@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
-from longshot.data.dataset import SPLITS
+from longshot.base import Floats, Ints, UserError, count, first
+from longshot.data import SPLITS
 from longshot.tasks.splits.divergences import MEASURES, between, gap
 
 if TYPE_CHECKING:

@@ -8,16 +8,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.wording import note
-from longshot.data import as_dataset
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import TaxonomyLike, no_taxonomy, reduced, with_taxonomy
-from longshot.models.features.extract import embed
-from longshot.models.features.features import Features
-from longshot.models.engines import with_engine
+from longshot.base import Ints, UserError, note, progress
+from longshot.data import Dataset, Taxonomy, TaxonomyLike, as_dataset, no_taxonomy, reduced, with_taxonomy
+from longshot.models import Features, embed, with_engine
 from longshot.tasks.splits.assign import SHOT, WAY
 from longshot.tasks.splits.compare import SplitComparison, compare_split, pooled, shared_test, unassigned
 from longshot.tasks.splits.embeddings import class_embeddings
@@ -26,10 +19,9 @@ from longshot.tasks.splits.opening import open_split
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable
 from longshot.tasks.splits.split import Split
 from longshot.tasks.splits.trees import TreeGap, far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
-from longshot.data.taxonomy.dag import Taxonomy
 
 if TYPE_CHECKING:
-    from longshot.models.backbones import BackboneLike
+    from longshot.models import BackboneLike
 
     SplitLike = Split | str | Path
 

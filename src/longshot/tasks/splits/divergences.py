@@ -19,8 +19,7 @@ import numpy as np
 from scipy.linalg import solve_triangular, svdvals
 from scipy.special import logsumexp
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
+from longshot.base import Floats, Ints, UserError
 
 MEASURES = ("kl-symmetric", "kl", "wasserstein", "euclidean")
 DAMPING = 0.001

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
-from longshot.models.features.features import Features
+from longshot.base import Floats, UserError, count, first
+from longshot.models import Features
 
 _BLOCK = 1 << 25  # bytes of float64 in flight while a memory-mapped array is summed
 

@@ -21,13 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
-from longshot.base.wording import count, note
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import with_taxonomy
-from longshot.models.features.features import Features
+from longshot.base import Floats, Ints, UserError, count, note, progress
+from longshot.data import Dataset, with_taxonomy
+from longshot.models import Features
+from longshot.statistics import Interval, mean_interval
 from longshot.tasks.splits import published
 from longshot.tasks.splits.assign import RATIOS
 from longshot.tasks.splits.build import seen_through
@@ -35,7 +32,6 @@ from longshot.tasks.splits.opening import open_split
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable
 from longshot.tasks.splits.simple import random_split, semantic_split
 from longshot.tasks.splits.split import Split
-from longshot.statistics import Interval, mean_interval
 
 SEEDS = 12  # of supports and of other train classes, for one split
 FOLDS = 4  # groups of test classes, each with other train classes of its own, per seed

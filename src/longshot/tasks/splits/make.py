@@ -6,14 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from longshot.base.errors import UserError
-from longshot.base.outputs import claim_output, is_stream
-from longshot.base.progress import progress
-from longshot.data import DatasetLike, as_dataset
-from longshot.data.dataset import Dataset
-from longshot.data.hierarchy import TaxonomyLike, with_taxonomy
-from longshot.models.features.held import check_made_from
-from longshot.models.engines import with_engine
+from longshot.base import UserError, claim_output, is_stream, progress
+from longshot.data import Dataset, DatasetLike, TaxonomyLike, as_dataset, with_taxonomy
+from longshot.models import check_made_from, with_engine
 from longshot.tasks.splits.assign import RATIOS, SHOT, WAY
 from longshot.tasks.splits.published import published_split
 from longshot.tasks.splits.simple import random_split, semantic_split
@@ -21,8 +16,7 @@ from longshot.tasks.splits.split import KIND as SPLIT_FILE
 from longshot.tasks.splits.split import Split, with_content
 
 if TYPE_CHECKING:
-    from longshot.models.backbones import BackboneLike
-    from longshot.models.features.features import Features
+    from longshot.models import BackboneLike, Features
 
     SplitLike = Split | str | Path
 
@@ -252,7 +246,7 @@ def estimate_split(
     opened = as_dataset(dataset)
     cached, seconds, size = True, 0.0, 0
     if backbone is not None:
-        from longshot.models.features.extract import estimate
+        from longshot.models import estimate
 
         embedding = estimate(opened, backbone, device=device)
         cached, seconds, size = embedding["cached"], embedding["seconds"], embedding["bytes"]
@@ -305,7 +299,10 @@ def _files(out: str | Path | None, kind: str, sweep: Sequence[float] | None) -> 
 def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features) -> Split:
     """The split at the hardness that is asked for."""
     from longshot.tasks.splits.proxy import Proxy
-    from longshot.tasks.splits.target import Target, target_split  # what searches takes half a second to import
+    from longshot.tasks.splits.target import (  # what searches takes half a second to import
+        Target,
+        target_split,
+    )
 
     target = Target(**{name: settings[name] for name in (*TARGETS, "by")})
     proxy = Proxy(features, settings["way"], settings["shot"])
@@ -345,12 +342,12 @@ def _features(dataset: Dataset, settings: Mapping[str, Any], needed: bool) -> Fe
             "give one of {backbone:NAME} (see {list_backbones()}) and {features:FILE.npy}",
         )
     if isinstance(features, str | Path):
-        from longshot.models.features.features import Features
+        from longshot.models import Features
 
         features = Features.load(features)
     if features is not None:
         check_made_from(features, dataset)
         return features  # type: ignore[no-any-return]
-    from longshot.models.features.extract import embed
+    from longshot.models import embed
 
     return embed(dataset, backbone, device=settings["device"])

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
 
-from longshot.base.arrays import Floats
+from longshot.base import Floats
 from longshot.tasks.splits import divergences as dv
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longshot.base.calls import check_settings, parameters, parse_call
-from longshot.base.errors import UserError
-from longshot.data import as_dataset
-from longshot.data.dataset import SPLITS, Dataset
+from longshot.base import UserError, check_settings, parameters, parse_call
+from longshot.data import SPLITS, Dataset, as_dataset
 from longshot.tasks.splits import published, simple
 from longshot.tasks.splits.split import Split, no_split_file
 

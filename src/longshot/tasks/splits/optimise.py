@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
+from longshot.base import Floats, UserError
 from longshot.tasks.splits.objective import SplitObjective, Terms
 
 Call = Callable[[Floats], tuple[float, Floats]]

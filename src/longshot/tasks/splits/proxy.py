@@ -21,10 +21,8 @@ import numpy as np
 from scipy.linalg import cholesky, eigh, qr, solve_triangular
 from scipy.special import comb
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
-from longshot.models.features.features import Features
+from longshot.base import Floats, Ints, UserError, count, first
+from longshot.models import Features
 from longshot.tasks.splits.assign import SHOT, WAY
 
 DIMENSIONS = 256  # principal components of the features that are looked at

@@ -20,9 +20,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from longshot.base.arrays import Floats, Ints
-from longshot.base.progress import Progress, progress
-from longshot.data.dataset import SPLITS
+from longshot.base import Floats, Ints, Progress, progress
+from longshot.data import SPLITS
 from longshot.tasks.splits.assign import Parts, assign
 from longshot.tasks.splits.divergences import between
 from longshot.tasks.splits.hardness import measure_hardness

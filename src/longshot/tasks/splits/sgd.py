@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
+from longshot.base import Floats, UserError, progress
 from longshot.tasks.splits.objective import SplitObjective
 from longshot.tasks.splits.optimise import Minimum
 

@@ -6,14 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.wording import count
-from longshot.data.dataset import SPLITS, Dataset
-from longshot.data.hierarchy import no_taxonomy, reduced, taxonomy_facts
+from longshot.base import Ints, UserError, count
+from longshot.data import SPLITS, Dataset, Taxonomy, no_taxonomy, reduced, taxonomy_facts
 from longshot.tasks.splits.assign import RATIOS, assign, part_sizes
 from longshot.tasks.splits.split import Split, from_labels
-from longshot.data.taxonomy.dag import Taxonomy
 
 
 def random_split(dataset: Dataset, ratios: Sequence[float] = RATIOS, seed: int = 0) -> Split:

@@ -12,15 +12,30 @@ from typing import Any, Literal
 
 import numpy as np
 
-from longshot.base.arrays import Ints
-from longshot.base.errors import UserError
-from longshot.base.files import hash_json
-from longshot.base.outputs import Kind, claim_output, deliver_json, has_json
-from longshot.base.settings import Loose, read_record
-from longshot.base.wording import count, first, note
-from longshot.data import compare_content, pack_digests, unpack_digests
-from longshot.data.dataset import SPLITS, Dataset, canonical_split
-from longshot.data.sidecars import check_splits, resolve_classes
+from longshot.base import (
+    Ints,
+    Kind,
+    Loose,
+    UserError,
+    claim_output,
+    count,
+    deliver_json,
+    first,
+    has_json,
+    hash_json,
+    note,
+    read_record,
+)
+from longshot.data import (
+    SPLITS,
+    Dataset,
+    canonical_split,
+    check_splits,
+    compare_content,
+    pack_digests,
+    resolve_classes,
+    unpack_digests,
+)
 
 FORMAT = 1
 KIND = Kind("split", {".json": has_json(format=..., made=..., fingerprint=..., train=...)})
@@ -193,7 +208,7 @@ class Split:
 
     def _note_changes(self, dataset: Dataset) -> None:
         """Say which images have other bytes than when the split was made."""
-        from longshot.models.features.held import content_of
+        from longshot.models import content_of
 
         now = content_of(dataset)
         if now.digest == self.content:
@@ -255,7 +270,7 @@ class Split:
 
 def with_content(split: Split, dataset: Dataset) -> Split:
     """The split with what it vouches for: digests of the dataset's images, or that only names are."""
-    from longshot.models.features.held import content_of
+    from longshot.models import content_of
 
     content = content_of(dataset)
     digest, digests = ("", "") if content.short is None else (content.digest, pack_digests(content.short))

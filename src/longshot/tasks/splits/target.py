@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count
-from longshot.data.dataset import SPLITS, Dataset
+from longshot.base import UserError, count
+from longshot.data import SPLITS, Dataset
 from longshot.tasks.splits.assign import RATIOS, assign, part_sizes
 from longshot.tasks.splits.build import Splitter, seen_through
 from longshot.tasks.splits.divergences import gap
-from longshot.tasks.splits.hardness import Hardness, check_measurable, hardness_of, measure_hardness, open_reference
+from longshot.tasks.splits.hardness import (
+    Hardness,
+    check_measurable,
+    hardness_of,
+    measure_hardness,
+    open_reference,
+)
 from longshot.tasks.splits.proxy import Proxy
 from longshot.tasks.splits.search import Goal, Search, Searcher
 from longshot.tasks.splits.split import Split, from_labels

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base.arrays import Floats
-from longshot.base.errors import UserError
-from longshot.base.progress import progress
+from longshot.base import Floats, UserError, progress
 
 if TYPE_CHECKING:
-    from longshot.data.taxonomy.dag import Taxonomy
+    from longshot.data import Taxonomy
 
 Counts = NDArray[np.int32]
 _BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64

@@ -9,11 +9,8 @@ from api import MetaLearner, Predictor
 from helpers import DEVICE, BestLearner, SavedLearner, backbone, embed, probabilities, settings
 from torch import nn
 
-from longshot.models.methods.metadelta import decode
-from longshot.training import augment
-from longshot.training.base import ImageBatch
-from longshot.training.metadelta import MetaDelta, TimeBudget
-from longshot.training.optimisers import make_optimiser
+from longshot.models import decode
+from longshot.training import ImageBatch, MetaDelta, TimeBudget, augment, make_optimiser
 
 SETTINGS = settings(__file__)
 BUDGET = TimeBudget(60 * SETTINGS["minutes"])  # runs from the start of the program

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
-from longshot.arena.services import boards, credentials, organising, people, teams, unfinished
-from longshot.base.wording import count
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.info import competition_info
 from longshot.arena.server.page_endpoint import Move, PageRequest
 from longshot.arena.server.pages.rendering import field, number, page, show, take
+from longshot.arena.services import boards, credentials, organising, people, teams, unfinished
+from longshot.base import count
 
 _PAGE = 100
 _TABS = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from longshot.arena.policy import OF_ROLE
-from longshot.arena.services import credentials, passwords, people
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.info import competition_info
 from longshot.arena.server.page_endpoint import Move, PageRequest
 from longshot.arena.server.pages.rendering import field, number, page, show, take
+from longshot.arena.services import credentials, passwords, people
 
 
 def routes(front: Front) -> list[BaseRoute]:

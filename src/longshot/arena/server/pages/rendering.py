@@ -20,8 +20,6 @@ from starlette.routing import BaseRoute, Route
 
 from longshot.arena.inside.shown import one_line
 from longshot.arena.policy import permit
-from longshot.base.errors import UserError
-from longshot.reports import frame
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.page_endpoint import (
     Move,
@@ -32,7 +30,9 @@ from longshot.arena.server.page_endpoint import (
     with_person,
 )
 from longshot.arena.server.problems import as_refusal, sentence, status_of
-from longshot.explorer.site import TEMPLATES, ago, human_bytes, without_unseen
+from longshot.base import UserError
+from longshot.explorer import TEMPLATES, ago, human_bytes, without_unseen
+from longshot.reports import frame
 
 if TYPE_CHECKING:
     from jinja2 import Environment

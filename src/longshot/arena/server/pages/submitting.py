@@ -8,12 +8,12 @@ from starlette.routing import BaseRoute
 
 from longshot.arena.fact_sheet import FIELDS
 from longshot.arena.refusals import Refusal
-from longshot.arena.services import logs, submissions, unfinished, uploads
-from longshot.arena.services.teams import own_team
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.info import competition_info
 from longshot.arena.server.page_endpoint import Move, PageRequest
 from longshot.arena.server.pages.rendering import field, number, page, show, take
+from longshot.arena.services import logs, submissions, unfinished, uploads
+from longshot.arena.services.teams import own_team
 
 PLAIN = 8_000_000  # bytes of an archive that is sent without a script: in one piece, held in memory
 _PAGE = 50

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from starlette.routing import BaseRoute
 
-from longshot.arena.services import people, teams
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.page_endpoint import Move, PageRequest
 from longshot.arena.server.pages.rendering import field, number, page, show, take
+from longshot.arena.services import people, teams
 
 
 def routes(front: Front) -> list[BaseRoute]:

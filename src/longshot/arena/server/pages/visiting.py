@@ -7,12 +7,12 @@ from typing import NamedTuple
 from starlette.routing import BaseRoute
 
 from longshot.arena import timetable
-from longshot.arena.services import boards, organising, submissions
-from longshot.base.wording import count
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.info import competition_info
 from longshot.arena.server.page_endpoint import PageRequest
 from longshot.arena.server.pages.rendering import page, show
+from longshot.arena.services import boards, organising, submissions
+from longshot.base import count
 
 WIDTH, HEIGHT = 560, 180  # of the drawing of scores
 LINES = 8  # teams in it, the best first

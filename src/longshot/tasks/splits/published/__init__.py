@@ -10,11 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from longshot.base.errors import UserError
-from longshot.base.wording import count, first
-from longshot.data.dataset import SPLITS, Dataset
+from longshot.base import UserError, count, first
+from longshot.data import SPLITS, Dataset, Taxonomy
 from longshot.tasks.splits.split import Split
-from longshot.data.taxonomy.dag import Taxonomy
 
 _CIFAR = ("cifar-fs", "fc100")
 

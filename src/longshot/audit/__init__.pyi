@@ -1,0 +1,11 @@
+"""What other rooms may use of this one, a line each."""
+
+from .classes import RELATIONS as RELATIONS  # the strongest first
+from .find import View as View  # A dataset without what it shares with another
+from .find import find_overlap as find_overlap  # Find images and classes that two datasets share
+from .find import find_suspects as find_suspects  # Find images whose label looks wrong, and images that are copies …
+from .find import leave_out_overlap as leave_out_overlap  # Write `dataset` without what an overlap file says it …
+from .find import pair_images as pair_images  # `images(side, keys)` for a page with pictures
+from .record import Overlap as Overlap  # What two datasets share
+from .record import find_leak as find_leak  # What is known about an overlap of training data and test images
+from .record import leak_sentence as leak_sentence  # The warning in words

@@ -1,0 +1,15 @@
+"""What this wing adds to Longshot's commands."""
+
+from longshot.base import Plugin
+
+PLUGIN = Plugin(
+    "Why tasks are hard: explain, attributes.",
+    commands={
+        "attributes": (
+            "longshot.diagnosis.attributes_command:command",
+            "What is known of images, and what their pixels tell.",
+        ),
+        "explain": ("longshot.diagnosis.explain_command:command", "Why the tasks of a testbed are hard."),
+    },
+    command_of={"measure_attributes": "attributes"},
+)
