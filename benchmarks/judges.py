@@ -28,8 +28,7 @@ import numpy as np
 
 import longshot
 from longshot.data import Dataset, take_rows
-from longshot.models import get_network
-from longshot.models.networks.checkpoint import save
+from longshot.models import get_network, save_checkpoint
 from longshot.statistics import mean_interval
 from longshot.tasks import recorded_drops
 
@@ -84,7 +83,7 @@ def made_networks(folder: Path) -> dict[str, str]:
         steps=80,
     )
     random = get_network("vit(patch=8, width=96, depth=3, heads=3)", size=(32, 32), seed=0)
-    save(folder / "random", random, {"preprocessing": PREPROCESSING})
+    save_checkpoint(folder / "random", random, {"preprocessing": PREPROCESSING})
     return {"trained": str(trained.path), "random": str(folder / "random")}
 
 

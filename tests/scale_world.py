@@ -33,10 +33,10 @@ def make_photos(root: Path, classes: int = CLASSES, images: int = IMAGES, seed: 
 
 def make_network(folder: Path) -> Path:
     """A small network with random weights, saved as a training would."""
-    from longshot.models import checkpoint, get_network
+    from longshot.models import get_network, save_checkpoint
 
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0)
-    checkpoint.save(folder, network, {"preprocessing": "decode|resize(32,32)|normalize(imagenet)"})
+    save_checkpoint(folder, network, {"preprocessing": "decode|resize(32,32)|normalize(imagenet)"})
     return folder
 
 

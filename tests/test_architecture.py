@@ -1,96 +1,79 @@
-"""The rooms know of each other exactly what docs/architecture.md says, and no room knows itself through others."""
+"""Rooms have one order, are entered by their doors, and the core does without the wings."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tools.rooms import find_cycle, room_graph
+from tools.doors import uses
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "longshot"
 PAGE = ROOT / "docs" / "architecture.md"
-_ROW = re.compile(r"^\| `([a-z.]+)` \| .* \| ([^|]+) \|$", re.MULTILINE)
+ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.pyi"))
 
 
-@pytest.fixture(scope="module")
-def graph() -> dict[str, dict[str, list[str]]]:
-    return room_graph(ROOT / "src" / "longshot")
-
-
-@pytest.fixture(scope="module")
-def table() -> dict[str, set[str]]:
-    """Room → what it may know, by the table of the page."""
-    section = PAGE.read_text("utf-8").split("\n## Rooms\n")[1].split("\n## ")[0]
-    rooms: dict[str, set[str]] = {}
-    for room, allowed in _ROW.findall(section):
-        named = set(re.findall(r"`([a-z.]+)`", allowed))
-        rooms[room] = set(rooms) - named if allowed.startswith("all above but ") else named
-    return rooms
-
-
-def test_every_room_is_in_the_table(
-    graph: dict[str, dict[str, list[str]]], table: dict[str, set[str]]
-) -> None:
-    assert set(table) == set(graph)
-
-
-def test_no_room_knows_more_than_the_table_says(
-    graph: dict[str, dict[str, list[str]]], table: dict[str, set[str]]
-) -> None:
-    excess = {
-        f"{room} → {target}": lines
-        for room, edges in graph.items()
-        for target, lines in edges.items()
-        if target not in table[room]
-    }
-    assert excess == {}
-
-
-def test_what_the_table_says_is_so(
-    graph: dict[str, dict[str, list[str]]], table: dict[str, set[str]]
-) -> None:
-    absent = [
-        f"{room} → {target}"
-        for room, allowed in table.items()
-        for target in sorted(allowed - set(graph[room]))
-    ]
-    assert absent == []
-
-
-def test_no_room_knows_itself_through_others(graph: dict[str, dict[str, list[str]]]) -> None:
-    assert find_cycle(graph) == []
-
-
-def test_what_counts_as_knowing_a_room(tmp_path: Path) -> None:
-    """Lazy, type-only and string imports are edges; docstrings and the version are none."""
-    for name in ("a", "b", "c", "d", "datasets/overlap", "datasets"):
-        (tmp_path / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / name / "__init__.py").write_text("")
-    (tmp_path / "a" / "lazy.py").write_text(
-        '"""As longshot.d does."""\n'
-        "from typing import TYPE_CHECKING\n"
-        "from longshot import __version__\n"
-        "if TYPE_CHECKING:\n    from longshot.b import x\n"
-        "def f():\n    from longshot.c.inner import y\n"
-        "    return 'longshot.audit.find:pairs'\n"
+def test_no_room_knows_one_that_stands_after_it() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports")], cwd=ROOT, capture_output=True, text=True
     )
-    (tmp_path / "c" / "back.py").write_text("import longshot.a.lazy\n")
-    graph = room_graph(tmp_path)
-    assert {room: sorted(edges) for room, edges in graph.items()} == {
-        "a": ["b", "c", "datasets.overlap"],
-        "b": [],
-        "c": ["a"],
-        "d": [],
-        "datasets": [],
-        "datasets.overlap": [],
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_room_stands_in_the_order() -> None:
+    order = re.findall(r'^  "longshot\.(\w+)",$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(order) == ROOMS == sorted(path.name for path in PACKAGE.iterdir() if path.is_dir())
+
+
+def test_no_room_is_entered_around_its_door() -> None:
+    assert [f"{use.file}:{use.line}" for use in uses(ROOT, "src") if not use.by_door] == []
+
+
+def test_most_tests_enter_by_doors_too() -> None:
+    taken = list(uses(ROOT, "tests"))
+    assert sum(use.by_door for use in taken) / len(taken) >= 0.55
+
+
+def test_edges_between_rooms_stay_few() -> None:
+    edges = {(use.own, use.room) for use in uses(ROOT, "src") if "longshot" not in (use.own, use.room)}
+    assert len(edges) <= 89
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_door_opens_what_it_names(room: str) -> None:
+    door = import_module(f"longshot.{room}")
+    assert [name for name in door.__all__ if getattr(door, name, None) is None] == []
+
+
+def test_what_counts_as_going_around_a_door(tmp_path: Path) -> None:
+    """Lazy and type-only imports do; those of the own room, of the version and of verbs above the core do not."""
+    for name in ("a", "b", "cli"):
+        (tmp_path / "src" / "longshot" / name).mkdir(parents=True)
+    lines = {
+        "a/lazy.py": "from typing import TYPE_CHECKING\n"
+        "from longshot import __version__\n"
+        "from longshot.a.other import y\n"
+        "if TYPE_CHECKING:\n    from longshot.b.inner import x\n"
+        "def f():\n    import longshot.b.deep\n    from longshot.b import z\n",
+        "b/verb.py": "from longshot import sample\n",
+        "cli/verb.py": "from longshot import sample\n",
     }
-    assert graph["a"]["c"] == ["a/lazy.py:7"]
-    assert find_cycle(graph) == ["a", "c", "a"]
+    for name, text in lines.items():
+        (tmp_path / "src" / "longshot" / name).write_text(text)
+    around = [(use.file, use.line, use.room) for use in uses(tmp_path, "src") if not use.by_door]
+    assert around == [
+        ("src/longshot/a/lazy.py", 5, "b"),
+        ("src/longshot/a/lazy.py", 7, "b"),
+        ("src/longshot/b/verb.py", 1, "longshot"),
+    ]
 
 
 def test_every_file_that_the_page_names_is_there() -> None:
-    names = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", PAGE.read_text("utf-8")))
+    names = set(re.findall(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.py)?)`", PAGE.read_text("utf-8")))
     assert len(names) > 40
-    roots = (ROOT / "src" / "longshot", ROOT / "src", ROOT)
+    roots = (PACKAGE, ROOT / "src", ROOT)
     assert [name for name in sorted(names) if not any((root / name).exists() for root in roots)] == []

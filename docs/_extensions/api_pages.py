@@ -9,11 +9,18 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 FOLDER = "reference/api"
-ROOMS = {  # room → what its functions are about
-    "longshot.data": "Datasets: register, check, describe and take parts of them.",
-    "longshot.training": "Training: which algorithms and search spaces there are.",
-    "longshot.competition": "Competitions: for organisers and participants.",
-    "longshot.statistics": "Statistics: arrays in, numbers out.",
+ROOMS = {  # room → what its functions are about, those that users call (all that it has, where none are named)
+    "longshot.data": (
+        "Datasets: register, check, describe and take parts of them.",
+        "add_dataset branches check_dataset compare_content describe_dataset find_bad image_digests list_downloads "
+        "list_formats load locate plan_download take_rows under",
+    ),
+    "longshot.training": (
+        "Training: which algorithms and search spaces there are.",
+        "list_algorithms list_spaces",
+    ),
+    "longshot.competition": ("Competitions: for organisers and participants.", ""),
+    "longshot.statistics": ("Statistics: arrays in, numbers out.", ""),
 }
 
 
@@ -25,7 +32,7 @@ def write_pages(app: Sphinx) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     texts = {name: _page(f"longshot.{name}", "autofunction") for name in longshot._VERBS}
     texts |= {name: _page(f"longshot.{name}", "autoclass") for name in longshot._NOUNS}
-    rooms = {room.replace(".", "-"): _room_page(room, text) for room, text in ROOMS.items()}
+    rooms = {room.replace(".", "-"): _room_page(room, *about) for room, about in ROOMS.items()}
     texts["index"] = _index(longshot._VERBS, longshot._NOUNS, rooms)
     for name, text in {**texts, **rooms}.items():
         path = folder / f"{name}.md"
@@ -45,12 +52,12 @@ def _page(name: str, kind: str) -> str:
     return f"# {name}\n\n{_directive(kind, name)}"
 
 
-def _room_page(room: str, text: str) -> str:
+def _room_page(room: str, text: str, names: str) -> str:
     import longshot
 
-    module = import_module(room)
+    module = longshot.competition if room == "longshot.competition" else import_module(room)
     parts = [f"# {room}\n\n{text}\n"]
-    for name in sorted(module.__all__):
+    for name in names.split() or sorted(module.__all__):
         member = getattr(module, name)
         if name in longshot._VERBS or name in longshot._NOUNS:
             continue  # has a page of its own
@@ -67,12 +74,12 @@ def _summary(name: str) -> str:
     return " ".join(text.partition("\n\n")[0].split()).replace("``", "`").replace("|", "\\|")
 
 
-def _index(verbs: dict[str, str], nouns: dict[str, str], rooms: dict[str, str]) -> str:
-    def rows(names: dict[str, str]) -> str:
+def _index(verbs: tuple[str, ...], nouns: tuple[str, ...], rooms: dict[str, str]) -> str:
+    def rows(names: tuple[str, ...]) -> str:
         listed = [f"| [`{name}`]({name}.md) | {_summary(name)} |" for name in names]
         return "\n".join(["| name | |", "|---|---|", *listed])
 
-    room_rows = [f"| [`{room}`]({room.replace('.', '-')}.md) | {text} |" for room, text in ROOMS.items()]
+    room_rows = [f"| [`{room}`]({room.replace('.', '-')}.md) | {text} |" for room, (text, _) in ROOMS.items()]
     listed_rooms = "\n".join(["| room | |", "|---|---|", *room_rows])
     tree = "```{toctree}\n:hidden:\n\n" + "\n".join([*verbs, *nouns, *rooms]) + "\n```\n"
     return (

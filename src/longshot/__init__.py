@@ -11,9 +11,9 @@ from longshot.base import switch_off as _switch_off
 
 # The stub beside this file declares every public name; `import longshot` loads neither torch nor pandas.
 _open, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ += ["__version__", "competition"]
-_ROOMS = ("arena", "audit", "data", "models", "studies", "training")  # with functions of their own
-_VERBS = tuple(name for name in __all__ if name[0].islower() and name not in (*_ROOMS, "competition"))
+__all__ = sorted({*__all__, "__version__", "competition"} - {"arena"})
+_ROOMS = ("audit", "competition", "data", "models", "studies", "training")  # with functions of their own
+_VERBS = tuple(name for name in __all__ if name[0].islower() and name not in _ROOMS)
 _NOUNS = tuple(name for name in __all__ if name[0].isupper())
 
 
@@ -41,7 +41,9 @@ def __getattr__(name: str) -> Any:
         from longshot.api import public
 
         attribute = public(_open(name), name)
-    else:
+    elif name in __all__:
         attribute = _open(name)
+    else:
+        raise AttributeError(f"module 'longshot' has no attribute '{name}'")
     globals()[name] = attribute
     return attribute

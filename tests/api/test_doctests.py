@@ -21,7 +21,7 @@ from longshot.data import take_rows
 from longshot.tasks import Classes, Instances, Shape
 
 _FUNCTIONS = (  # of rooms, that messages mention
-    *("datasets.add_dataset", "datasets.check_dataset", "datasets.describe_dataset", "datasets.list_formats"),
+    *("data.add_dataset", "data.check_dataset", "data.describe_dataset", "data.list_formats"),
     *("training.list_algorithms", "training.list_spaces"),
 )
 _ELSEWHERE = re.compile(r"\.(baselines|programs|inside)\.")  # programs that run beside other modules

@@ -101,7 +101,7 @@ def python_parameters() -> set[str]:
     names = (
         *longshot._VERBS,
         *longshot._NOUNS,
-        *(f"competition.{name}" for name in longshot.arena.__all__),
+        *(f"competition.{name}" for name in longshot.competition.__all__),
     )
     return {parameter for name in names for parameter in _parameters(name)}
 

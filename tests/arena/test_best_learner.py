@@ -18,8 +18,7 @@ from longshot.arena import write_baseline
 from longshot.arena.baselines import FOLDER
 from longshot.arena.inside import api, feed
 from longshot.base import UserError
-from longshot.models import get_network
-from longshot.models.networks.checkpoint import save
+from longshot.models import get_network, save_checkpoint
 
 PAPER = {"valid_every": 5000, "valid_tasks": 300}
 
@@ -129,7 +128,7 @@ def test_accuracy_is_normalised_over_tasks_of_the_held_out_datasets(opened: Any,
             labels[::2] = (labels[::2] + 1) % self.ways
             return labels
 
-        def save(self, path_to_save: str) -> None: ...
+        def save_checkpoint(self, path_to_save: str) -> None: ...
         def load(self, path_to_load: str) -> None: ...
 
     _, validation = generators(batches=False)
@@ -264,7 +263,7 @@ def test_a_trained_network_is_packed_and_is_where_training_starts(
     name: str, opened: Any, tmp_path: Path
 ) -> None:
     network = get_network("cnn4(width=4)", size=(16, 16), seed=7)
-    save(
+    save_checkpoint(
         tmp_path / "net", network, {"preprocessing": "decode|resize(16)|central_crop(16)|normalize(imagenet)"}
     )
     code = write_baseline(name, tmp_path / "code", {"weights": str(tmp_path / "net")})

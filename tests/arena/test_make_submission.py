@@ -18,7 +18,7 @@ from longshot.arena.solver import Solver
 from longshot.base import UserError, task_seeds
 from longshot.data import open_dataset
 from longshot.evaluation import evaluate
-from longshot.models import checkpoint, get_network
+from longshot.models import get_network, save_checkpoint
 from longshot.tasks import AnyShape, sample
 
 PREPROCESSING = "decode|resize(16,16)|normalize(imagenet)"
@@ -44,7 +44,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved network that was trained (as far as its sidecar knows) for Matching Networks."""
     made = get_network("cnn4(width=4)", size=(16, 16), seed=3)
     story = {"preprocessing": PREPROCESSING, "training": {"algorithm": "matching"}}
-    return checkpoint.save(tmp_path_factory.mktemp("net"), made, story)
+    return save_checkpoint(tmp_path_factory.mktemp("net"), made, story)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ import pytest
 import longshot
 from longshot.base import UserError
 from longshot.evaluation.inputs import open_backbones
-from longshot.models import get_network, load_backbone
-from longshot.models.networks.checkpoint import save
+from longshot.models import get_network, load_backbone, save_checkpoint
 
 STORY = {"preprocessing": "decode|resize(16,16)|value_range(0,1)"}
 
@@ -22,7 +21,7 @@ STORY = {"preprocessing": "decode|resize(16,16)|value_range(0,1)"}
 def net(tmp_path: Path) -> Path:
     """A saved network, its copy under another name, and another network."""
     for name, seed in (("a/net", 0), ("other", 1)):
-        save(tmp_path / name, get_network("cnn4(width=4)", size=(16, 16), seed=seed), STORY)
+        save_checkpoint(tmp_path / name, get_network("cnn4(width=4)", size=(16, 16), seed=seed), STORY)
     shutil.copytree(tmp_path / "a/net", tmp_path / "copy")
     return tmp_path / "a/net"
 

@@ -9,8 +9,7 @@ import pytest
 
 from longshot.data import Dataset, open_dataset
 from longshot.evaluation.provenance import record_upstream
-from longshot.models import get_network
-from longshot.models.networks.checkpoint import save
+from longshot.models import get_network, save_checkpoint
 from longshot.tasks import FixedShape, Testbed, sample
 
 
@@ -27,7 +26,7 @@ def testbed(dataset: Dataset) -> Testbed:
 def _network(folder: Path, dataset: Dataset, classes: list[str]) -> str:
     data = {"dataset": dataset.name, "fingerprint": dataset.fingerprint, "classes": classes}
     story = {"preprocessing": "decode|resize(16,16)|value_range(0,1)", "data": data}
-    return str(save(folder, get_network("cnn4(width=8)", size=(16, 16)), story))
+    return str(save_checkpoint(folder, get_network("cnn4(width=8)", size=(16, 16)), story))
 
 
 def _record(testbed: Testbed, *backbones: str) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from longshot.base import UserError
-from longshot.models import Ensemble, embed, get_network
-from longshot.models.networks.checkpoint import load
+from longshot.models import Ensemble, embed, get_network, load_checkpoint
 from longshot.training import ImageBatch, train
 from longshot.training.autoensemble import AutoEnsemble, select
 from longshot.training.images import turned
@@ -129,7 +128,7 @@ def test_a_training_ends_as_a_backbone(bars: Path, tmp_path: Path, fresh_cache: 
         validation_tasks=20,
         device="cpu",
     )
-    network, story = load(tmp_path / "run")
+    network, story = load_checkpoint(tmp_path / "run")
     assert isinstance(network, Ensemble)
     assert abs(float(network.weights.sum()) - 1) < 1e-5
     assert story["network"] == "ensemble(members=2, of='cnn4(width=8)')"

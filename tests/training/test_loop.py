@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 import longshot
 from forked import ForkedProcess, ForkServer
 from longshot.base import Episode, UserError
-from longshot.models import Network, checkpoint
+from longshot.models import Network, load_checkpoint
 from longshot.training import ImageBatch, estimate, train, training_settings
 from longshot.training.adversarial import Adversarial
 from longshot.training.base import Step
@@ -71,7 +71,7 @@ def test_what_a_training_leaves(photos: Path, tmp_path: Path) -> None:
     assert set(judged) == {10, 20}
     assert done.validation_accuracy == max(judged.values())
     assert judged[done.best_step] == done.validation_accuracy
-    network, story = checkpoint.load(done.path)
+    network, story = load_checkpoint(done.path)
     assert story["validation"]["accuracy"] == done.validation_accuracy
     assert story["training"]["algorithm"] == CALL
     assert len(story["data"]["classes"]) == 3  # of 8, 5 are held out

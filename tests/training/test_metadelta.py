@@ -11,8 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
 
-from longshot.models import Network, get_network
-from longshot.models.networks.checkpoint import load
+from longshot.models import Network, get_network, load_checkpoint
 from longshot.statistics import Interval
 from longshot.training import ImageBatch, MetaDelta, make_optimiser, train, training_settings
 from longshot.training.metadelta import perceptron
@@ -139,7 +138,7 @@ def test_the_best_network_is_kept_the_start_among_them(
     monkeypatch.setattr(Validation, "run", planted)
     train("metadelta", colours, out=tmp_path, steps=4, batch=16, validate_every=2, **SETTINGS)
     assert len(judged) == 3
-    network, story = load(tmp_path)
+    network, story = load_checkpoint(tmp_path)
     assert (story["validation"]["step"], story["validation"]["accuracy"]) == (best, max(accuracies))
     assert not network.extras  # the perceptron serves training alone
     assert all(torch.equal(value, judged[best // 2][name]) for name, value in network.state_dict().items())

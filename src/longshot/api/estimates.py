@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from longshot.base import UserError, load_target, nearest, plugged
 
-Records = list[dict[str, Any]]
+Records: TypeAlias = list[dict[str, Any]]
 
 
 class Estimate(NamedTuple):

@@ -40,14 +40,14 @@ def check_method(method: str | Method | ImageMethod) -> list[MethodCheck]:
 
     from longshot.base import progress
     from longshot.evaluation import one_thread
-    from longshot.models import ImageMethod, checks, checks_images, get_method
+    from longshot.models import CHECKS, IMAGE_CHECKS, ImageMethod, get_method, run_checks, run_image_checks
 
     chosen = get_method(method)
     rules: dict[str, Any]
     if isinstance(chosen, ImageMethod):
-        rules, outcomes = {**checks_images.CHECKS}, checks_images.run_checks(chosen)
+        rules, outcomes = {**IMAGE_CHECKS}, run_image_checks(chosen)
     else:
-        rules, outcomes = {**checks.CHECKS}, checks.run_checks(chosen)
+        rules, outcomes = {**CHECKS}, run_checks(chosen)
     rows = []
     with progress("check", total=len(rules), unit="rules") as bar, one_thread(torch.device("cpu")):
         for name, result, reason in outcomes:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -46,7 +46,7 @@ _WAYS: dict[str, dict[str, Any]] = {  # of selection, with the settings of ``sel
 }
 
 # device and type of floating-point numbers → what was computed, as any number of tensors
-Compute = Callable[["torch.device", "torch.dtype"], "list[Tensor]"]
+Compute: TypeAlias = Callable[["torch.device", "torch.dtype"], "list[Tensor]"]
 
 
 class Absent(Exception):

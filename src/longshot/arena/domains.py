@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from longshot.base import UserError, count, first
 
 if TYPE_CHECKING:
     from longshot.arena.settings import Competition, Phase
 
-Domains = Literal["within", "cross", "independent"]
+Domains: TypeAlias = Literal["within", "cross", "independent"]
 _SETS = (
     "BRD PLK FLW PLT_VIL BCT RESISC CRS TEX SPT MD_MIX",
     "DOG INS_2 PLT_NET MED_LF PNU RSICB APL TEX_DTD ACT_40 MD_5_BIS",

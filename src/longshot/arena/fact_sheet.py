@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 
@@ -24,7 +25,7 @@ PRIVATE = ("authors", "contact", "email")  # not shown beside a pseudonym
 LARGEST = 64 << 10  # bytes of a sheet
 MOST = 40  # fields
 
-FactSheet = dict[str, str]
+FactSheet: TypeAlias = dict[str, str]
 
 
 def read_sheet(path: Path) -> FactSheet:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from longshot.arena.inside.shipped import parsed
 from longshot.arena.inside.shipped import shipped_weights as shipped_weights
 
 # The last three are declared by the team and allow any backbone.
-League = Literal["free-style", "meta-learning", "new-in-ml", "women", "rarely-represented-country"]
+League: TypeAlias = Literal["free-style", "meta-learning", "new-in-ml", "women", "rarely-represented-country"]
 FREE: League = "free-style"
 META: League = "meta-learning"
 _PRETRAINED = {"pretrained", "weights"}  # keyword arguments of model makers

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from longshot.arena import figures
 from longshot.arena.inside.scoring import METRICS, with_half
 from longshot.arena.settings import marks
 from longshot.reports import frame
 
-Facts = tuple[str, Sequence[tuple[str, str]]]  # a name with its fields and their texts
+Facts: TypeAlias = tuple[str, Sequence[tuple[str, str]]]  # a name with its fields and their texts
 
 _NOTES = {
     "All tasks": "Means over tasks with their 95 % intervals (Student's t). Normalised accuracy is 0 for guessing "

@@ -6,12 +6,12 @@ organisers; for everybody else it is not there.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from longshot.arena.refusals import Refusal, not_there
 
-Role = Literal["visitor", "participant", "organiser", "worker"]
-Scope = Literal["submit", "read-own", "work", "admin"]
+Role: TypeAlias = Literal["visitor", "participant", "organiser", "worker"]
+Scope: TypeAlias = Literal["submit", "read-own", "work", "admin"]
 ROLES: tuple[Role, ...] = ("visitor", "participant", "organiser", "worker")
 SCOPES: tuple[Scope, ...] = ("submit", "read-own", "work", "admin")
 # What a role may have at most: a token holds some of it, a session all.

@@ -7,7 +7,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from longshot.arena.settings import Competition, parse_time
 from longshot.arena.store import Store, events, note, runs, submissions, teams
 from longshot.base import UserError
 
-RankBy = Literal["last", "best", "selected"]
+RankBy: TypeAlias = Literal["last", "best", "selected"]
 
 
 class BoardEntry(NamedTuple):

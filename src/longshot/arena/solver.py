@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from longshot.models import prepare as prepare_fixed_norms
 SETTINGS = "settings.json"
 HERE = "{here}"
 TELL = 50  # steps of training between two lines in the log
-Generator = Callable[[int], Iterable[Any]]
+Generator: TypeAlias = Callable[[int], Iterable[Any]]
 
 
 class Solver:
@@ -55,11 +55,11 @@ class Solver:
 
     def save(self, folder: str) -> None:
         """Write what was trained into the folder; frozen backbones are in the submission already."""
-        from longshot.models import checkpoint
+        from longshot.models import save_checkpoint
 
         if self.trained is not None:
             network, preprocessing = self.trained
-            checkpoint.save(folder, network, {"preprocessing": preprocessing, "training": self.training})
+            save_checkpoint(folder, network, {"preprocessing": preprocessing, "training": self.training})
 
     def load(self, folder: str) -> None:
         """Make the networks ready: once, although every task asks for it."""

@@ -7,12 +7,12 @@ belongs to one of them.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from longshot.arena.settings import Competition, Phase, parse_time
 from longshot.base import UserError, hash_json, hash_text
 
-PhaseState = Literal["coming", "open", "over"]
+PhaseState: TypeAlias = Literal["coming", "open", "over"]
 
 
 class PhaseTimes(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ _CROPS = (
 _FRAMED = (1 - 2 * BORDER, BORDER, BORDER)
 _BLOCK = 64  # pictures whose variants are compared at a time
 
-RowPairs = NDArray[np.int64]  # [P, 2]: row of A, row of B
+RowPairs: TypeAlias = NDArray[np.int64]  # [P, 2]: row of A, row of B
 SIDE = 32  # of a thumbnail
 WAVES = 8  # low frequencies kept per axis
 SYMMETRIES = 8  # the picture and its transpose, each as it is, upside down, mirrored, and both

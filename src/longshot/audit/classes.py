@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from longshot.base import Record, UserError
 from longshot.data import ROOT, Dataset, Taxonomy, find_wordnet, read_wordnet
@@ -136,7 +137,7 @@ def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[S
     return sorted(pairs, key=lambda pair: (pair.a, pair.b))
 
 
-ClassTexts = Mapping[str, frozenset[str]]
+ClassTexts: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:

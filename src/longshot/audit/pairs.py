@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ class ImagePairs:
         return len(self.rows)
 
 
-Embed = Callable[[Dataset], NDArray[Any]]  # the vectors [N, d] of a dataset's images
+Embed: TypeAlias = Callable[[Dataset], NDArray[Any]]  # the vectors [N, d] of a dataset's images
 
 
 def find_pairs(

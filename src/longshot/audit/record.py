@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import longshot
+from longshot import __version__
 from longshot.audit.candidates import turn_of
 from longshot.audit.classes import RELATIONS, SharedClass
 from longshot.audit.pairs import KINDS, ImagePairs
@@ -169,7 +169,7 @@ class Overlap:
         """Everything but the pairs."""
         return {
             "format": 1,
-            "version": longshot.__version__,
+            "version": __version__,
             "a": self.a,
             "b": self.b,
             "settings": self.settings,

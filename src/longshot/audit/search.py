@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ _PART = 4  # numbers per part of a long vector that the index keeps as one of 16
 _SHORT = 256
 _PIP = 'pip install "longshot[overlap]"'
 
-Values = NDArray[np.float32]
+Values: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

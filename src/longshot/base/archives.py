@@ -11,14 +11,14 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, TypeAlias
 
 from longshot.base.errors import UserError
 
 CHUNK = 1 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others may ask for gigabytes before a byte comes out
 _LONGEST = 200  # bytes of one part of a path
-Advance = Callable[[int], object]
+Advance: TypeAlias = Callable[[int], object]
 
 
 @dataclass(frozen=True)

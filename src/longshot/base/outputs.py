@@ -22,14 +22,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 from longshot.base.errors import UserError
 from longshot.base.files import atomic, explain_disk_errors, json_text
 from longshot.base.urls import Location, base_name, is_url, shown
 from longshot.base.wording import count
 
-Evidence = Callable[[Path], bool]
+Evidence: TypeAlias = Callable[[Path], bool]
 _TEXTS = (".html", ".htm", ".md", ".csv", ".tex", ".json", ".svg")  # what a screen can show
 _FORMAT = re.compile(r"\.[A-Za-z][A-Za-z0-9]*")  # an ending that says a format, unlike that of easy-0.5
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}

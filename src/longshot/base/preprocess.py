@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from PIL import Image
 
 from longshot.base.errors import UserError
 
-Geometry = Callable[[Image.Image], Image.Image]
+Geometry: TypeAlias = Callable[[Image.Image], Image.Image]
 
 STEPS = {
     "decode": "decode: RGB, upright; always first; decode(reduced): JPEGs in files and zips at 1/2, 1/4 or 1/8 where "

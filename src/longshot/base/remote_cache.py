@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from longshot.base import remote
 from longshot.base.errors import UserError
@@ -46,7 +46,7 @@ _LONG = 4_000_000  # bytes
 _SAVE_EVERY = 15.0  # seconds of fetching that a kill can cost
 _held = contextlib.ExitStack()  # locks of folders that last as long as this process
 atexit.register(_held.close)  # before modules are taken apart, which a lock needs for its release
-_Objects = dict[str, dict[str, Any]]  # name → mark, size, sha256
+_Objects: TypeAlias = dict[str, dict[str, Any]]  # name → mark, size, sha256
 
 
 def local_copy(

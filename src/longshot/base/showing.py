@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-Viewer = Callable[[Any, "int | None"], Any]
+Viewer: TypeAlias = Callable[[Any, "int | None"], Any]
 _viewers: list[Viewer] = []
 
 

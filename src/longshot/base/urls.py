@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeAlias, TypeGuard
 from urllib.parse import urlsplit
 
-Location = str | os.PathLike[str]  # a path here, or a URL as text
+Location: TypeAlias = str | os.PathLike[str]  # a path here, or a URL as text
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:// is a drive
 _SWALLOWED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 

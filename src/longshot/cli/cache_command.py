@@ -88,11 +88,12 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
     Example:
       longshot cache prune --features --older-than 30 --dry-run
     """
-    from longshot.models import cache as store
+    from longshot.models import prunable
+    from longshot.models import prune as delete
 
     if chosen is None and older_than is None:
         raise UserError("Say what to delete: --features, --scans, --remote, --all, or --older-than DAYS.")
-    entries = store.prunable(None if chosen == "all" else chosen, days=older_than or 0.0)
+    entries = prunable(None if chosen == "all" else chosen, days=older_than or 0.0)
     total = sum(entry.bytes for entry in entries)
     if not as_json:
         print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in entries])
@@ -102,7 +103,7 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
     else:
         if not yes and not _agreed(f"Delete {len(entries)} entries, {_size(total)}?"):
             raise UserError("Nothing was deleted; answer y, or add --yes where no one can answer.")
-        freed = store.prune(entries)
+        freed = delete(entries)
         verb = "freed"
     if as_json:
         summary = {"entries": [e.name for e in entries], "bytes": total, "freed": freed, "dry_run": dry_run}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ from longshot.data.sidecars import (
 from longshot.data.stores import FileStore, ZipStore, escape_name, open_zip, unescape_name
 from longshot.data.taxonomy.dag import Taxonomy
 
-SideFile = Callable[[str], bytes | None]
+SideFile: TypeAlias = Callable[[str], bytes | None]
 PATH_COLUMNS = KEY_COLUMNS[1:] + KEY_COLUMNS[:1]
 LABEL_COLUMNS = ("label", "class", "class_id", "category", "class_name", "species", "target")
 PARENT_COLUMNS = ("parent", "superclass", "super_class", "supercategory", "superclass_name")

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +42,7 @@ from longshot.base import (
 from longshot.data.dataset import Dataset, ImageStore, UnpackedStore
 from longshot.data.stores import encoded_of, innermost, prepare_rows, stamps_of
 
-Digests = NDArray[np.uint8]  # [M, 32]
+Digests: TypeAlias = NDArray[np.uint8]  # [M, 32]
 
 DIGEST_BYTES = 32
 _BLOCK = 64  # images that a thread reads before it asks for more

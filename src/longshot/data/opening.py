@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeAlias
 
 from longshot.base import UserError, count, here, is_url, note, shown
 from longshot.data import registry
@@ -14,7 +15,7 @@ from longshot.data.formats import make_format, recognise, split_spec
 from longshot.data.part import find_bad, leave_out
 from longshot.data.stores import escape_name, unescape_name
 
-DatasetLike = Dataset | str | Path  # a dataset, or what ``open_dataset`` opens
+DatasetLike: TypeAlias = Dataset | str | Path  # a dataset, or what ``open_dataset`` opens
 _TABLES = (".csv", ".tsv", ".parquet")
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ from longshot.data.stores import escape_name, open_zip
 _IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
 _LEFT_BEHIND = frozenset(("Thumbs.db", "desktop.ini", "Icon\r"))
 SIDE_FILES = ("split.json", "attributes.csv", "taxonomy.csv")  # what is read beside the class folders
-Stamp = tuple[int, ...]
+Stamp: TypeAlias = tuple[int, ...]
 
 
 @dataclass

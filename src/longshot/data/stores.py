@@ -13,7 +13,7 @@ import threading
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from longshot.data.images import ImageError, array_bytes, decode, decode_reduced
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Enough = Callable[[int, int], tuple[int, int]]  # size of an image → the smallest that will do
+Enough: TypeAlias = Callable[[int, int], tuple[int, int]]  # size of an image → the smallest that will do
 _ESCAPE = re.compile(r"[\\\udc80-\udcff]")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
@@ -203,7 +203,7 @@ def stamps_of(store: ImageStore, rows: Ints) -> Ints:
     return store.stamps(rows) if isinstance(store, EncodedStore) else np.full((len(rows), 3), -1, np.int64)
 
 
-Members = dict[str, zipfile.ZipInfo]
+Members: TypeAlias = dict[str, zipfile.ZipInfo]
 _zips: dict[tuple[str, int, int, int], tuple[zipfile.ZipFile, Members]] = {}
 _zips_lock = threading.Lock()
 

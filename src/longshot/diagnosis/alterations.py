@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from PIL.Image import Resampling, Transpose
 
 from longshot.diagnosis.descriptors import as_shares
 
-Change = Callable[[Image.Image, float, np.random.Generator], Image.Image]
-_Pixels = NDArray[np.float32]  # [H, W, 3] in 0 … 1
+Change: TypeAlias = Callable[[Image.Image, float, np.random.Generator], Image.Image]
+_Pixels: TypeAlias = NDArray[np.float32]  # [H, W, 3] in 0 … 1
 
 
 class Alteration(NamedTuple):

@@ -17,7 +17,7 @@ holds these orders, so that what turning does is computed for any picture withou
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _RINGS = np.array([1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 91])  # bounds, in periods per picture
 _DIRECTIONS = 16
 _GRID = 512  # pixels of the original, each way, in which the grid of 8 × 8 is looked for
-_Floats = NDArray[np.float32]
+_Floats: TypeAlias = NDArray[np.float32]
 
 # Layout comes last: (name, shape of one picture's part).
 _LAYOUT: tuple[tuple[str, tuple[int, ...]], ...] = (

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -38,8 +39,8 @@ from longshot.statistics import Interval, holm, mean_interval, t_p_value
 DRAWS = 5  # replacements drawn per task
 LEVEL = 0.05  # chance of claiming any cause that does not hold
 REPLACE, PIXELS = "replace", "pixels"
-Evaluate = Callable[[TaskRows], Floats]  # tasks → accuracy of each, [T]
-EvaluateAltered = Callable[[Suspicion, Swaps], Floats]  # → accuracy of each task of ``without``
+Evaluate: TypeAlias = Callable[[TaskRows], Floats]  # tasks → accuracy of each, [T]
+EvaluateAltered: TypeAlias = Callable[[Suspicion, Swaps], Floats]  # → accuracy of each task of ``without``
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ the original sides, and what needs more pixels is in ``fine_measures``. Luma is 
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -27,7 +29,7 @@ _BORDER = 0.08  # width of the frame that is taken for background
 _EDGE = 0.15  # gradient of luma per pixel that counts as an edge
 _COLOURED = 0.08  # saturation × value below which a picture has no dominating hue
 _THING = 0.005  # share of the picture below which a region is not counted as a thing
-_Floats = NDArray[np.float32]
+_Floats: TypeAlias = NDArray[np.float32]
 
 
 def measure(pixels: NDArray[np.uint8]) -> _Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from longshot.models import BackboneLike
 
-EmbedTwins = Callable[[Ints, Ints], NDArray[np.float32]]  # rows [P], forms [P] → features [P, d]
+EmbedTwins: TypeAlias = Callable[[Ints, Ints], NDArray[np.float32]]  # rows [P], forms [P] → features [P, d]
 
 
 @dataclass(frozen=True, eq=False)

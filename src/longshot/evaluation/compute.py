@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Work:
 
 
 # Positions of some tasks, their scores [B, Q, W], query labels [B, Q] and ways [B]; W, Q after padding.
-Scored = tuple[Ints, torch.Tensor, torch.Tensor, torch.Tensor]
+Scored: TypeAlias = tuple[Ints, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @torch.no_grad()

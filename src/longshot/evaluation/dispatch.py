@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,8 @@ from longshot.models import ImageMethod, advise
 _AT_ONCE = 1 << 30  # bytes of features up to which they travel before the units
 _TOGETHER = 16  # units that travel together at most
 _SEED = 0  # of validation tasks, whatever the seed of the run
-AnySource = FeatureSource | ImageSource
-ChoiceKey = tuple[str, str, int]  # of a choice; candidate, task
+AnySource: TypeAlias = FeatureSource | ImageSource
+ChoiceKey: TypeAlias = tuple[str, str, int]  # of a choice; candidate, task
 
 
 @dataclass(frozen=True, eq=False)

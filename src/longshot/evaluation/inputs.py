@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from longshot.data import Dataset
     from longshot.models import Backbone, Features, Precomputed
 
-TestbedLike = Testbed | str | Path
+TestbedLike: TypeAlias = Testbed | str | Path
 
 
 @dataclass(frozen=True, eq=False)

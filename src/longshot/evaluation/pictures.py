@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from longshot.base import UserError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from longshot.data import Dataset
 
-    FindImages = Callable[[str, Sequence[str]], list[Image]]
+    FindImages: TypeAlias = Callable[[str, Sequence[str]], list[Image]]
 
 
 def find_images(

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from longshot.data import Dataset
     from longshot.models import BackboneLike, Features, ModuleBackbone, Precomputed
 
-Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
+Testbeds: TypeAlias = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
 Backbones: TypeAlias = "BackboneLike | Sequence[BackboneLike] | Mapping[str, BackboneLike]"
-Methods = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
+Methods: TypeAlias = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
 _UNIT_OF_IMAGES = 4  # tasks per unit of a method that adapts a network: each may cost seconds or minutes
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from longshot.tasks import Testbed
 
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
-Selection = str | Sequence[str] | None
+Selection: TypeAlias = str | Sequence[str] | None
 _KEYS = ("testbed", "backbone", "method", "seed")
 _SHOWN = 3  # series that repr names
 _ANEW = "remove the file and call {evaluate()} again as before, or take an unchanged copy of the folder"

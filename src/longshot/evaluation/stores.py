@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -167,7 +167,7 @@ class RunMemory:
         return self._parts.get(unit_id)
 
 
-RunStore = RunFolder | RunMemory
+RunStore: TypeAlias = RunFolder | RunMemory
 
 
 def write_folder(store: RunMemory, folder: Path) -> Path:

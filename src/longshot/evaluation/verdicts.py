@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from longshot.evaluation.paired_tests import SIGNIFICANCE, deciding_tasks
 from longshot.statistics import Comparison, Interval, differs, t_quantile, tasks_to_decide
 
 LOWER_IS_BETTER = ("loss",)
-Policy = Literal["pass", "fail"]
-Outcome = Literal["passed", "failed", "undecided"]
+Policy: TypeAlias = Literal["pass", "fail"]
+Outcome: TypeAlias = Literal["passed", "failed", "undecided"]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,5 @@
 """What other rooms may use of this one, a line each."""
 
-from .features import cache as cache  # The features cache
-from .networks import checkpoint as checkpoint  # A saved network
-from .methods import checks as checks  # The common test
-from .methods import checks_images as checks_images  # The common test of methods that need images and a network
 from .backbones import BackboneLike as BackboneLike
 from .backbones import FAMILIES as FAMILIES
 from .backbones import find_family as find_family  # The family a name belongs to, or an error with the nearest name
@@ -85,7 +81,17 @@ from .methods.variants import variant_methods as variant_methods  # The methods 
 from .methods.variants import variant_of as variant_of  # The variant whose settings `method` has, however they were …
 from .networks.aliases import ALIASES as ALIASES  # the mean of the patches behind a norm of (1, 0), the trained …
 from .networks.base import Network as Network  # Images [B, 3, H, W] → vectors [B, dim], by way of maps [B, dim, h, w]
-from .networks.checkpoint import SIDECAR as SIDECAR
+from .methods.checks import CHECKS as CHECKS  # the common test of methods on features: name → what it asks
+from .methods.checks import run_checks as run_checks  # run it
+from .methods.checks_images import IMAGE_CHECKS as IMAGE_CHECKS  # the same of methods that need images
+from .methods.checks_images import run_image_checks as run_image_checks  # run it
+from .features.cache import prunable as prunable  # what of the cache may be deleted
+from .features.cache import prune as prune  # delete it
+from .networks.checkpoint import WEIGHTS as WEIGHTS  # the file of a saved network's weights
+from .networks.checkpoint import convert_checkpoint as convert_checkpoint  # published weights as a saved network
+from .networks.checkpoint import load_checkpoint as load_checkpoint  # read a saved network
+from .networks.checkpoint import save_checkpoint as save_checkpoint  # write one
+from .networks.checkpoint import SIDECAR as SIDECAR  # the file of its facts
 from .networks.checkpoint import read_sidecar as read_sidecar  # The JSON beside the weights at `path`
 from .networks.checkpoint import weights_file as weights_file  # The .safetensors in a folder, or the path of one
 from .networks.cost import count_flops as count_flops  # Floating-point operations (a multiply-add is two) of …

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from longshot.reports.svg import (
     to_svg,
 )
 
-LabelBox = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
+LabelBox: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
 KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 290, 44, 14, 12, 46
 _ANGLES = (135, 45, -45, -135, 180, 0, 90, -90)  # of a number around its point, in the order they are tried

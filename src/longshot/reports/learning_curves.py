@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from pydantic import ValidationError
@@ -32,7 +32,7 @@ from longshot.reports.svg import (
     to_svg,
 )
 
-Draw = Callable[[Any, Sequence["TrainingHistory"], Palette], None]
+Draw: TypeAlias = Callable[[Any, Sequence["TrainingHistory"], Palette], None]
 HISTORY = "history.jsonl"
 POINTS = 120  # of a line of losses; where there are more records, neighbours are averaged
 HEIGHT = 254

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from longshot.reports.pictures import thumbnail
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Pictures = Callable[[str, list[str]], "list[Image]"]  # side ("a" or "b") and keys → images
+Pictures: TypeAlias = Callable[[str, list[str]], "list[Image]"]  # side ("a" or "b") and keys → images
 
 _HEADINGS = {"exact": "Exact copies", "near": "Near copies", "similar": "Neighbours in the embedding"}
 _CLASSES = 200  # related classes listed; beyond it the page says how many it leaves out

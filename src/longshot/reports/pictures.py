@@ -7,7 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from longshot.tasks import Task
 
-FindImages = Callable[[str, Sequence[str]], "list[Image]"]
+FindImages: TypeAlias = Callable[[str, Sequence[str]], "list[Image]"]
 
 SIDE = 50  # pixels of a thumbnail
 QUALITY = 62

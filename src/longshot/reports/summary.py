@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class SeriesEstimate:
         return self.class_half if differs(self.half, self.class_half) else None
 
 
-Estimates = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers
+Estimates: TypeAlias = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers
 
 
 def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates:
@@ -122,7 +122,7 @@ def _bounds(estimate: Interval) -> tuple[float, float]:
     return float(estimate.low), float(estimate.high)
 
 
-ComparedPairs = dict[
+ComparedPairs: TypeAlias = dict[
     tuple[int, int, int], "CorrectedComparison"
 ]  # (bed, a, b) with series a before b → b against a
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from longshot.reports.tables import mean_and_half
 
 TOP = 5
 LABELS = ("Method", "Backbone", "Setting")
-WayShot = tuple[int, float]  # ways, shots
-WayColumn = dict[int, SheetCell]  # series → what stands in its row
+WayShot: TypeAlias = tuple[int, float]  # ways, shots
+WayColumn: TypeAlias = dict[int, SheetCell]  # series → what stands in its row
 
 
 def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from longshot.statistics.student import t_quantile
 
-Floats = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.float64]
 _BLOCK = 1 << 22  # numbers gathered at a time: bounds memory, changes no result
 
 

@@ -8,7 +8,7 @@ none; the queries are the whole test set. It needs two attributes: ``split`` (tr
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from longshot.tasks.drawing import to_table
 from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    Rows = NDArray[np.int64]
+    Rows: TypeAlias = NDArray[np.int64]
 
 SUPPORTS = ("train800val200", "trainval")
 # splits that a dataset has → how VTAB cuts a dataset that has these, and which one of its own that is

@@ -11,7 +11,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from longshot.tasks import columns
 if TYPE_CHECKING:
     from longshot.data import Dataset
 
-ShortDigests = NDArray[np.uint64]
+ShortDigests: TypeAlias = NDArray[np.uint64]
 _MOST_BYTES, _LEAST_BYTES = 8, 3  # of an image's digest that are kept
 _SHARE = 0.48  # of the size of the task lists, which digests may add to a file
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from longshot.base import Floats
     from longshot.tasks.judges import Judge
 
-Part = Literal["judge", "held out"]
+Part: TypeAlias = Literal["judge", "held out"]
 
 
 class Share(Loose):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from longshot.models import Features
     from longshot.tasks.testbed import Testbed
 
-Loader = Callable[[str, Sequence[str]], Any]
-EpisodeTensors = tuple[Tensor, Tensor, Tensor, Tensor]
-EasyfslTask = tuple[Tensor, Tensor, Tensor, Tensor, list[int]]
+Loader: TypeAlias = Callable[[str, Sequence[str]], Any]
+EpisodeTensors: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+EasyfslTask: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, list[int]]
 
 
 class EpisodeDataset(TorchDataset[EpisodeTensors]):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from longshot.base import UserError, parse_call
 from longshot.tasks.origin import sampler_parts
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from longshot.models import BackboneLike, Features
 
 # (a method's call, tasks as rows of the features, the features, device) → (the method's full call, accuracy [T])
-TaskScorer = Callable[[str, "TaskRows", "Features", str], tuple[str, "Floats"]]
+TaskScorer: TypeAlias = Callable[[str, "TaskRows", "Features", str], tuple[str, "Floats"]]
 PROTONET = "protonet"
 _WITH_METHOD = re.compile(r"(?P<backbone>.+):(?P<method>[a-z][a-z0-9-]*(\(.*\))?)")
 # "hf:NAME" has no method yet, nor has "torch:FILE.py:FUNCTION"; a label may stand before either

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,7 +24,9 @@ from longshot.tasks import columns
 from longshot.tasks.base import Classes, Pool
 from longshot.tasks.testbed import Testbed
 
-Measure = Callable[[Pool, TaskPlan, TaskRows], Mapping[str, NDArray[Any]]]  # column name → one value per task
+Measure: TypeAlias = Callable[
+    [Pool, TaskPlan, TaskRows], Mapping[str, NDArray[Any]]
+]  # column name → one value per task
 
 MOST_CLASSES = 8000  # above this the matrix of distances takes over half a gigabyte: not by default
 _known: WeakKeyDictionary[Dataset, dict[tuple[bytes, str, str | None], Floats]] = WeakKeyDictionary()

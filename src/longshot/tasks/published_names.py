@@ -6,13 +6,14 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from longshot.base import Ints, UserError, count, first
 from longshot.data import Dataset
 
-ClassOrder = str | Path | Sequence[str]
+ClassOrder: TypeAlias = str | Path | Sequence[str]
 
 
 class ByName:

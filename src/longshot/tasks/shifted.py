@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from longshot.tasks.streams import Streams
 if TYPE_CHECKING:
     from longshot.data import Dataset
 
-Mask = NDArray[np.bool_]
+Mask: TypeAlias = NDArray[np.bool_]
 
 RULE_SETS = ("coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint")
 _OBJECTS = ("objects", "object_count", "num_objects", "n_objects", "clutter")

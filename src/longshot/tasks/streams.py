@@ -15,14 +15,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from longshot.base import Ragged, offsets_of
 
-Words = NDArray[np.uint64]
+Words: TypeAlias = NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ / golden ratio, odd
 _MASK32 = np.uint64(0xFFFFFFFF)

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from longshot.tasks.content import ImageContent, ShortDigests
 if TYPE_CHECKING:
     from longshot.data import Dataset, Digests
 
-Outcome = Literal["same", "changed", "missing", "new", "re-encoded", "names"]
+Outcome: TypeAlias = Literal["same", "changed", "missing", "new", "re-encoded", "names"]
 # Of several the first counts. 1 and 2 are other commands' "worse" and a mistake in the input.
 EXIT_CODES: dict[Outcome, int] = {
     "changed": 3,

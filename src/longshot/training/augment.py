@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -29,7 +30,7 @@ STEPS = {
 _RANGES = {"crop": (1, 1024), "zoom": (0.05, 1), "rotate": (0, 180), "jitter": (0, 1), "grey": (0, 1)}
 _STEP = re.compile(r"^([a-z]+)(?:\(([^()]*)\))?$")
 
-Move = Callable[[Tensor, float, Generator], Tensor]
+Move: TypeAlias = Callable[[Tensor, float, Generator], Tensor]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -16,8 +16,8 @@ from longshot.base import Crew, Tick, UserError, atomic, executor, progress
 from longshot.data import Dataset, as_dataset, portable_dataset
 from longshot.training.folders import TRAINING, read_facts
 
-Files = dict[str, bytes]
-Curves = Callable[[Path], object]
+Files: TypeAlias = dict[str, bytes]
+Curves: TypeAlias = Callable[[Path], object]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from longshot.training.images import TrainingImages, step_generator
 CHUNK = 64  # episodes drawn together: drawing one costs nearly as much as drawing many
 _FORWARD = 256  # images embedded at a time
 
-StepData = ImageBatch | Sequence[Episode]
+StepData: TypeAlias = ImageBatch | Sequence[Episode]
 
 
 class TrainingSource(ABC):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-import longshot
+from longshot import __version__
 from longshot.base import (
     Progress,
     UserError,
@@ -21,7 +21,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.data import Dataset, TaxonomyLike, as_dataset
-from longshot.models import checkpoint
+from longshot.models import WEIGHTS, save_checkpoint
 from longshot.statistics import Interval
 from longshot.tasks import Classes, Shape
 from longshot.training.base import Algorithm
@@ -197,7 +197,7 @@ def train(
     values = locals()  # before any other name is bound
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
     algorithm, settings = planned(algorithm, {name: values[name] for name in names})
-    claim_folder(out, "training", (TRAINING, checkpoint.WEIGHTS, STATE))
+    claim_folder(out, "training", (TRAINING, WEIGHTS, STATE))
     dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)
     before = last_saved(folder)
@@ -267,7 +267,7 @@ class _Training:
             {
                 "settings": job.identity,
                 "notes": job.notes,
-                "longshot": longshot.__version__,
+                "longshot": __version__,
                 "torch": torch.__version__,
             },
         )
@@ -381,7 +381,7 @@ class _Training:
             "training": training,
             "validation": None if facts.best is None else validation,
         }
-        checkpoint.save(self.folder, self.job.network, story)
+        save_checkpoint(self.folder, self.job.network, story)
 
     def _checkpoint(self) -> None:
         if self.team.leads:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -30,7 +30,7 @@ _SCHEDULES: dict[str, dict[str, Any]] = {
     "decay": {"every": 1000, "rate": 0.9, "warmup": 0.0},
 }
 
-Factor = Callable[[int], float]
+Factor: TypeAlias = Callable[[int], float]
 
 
 def make_optimiser(text: str, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import Tuned, UserError, hash_json, nearest, with_executor
 from longshot.data import Dataset
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from longshot.models import Backbone, BackboneLike, Precomputed
 
 
-TestbedLike = Testbed | str | Path
+TestbedLike: TypeAlias = Testbed | str | Path
 
 
 @dataclass(frozen=True)

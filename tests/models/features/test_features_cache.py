@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from longshot.base import is_held
-from longshot.models import Shards, cache, cache_entries, embed, lock
+from longshot.models import Shards, cache_entries, embed, lock
+from longshot.models.features import cache
 
 
 def test_shards_join_to_the_whole(tmp_path: Path) -> None:

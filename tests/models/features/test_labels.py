@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.models import embed, get_network, load_backbone, split_label
-from longshot.models.networks.checkpoint import save
+from longshot.models import embed, get_network, load_backbone, save_checkpoint, split_label
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_a_copied_network_is_not_embedded_again(
     run_cli,  # type: ignore[no-untyped-def]
 ) -> None:
     network = get_network("cnn4(width=4)", size=(16, 16))
-    save(tmp_path / "a/net", network, {"preprocessing": "decode|resize(16,16)"})
+    save_checkpoint(tmp_path / "a/net", network, {"preprocessing": "decode|resize(16,16)"})
     shutil.copytree(tmp_path / "a/net", tmp_path / "copy")
     spellings = ["a/net", "./a/net", str(tmp_path / "a/net"), "copy", "mine=copy"]
     backbones = [word for name in spellings for word in ("--backbone", name)]

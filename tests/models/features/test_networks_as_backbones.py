@@ -11,8 +11,15 @@ import torch
 
 from conftest import RunCli
 from longshot.base import UserError
-from longshot.models import Backbone, embed, find_family, get_network, load_backbone, open_network
-from longshot.models.networks.checkpoint import save
+from longshot.models import (
+    Backbone,
+    embed,
+    find_family,
+    get_network,
+    load_backbone,
+    open_network,
+    save_checkpoint,
+)
 from longshot.models.networks.foreign import Foreign
 
 PREPROCESSING = "decode|resize(16,16)|normalize(0.5,0.25)"
@@ -23,7 +30,7 @@ def saved(tmp_path: Path) -> Path:
     network = get_network("cnn4(width=8)", size=(16, 16), seed=4)
     network.extras["key"] = torch.nn.Parameter(torch.rand(2, 4))
     network(torch.rand(8, 3, 16, 16))
-    return save(tmp_path / "runs" / "proto", network, {"preprocessing": PREPROCESSING})
+    return save_checkpoint(tmp_path / "runs" / "proto", network, {"preprocessing": PREPROCESSING})
 
 
 def load(name: str, **settings: object) -> Backbone:
@@ -66,7 +73,7 @@ def test_it_embeds_through_the_command_line(
 
 
 def test_other_weights_are_another_backbone(saved: Path, tmp_path: Path) -> None:
-    other = save(
+    other = save_checkpoint(
         tmp_path / "b", get_network("cnn4(width=8)", size=(16, 16), seed=5), {"preprocessing": PREPROCESSING}
     )
     assert load(str(saved)).weights_hash != load(str(other)).weights_hash
@@ -90,14 +97,14 @@ def test_training_goes_on_from_a_saved_network(saved: Path) -> None:
     assert network.training
     assert all(p.requires_grad for p in network.parameters())
     assert network.call == "cnn4(width=8)"
-    again = save(saved.parent / "again", network, {"preprocessing": PREPROCESSING})
+    again = save_checkpoint(saved.parent / "again", network, {"preprocessing": PREPROCESSING})
     assert load(str(again)).weights_hash == load(str(saved)).weights_hash
 
 
 def test_training_goes_on_at_another_size(saved: Path, tmp_path: Path) -> None:
     assert open_network(str(saved), size=(32, 32)).size == (32, 32)
     flat = get_network("cnn4(width=8, flatten=True)", size=(16, 16))
-    save(tmp_path / "flat", flat, {"preprocessing": PREPROCESSING})
+    save_checkpoint(tmp_path / "flat", flat, {"preprocessing": PREPROCESSING})
     with pytest.raises(
         UserError, match="built for images of 16 × 16 and gives 32 numbers instead of 8 at 32 × 32"
     ):
@@ -114,7 +121,7 @@ def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None
         assert network.maps(images).shape == (2, 1280, 2, 2)
     trained = open_network("efficientnet-lite0", size=(64, 64))
     trained(images).square().mean().backward()
-    saved = load(str(save(tmp_path / "tuned", trained, {"preprocessing": backbone.preprocessing})))
+    saved = load(str(save_checkpoint(tmp_path / "tuned", trained, {"preprocessing": backbone.preprocessing})))
     with torch.no_grad():
         assert torch.allclose(saved(images), trained.eval()(images), atol=1e-5)
     trained.train()
@@ -129,7 +136,7 @@ def test_a_users_network_is_trained_saved_and_found_again(network: Path, tmp_pat
     assert isinstance(copy.deepcopy(made), Foreign)
     with torch.no_grad():
         made.module.conv.bias.add_(1.0)  # type: ignore[union-attr,operator]
-    saved = save(tmp_path / "mine", made, {"preprocessing": "decode|resize(12,12)"})
+    saved = save_checkpoint(tmp_path / "mine", made, {"preprocessing": "decode|resize(12,12)"})
     images = torch.rand(3, 3, 12, 12)
     with torch.no_grad():
         assert torch.allclose(load(str(saved))(images), made.eval()(images), atol=1e-6)
@@ -141,7 +148,7 @@ def test_a_saved_network_runs_no_code_that_the_user_has_not(
     code = tmp_path / "code.py"
     code.write_text(network.read_text())
     made = open_network(f"torch:{code}:make", size=(12, 12))
-    saved = save(tmp_path / "mine", made, {"preprocessing": "decode|resize(12,12)"})
+    saved = save_checkpoint(tmp_path / "mine", made, {"preprocessing": "decode|resize(12,12)"})
     assert load(str(saved)).dim == 20
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "of-somebody-else"))
     with pytest.raises(

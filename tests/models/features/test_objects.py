@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models import embed, estimate, get_network, load_network, open_backbone
+from longshot.models import embed, estimate, get_network, load_network, open_backbone, save_checkpoint
 from longshot.models.backbones.sight import EXAMPLE
-from longshot.models.networks.checkpoint import save
 
 SMALL = "decode|resize(2,2)|value_range(0,1)"
 
@@ -131,7 +130,9 @@ def test_a_module_says_which_pixels_it_takes_or_is_asked() -> None:
 
 
 def test_a_saved_network_says_the_pixels_it_was_trained_on(tmp_path: Path) -> None:
-    save(tmp_path, get_network("cnn4(width=4)", size=(16, 16)), {"preprocessing": "decode|resize(16,16)"})
+    save_checkpoint(
+        tmp_path, get_network("cnn4(width=4)", size=(16, 16)), {"preprocessing": "decode|resize(16,16)"}
+    )
     network, _ = load_network(tmp_path)
     assert open_backbone(network).preprocessing == "decode|resize(16,16)"
 

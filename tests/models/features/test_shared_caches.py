@@ -14,7 +14,8 @@ import pytest
 
 from forked import ForkedProcess, ForkServer
 from longshot.base import UserError
-from longshot.models import cache, embed, pixels, sidecar
+from longshot.models import embed, pixels, sidecar
+from longshot.models.features import cache
 
 SMALL = "decode|resize(4,4)"
 

@@ -12,9 +12,8 @@ import torch
 
 import longshot
 from longshot.base import UserError, parse, scaled
-from longshot.models import Backbone, get_network, load_backbone, split_sight
+from longshot.models import Backbone, get_network, load_backbone, save_checkpoint, split_sight
 from longshot.models.backbones.sight import Sight
-from longshot.models.networks.checkpoint import save
 
 OWN = "decode|resize(256,bicubic)|central_crop(224)|normalize(0.498,0.502)"
 BEFORE = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"  # the default of earlier versions
@@ -82,7 +81,9 @@ def test_the_name_says_what_is_not_the_networks_own(name: str, preprocessing: st
 
 def test_a_folder_and_other_settings_keep_their_place(tmp_path: Path) -> None:
     network = get_network("cnn4(width=4)", size=(16, 16))
-    folder = save(tmp_path / "net", network, {"preprocessing": "decode|resize(18)|central_crop(16)"})
+    folder = save_checkpoint(
+        tmp_path / "net", network, {"preprocessing": "decode|resize(18)|central_crop(16)"}
+    )
     backbone = load_backbone(f"{folder}(size=32)")
     assert backbone.preprocessing == "decode|resize(36)|central_crop(32)"
     assert backbone.name == f"{folder}(size=32)"

@@ -86,12 +86,12 @@ def test_training_happens_once(call: str, network: SmallNetwork, monkeypatch: py
 def test_an_evaluation_in_blocks_gives_the_same_rows(
     call: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from longshot.models import checkpoint, get_network
+    from longshot.models import get_network, save_checkpoint
 
     folder = tmp_path / "network"
     folder.mkdir()
     story = {"preprocessing": "decode|resize(16,16)|value_range(0,1)"}
-    checkpoint.save(folder, get_network("cnn4(width=4)", size=(16, 16)), story)
+    save_checkpoint(folder, get_network("cnn4(width=4)", size=(16, 16)), story)
     data = shuffled_splits(open_dataset(photos), seed=0)
     bed = BigEpisode(train=20, validation=10).final(data)
     all_scores = []

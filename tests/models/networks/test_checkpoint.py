@@ -10,8 +10,14 @@ import torch
 from torch import nn
 
 from longshot.base import UserError, hash_file
-from longshot.models import SIDECAR, get_network
-from longshot.models.networks.checkpoint import WEIGHTS, convert, load, save
+from longshot.models import (
+    SIDECAR,
+    WEIGHTS,
+    convert_checkpoint,
+    get_network,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 PREPROCESSING = "decode|resize(16,16)|normalize(0.5,0.5)"
 STORY = {
@@ -25,7 +31,7 @@ STORY = {
 def saved(tmp_path: Path) -> Path:
     network = get_network("cnn4(width=8)", size=(16, 16), seed=4)
     network(torch.rand(8, 3, 16, 16))  # running statistics move
-    return save(tmp_path / "run", network, STORY)
+    return save_checkpoint(tmp_path / "run", network, STORY)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +49,7 @@ def test_round_trip_is_bit_equal(tmp_path: Path, call: str) -> None:
     network.extras["key"] = nn.Parameter(torch.rand(2, 4))
     images = torch.rand(4, 3, 16, 16)
     network(images)
-    again, story = load(save(tmp_path / "run", network, STORY))
+    again, story = load_checkpoint(save_checkpoint(tmp_path / "run", network, STORY))
     with torch.no_grad():
         assert torch.equal(again(images), network.eval()(images))
     assert again.call == call or story["network"] == network.call
@@ -53,7 +59,7 @@ def test_round_trip_is_bit_equal(tmp_path: Path, call: str) -> None:
 
 
 def test_the_sidecar_tells_the_story(saved: Path) -> None:
-    _, story = load(saved / WEIGHTS)
+    _, story = load_checkpoint(saved / WEIGHTS)
     assert story["network"] == "cnn4(width=8)"
     assert story["size"] == [16, 16]
     assert (story["dim"], story["parameters"]) == (8, 4 * (8 + 16) + 9 * 8 * (3 + 3 * 8))
@@ -73,14 +79,14 @@ def test_another_architecture_is_named(saved: Path) -> None:
     }.items():
         (saved / SIDECAR).write_text(json.dumps({**sidecar, "network": call}))
         with pytest.raises(UserError, match=complaint):
-            load(saved)
+            load_checkpoint(saved)
 
 
 def test_weights_of_another_run_are_told(saved: Path, tmp_path: Path) -> None:
-    other = save(tmp_path / "other", get_network("cnn4(width=8)", size=(16, 16), seed=9), STORY)
+    other = save_checkpoint(tmp_path / "other", get_network("cnn4(width=8)", size=(16, 16), seed=9), STORY)
     (other / SIDECAR).replace(saved / SIDECAR)
     with pytest.raises(UserError, match=r"are not those that network\.json tells of"):
-        load(saved)
+        load_checkpoint(saved)
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "weights.pth", "pytorch_model.bin"])
@@ -88,14 +94,14 @@ def test_a_pickle_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
     torch.save({}, tmp_path / name)
     for path in (tmp_path, tmp_path / name):
         with pytest.raises(UserError, match=rf"{name} is a pickle.*import convert; convert\('"):
-            load(path)
+            load_checkpoint(path)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_pickle_under_another_name_is_refused(saved: Path, zipped: bool) -> None:
     torch.save({"a": torch.zeros(2)}, saved / WEIGHTS, _use_new_zipfile_serialization=zipped)
     with pytest.raises(UserError, match="is a pickle, which could run code"):
-        load(saved)
+        load_checkpoint(saved)
 
 
 def test_a_truncated_file_is_told(saved: Path) -> None:
@@ -104,7 +110,7 @@ def test_a_truncated_file_is_told(saved: Path) -> None:
     with pytest.raises(
         UserError, match=r"network.safetensors \([\d,]+ bytes\) are truncated or no safetensors"
     ):
-        load(saved)
+        load_checkpoint(saved)
 
 
 def test_a_missing_or_damaged_sidecar_is_told(saved: Path, tmp_path: Path) -> None:
@@ -117,29 +123,31 @@ def test_a_missing_or_damaged_sidecar_is_told(saved: Path, tmp_path: Path) -> No
     }.items():
         (saved / SIDECAR).write_text(text)
         with pytest.raises(UserError, match=complaint):
-            load(saved)
+            load_checkpoint(saved)
     (saved / SIDECAR).unlink()
     with pytest.raises(UserError, match=r"lack their sidecar network\.json"):
-        load(saved)
+        load_checkpoint(saved)
     with pytest.raises(UserError, match=r"no saved network at .*nowhere"):
-        load(tmp_path / "nowhere")
+        load_checkpoint(tmp_path / "nowhere")
 
 
 def test_convert_takes_a_state_dict(tmp_path: Path) -> None:
     network = get_network("cnn4(width=8)", size=(16, 16), seed=2)
     torch.save(network.state_dict(), tmp_path / "w.pt")
-    again, _ = load(convert(tmp_path / "w.pt", tmp_path / "run", "cnn4(width=8)", PREPROCESSING))
+    again, _ = load_checkpoint(
+        convert_checkpoint(tmp_path / "w.pt", tmp_path / "run", "cnn4(width=8)", PREPROCESSING)
+    )
     images = torch.rand(2, 3, 16, 16)
     with torch.no_grad():
         assert torch.equal(again(images), network.eval()(images))
     with pytest.raises(UserError, match="another architecture than 'cnn4'"):
-        convert(tmp_path / "w.pt", tmp_path / "run", "cnn4", PREPROCESSING)
+        convert_checkpoint(tmp_path / "w.pt", tmp_path / "run", "cnn4", PREPROCESSING)
 
 
 def test_convert_runs_no_code(tmp_path: Path) -> None:
     torch.save(get_network("cnn4(width=8)", size=(16, 16)), tmp_path / "whole.pt")
     with pytest.raises(UserError, match=r"cannot be read as a dictionary of tensors.*state_dict\(\)"):
-        convert(tmp_path / "whole.pt", tmp_path / "run", "cnn4(width=8)", PREPROCESSING)
+        convert_checkpoint(tmp_path / "whole.pt", tmp_path / "run", "cnn4(width=8)", PREPROCESSING)
     torch.save({"epoch": 3, "weights": {}}, tmp_path / "more.pt")
     with pytest.raises(UserError, match="holds more than tensors"):
-        convert(tmp_path / "more.pt", tmp_path / "run", "cnn4(width=8)", PREPROCESSING)
+        convert_checkpoint(tmp_path / "more.pt", tmp_path / "run", "cnn4(width=8)", PREPROCESSING)

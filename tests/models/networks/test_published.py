@@ -15,10 +15,11 @@ from longshot.base import UserError
 from longshot.models import (
     ModuleBackbone,
     Network,
-    checkpoint,
+    convert_checkpoint,
     count_parameters,
     get_network,
     load_backbone,
+    load_checkpoint,
     network_class,
     open_network,
 )
@@ -176,8 +177,8 @@ def test_checkpoints_of_training_scripts(form: str, tmp_path: Path) -> None:
 def test_converted_and_trained_further(tmp_path: Path) -> None:
     network = random_network("resnet18")
     torch.save(published(network), tmp_path / "tv.pth")
-    folder = checkpoint.convert(tmp_path / "tv.pth", tmp_path / "net", "resnet18", GEOMETRY)
-    again, _ = checkpoint.load(folder)
+    folder = convert_checkpoint(tmp_path / "tv.pth", tmp_path / "net", "resnet18", GEOMETRY)
+    again, _ = load_checkpoint(folder)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in network.state_dict().items())
     start = open_network(f"resnet18(weights='{tmp_path / 'tv.pth'}')", size=(48, 48))
     assert start.call == "resnet18" and start.size == (48, 48) and start.training

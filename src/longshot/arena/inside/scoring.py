@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-HalfWidth = Callable[[Sequence[float]], float | None]  # of the 95 % interval of a mean; None for one value
+HalfWidth: TypeAlias = Callable[
+    [Sequence[float]], float | None
+]  # of the 95 % interval of a mean; None for one value
 WIDEST = 0.5  # half width of an interval from guessing to no mistake: a wider one says nothing
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
 

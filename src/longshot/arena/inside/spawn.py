@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 READY, CLEAN, STOP = b"ready", b"clean", b"stop"
 TRAIN, TASK = b"train", b"task"
@@ -40,7 +40,7 @@ LIBRARIES = {
     "scipy": "scipy.optimize",
     "sklearn": "sklearn",
 }
-Work = Callable[
+Work: TypeAlias = Callable[
     [bool, tuple[int, ...]], int
 ]  # what a process does: whether it trains, its descriptors → exit code
 

@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from longshot.base.progress import Progress
 
-Tick = Callable[[int], None]  # a worker calls it after every n items; it raises Stopped once the run is over
+Tick: TypeAlias = Callable[
+    [int], None
+]  # a worker calls it after every n items; it raises Stopped once the run is over
 Key = TypeVar("Key", bound=Hashable)
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")

@@ -9,14 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from longshot.base.errors import UserError
 from longshot.base.scale.executor import Tick
 
 # How a unit ended: its result, a UserError's two parts, or what another exception said; and its ticks.
 DONE, WRONG, FAILED = "done", "wrong", "failed"
-Outcome = tuple[str, Any, int]
+Outcome: TypeAlias = tuple[str, Any, int]
 
 
 class Hand:

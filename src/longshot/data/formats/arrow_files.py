@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -153,7 +153,7 @@ def _reason(error: Exception) -> str:
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
-_Address = tuple[str, int, int]  # path and stamp
+_Address: TypeAlias = tuple[str, int, int]  # path and stamp
 _lock = threading.Lock()
 _tables: dict[tuple[_Address, str], pa.ChunkedArray] = {}
 _parquet: dict[_Address, tuple[pq.ParquetFile, Ints]] = {}  # with the first row of each group

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _STAMP = b"longshot-stamp"
-Texts = NDArray[np.str_]
+Texts: TypeAlias = NDArray[np.str_]
 
 
 class Format(Called):

@@ -10,12 +10,13 @@ same key or of several kinds in one feature the last one counts.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Span = tuple[int, int]  # start and stop in the bytes of the whole message
-FeatureValue = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
+Span: TypeAlias = tuple[int, int]  # start and stop in the bytes of the whole message
+FeatureValue: TypeAlias = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _KINDS = (1, 2, 3)  # bytes, floats, integers
 

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ from longshot.data.formats.base import (
 from longshot.data.formats.spans import refuse_copied_files
 from longshot.data.sidecars import attribute_column, find_column
 
-ColumnTypes = dict[str, dict[str, Any]]
+ColumnTypes: TypeAlias = dict[str, dict[str, Any]]
 _SHARD = re.compile(r"(?P<stem>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.(parquet|arrow)")
 
 

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from longshot.data.stores import FileStore
 from longshot.data.taxonomy.dag import Taxonomy
 
 _FILES = {"train": "train.csv", "validation": "val.csv", "test": "test.csv"}
-SplitMembers = dict[str, tuple[str, ...]]  # split → class ids
+SplitMembers: TypeAlias = dict[str, tuple[str, ...]]  # split → class ids
 
 
 class Subset(Format):

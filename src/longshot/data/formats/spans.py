@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from longshot.data.images import ImageError, decode
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Decode = Callable[[bytes, str], "Image"]
+Decode: TypeAlias = Callable[[bytes, str], "Image"]
 _HEAD = 65_536  # bytes that are compared before whole files are
 _Item = TypeVar("_Item")
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<ending>\.tar)")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 HEAD, FOOT = 12, 4  # bytes around the data of a record
-Visit = Callable[[bytes], None]
+Visit: TypeAlias = Callable[[bytes], None]
 _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
 _POLYNOMIAL = 0x82F63B78  # reflected
 _BLOCK = 2048  # bytes per gather: the table takes 2 MB
 _MASK = 0xA282EAD8
-Buffer = bytes | bytearray | memoryview
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 @cache

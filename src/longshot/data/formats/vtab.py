@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import TypeAlias
 
 from longshot.base import Record, read_record
 
 GROUPS = ("natural", "specialized", "structured")
-SplitSlice = tuple[str, int, int]  # official split, from percent, to percent
+SplitSlice: TypeAlias = tuple[str, int, int]  # official split, from percent, to percent
 
 
 class VtabTask(Record):

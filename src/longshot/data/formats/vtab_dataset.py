@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ from longshot.data.formats.vtab import TASKS, VtabTask, cut
 from longshot.data.stores import RowsStore, escape_name
 
 _NUMBER = re.compile(r".*[/-](\d+)")  # the key of a record; names of files are no order
-Labels = NDArray[np.int64]
+Labels: TypeAlias = NDArray[np.int64]
 CLEVR_BOUNDS = (8.0, 8.5, 9.0, 9.5, 10.0)
 KITTI_BOUNDS = (8.0, 20.0, 999.0)
 _NO_VEHICLE = 1000.0

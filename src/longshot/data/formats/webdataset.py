@@ -9,7 +9,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ _LABELS = ("label", "class", "cls", "class_name", "category", "target")
 _FIELD = "field:"  # before the name of a column of the index that is an attribute
 _LEFT_OUT = b"longshot-left-out"
 _BLOCK = 512  # a tar's headers and contents begin at multiples of it
-_Members = dict[str, tuple[int, int]]  # extension → (offset, length)
+_Members: TypeAlias = dict[str, tuple[int, int]]  # extension → (offset, length)
 _SCHEMA = pa.schema(
     [
         *(("key", pa.string()), ("label", pa.string()), ("file", pa.int32())),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from longshot.base import Floats, Ints, UserError
 if TYPE_CHECKING:
     from longshot.data.taxonomy.dag import Taxonomy
 
-Adjacency = tuple[Ints, Ints]  # offsets [V+1], neighbours [E]
+Adjacency: TypeAlias = tuple[Ints, Ints]  # offsets [V+1], neighbours [E]
 
 
 def adjacency(source: Ints, target: Ints, size: int) -> Adjacency:

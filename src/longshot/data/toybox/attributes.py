@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ def _grain(side: int, seed: int) -> NDArray[np.float32]:
     return np.asarray(h.astype(np.float64) / 2**32, np.float32)
 
 
-Grid = NDArray[np.int64]
+Grid: TypeAlias = NDArray[np.int64]
 
 # Each backdrop: (column, row, grain) → the share of the second colour.
 _BACKDROPS: dict[str, Callable[[Grid, Grid, Float32s], Float32s]] = {

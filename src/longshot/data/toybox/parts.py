@@ -11,15 +11,15 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longshot.base import Bools
 
-Vec = tuple[float, float, float]
-Points = NDArray[np.float32]
+Vec: TypeAlias = tuple[float, float, float]
+Points: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Solid:
     gloss: float = 0.15
 
 
-Trait = Mapping[str, Mapping[str, Any]]  # name of a variant → settings of a body plan
+Trait: TypeAlias = Mapping[str, Mapping[str, Any]]  # name of a variant → settings of a body plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Genus:
         return {f"{a}-{b}": {**self.first[a], **self.second[b]} for a in self.first for b in self.second}
 
 
-ToyFamily = Mapping[str, Genus]
+ToyFamily: TypeAlias = Mapping[str, Genus]
 
 
 def skin(colour: str | Surface) -> Surface:

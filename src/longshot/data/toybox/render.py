@@ -10,14 +10,15 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longshot.data.toybox.parts import PATTERNS, Solid, Surface, Vec
 
-Float32s = NDArray[np.float32]
-Matrix = NDArray[np.float64]
+Float32s: TypeAlias = NDArray[np.float32]
+Matrix: TypeAlias = NDArray[np.float64]
 _KINDS = ("box", "tube", "ball")
 
 

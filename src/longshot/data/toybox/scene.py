@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from longshot.data.toybox.render import (
 
 SIDE = 84
 FINE = 2  # rays per pixel along each axis (see _shrink)
-CameraView = tuple[Matrix, Matrix]
+CameraView: TypeAlias = tuple[Matrix, Matrix]
 _YAW = {"front": 0.0, "back": 180.0, "side": 90.0, "top": 0.0}
 _PROP_COLOURS = ("#8c6f5a", "#6f7f8c", "#9a8f6a", "#7a6a86", "#6f8a78", "#a07a70", "#c4bcae", "#4f565c")
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from longshot.models.backbones.base import Backbone, Precomputed
     from longshot.models.features.features import Features
 
-    BackboneLike: TypeAlias = str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
+    BackboneLike: TypeAlias = (
+        str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from longshot.base import Preprocessing
 
 _OPSET = 17  # has every operation of the measured networks; ONNX Runtime from 1.13 and OpenVINO read it
-Run = Callable[[nn.Module, Tensor], Tensor]
+Run: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
 
 
 class NotExportable(Exception):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ _TOGETHER = 8  # batches that travel together at most
 _LARGEST_HALF = 65504.0  # beyond it float16 becomes infinite
 
 # values [n, d] (None when not computed), and (row, reason) of the images that cannot be read
-Answer = tuple[NDArray[np.float32] | None, list[tuple[int, str]]]
+Answer: TypeAlias = tuple[NDArray[np.float32] | None, list[tuple[int, str]]]
 Values = Generator[tuple[int, NDArray[Any]], None, None]  # number of a unit, its values [n, d]
 
 

@@ -15,7 +15,7 @@ import os
 import shutil
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from longshot.base import Bools, Ints, UserError, atomic, cache_places, count, explain_disk_errors, write_text
 from longshot.models.features.arrays import CHUNK, LastCheck, open_array, write_header, write_rows
 
-Marks = NDArray[np.uint64]  # the first 64 bits of a digest each
+Marks: TypeAlias = NDArray[np.uint64]  # the first 64 bits of a digest each
 
 _ENTRY = b"longshot rows 1\n"  # opens an entry of a journal; behind a damaged one the next is looked for
 

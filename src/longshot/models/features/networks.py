@@ -11,7 +11,7 @@ import torch
 from longshot.base import UserError
 from longshot.models.backbones import load_backbone
 from longshot.models.backbones.base import ModuleBackbone
-from longshot.models.networks import checkpoint
+from longshot.models.networks.checkpoint import load_checkpoint
 from longshot.models.networks.base import Network
 from longshot.models.networks.registry import get_network, network_names
 
@@ -36,7 +36,7 @@ def open_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_downl
 
 def load_network(folder: str | Path) -> tuple[Network, dict[str, Any]]:
     """A saved network (in evaluation mode, on the CPU) and its sidecar; ``folder`` may also name the weights file."""
-    return checkpoint.load(folder, open_weights=_with_weights)
+    return load_checkpoint(folder, open_weights=_with_weights)
 
 
 def _with_weights(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:

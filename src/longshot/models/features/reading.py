@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,9 +15,11 @@ from longshot.data import Dataset, ImageStore, shipment
 from longshot.models.features.cache import Shards
 from longshot.models.features.decode import unreadable_images
 
-Reading = tuple[NDArray[Any], list[tuple[int, str]]]  # values [n, d], (row, reason) of unreadable images
+Reading: TypeAlias = tuple[
+    NDArray[Any], list[tuple[int, str]]
+]  # values [n, d], (row, reason) of unreadable images
 # Images and positions of a shard → their values; other machines find it by its name.
-Describe = Callable[[ImageStore, range], Reading]
+Describe: TypeAlias = Callable[[ImageStore, range], Reading]
 
 
 class Reader:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, TypeAlias, cast
 
 from torch import Tensor
 
 from longshot.base import Called, TaskBatch, TaskShape
 
-Setting = Literal["inductive", "transductive"]
-Kind = Literal["frozen", "adapted", "meta-trained"]
+Setting: TypeAlias = Literal["inductive", "transductive"]
+Kind: TypeAlias = Literal["frozen", "adapted", "meta-trained"]
 LOWEST = float("-inf")  # score of a class that cannot be predicted: softmax gives it probability 0
 
 

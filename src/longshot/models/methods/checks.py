@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from longshot.models.methods.batching import Gatherer, batches
 from longshot.models.methods.own import MethodError
 
 T = TypeVar("T")
-Scores = NDArray[np.float32]
-Kept = tuple[str, str, str]  # name of a check, "kept" | "refused" | "broken", reason
+Scores: TypeAlias = NDArray[np.float32]
+Kept: TypeAlias = tuple[str, str, str]  # name of a check, "kept" | "refused" | "broken", reason
 
 _CPU = torch.device("cpu")
 

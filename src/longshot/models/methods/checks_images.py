@@ -185,7 +185,7 @@ def _alike(first: Tensor, second: Tensor, change: str) -> None:
     alike(first.numpy(), second.numpy(), change, TOLERANCE)
 
 
-CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {
+IMAGE_CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {
     "learns": check_learns,
     "determinism": check_determinism,
     "network kept": check_network_kept,
@@ -198,6 +198,6 @@ CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {
 }
 
 
-def run_checks(method: ImageMethod) -> Iterator[Kept]:
+def run_image_checks(method: ImageMethod) -> Iterator[Kept]:
     """Every check of a method on images, one after the other."""
-    return run_all(method, CHECKS)
+    return run_all(method, IMAGE_CHECKS)

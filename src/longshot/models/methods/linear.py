@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -134,7 +135,7 @@ class LogisticRegression(Method):
 _HISTORY = 10
 
 
-LossAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]
+LossAndGradient: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def lbfgs(

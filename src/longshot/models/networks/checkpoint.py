@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-import longshot
+from longshot import __version__
 from longshot.base import (
     Loose,
     UserError,
@@ -45,7 +45,7 @@ class NetworkSidecar(Loose):
     weights_hash: str
 
 
-def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path:
+def save_checkpoint(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path:
     """Write weights and sidecar, each whole or not at all.
 
     Parameters
@@ -84,13 +84,15 @@ def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path
         "parameters": sum(p.numel() for n, p in network.named_parameters() if n in tensors),
         "preprocessing": preprocessing,
         "weights_hash": hash_file(folder / WEIGHTS),
-        "versions": {"longshot": longshot.__version__, "torch": torch.__version__},
+        "versions": {"longshot": __version__, "torch": torch.__version__},
     }
     write_json(folder / SIDECAR, sidecar)
     return folder
 
 
-def load(folder: str | Path, *, open_weights: OpenWeights | None = None) -> tuple[Network, dict[str, Any]]:
+def load_checkpoint(
+    folder: str | Path, *, open_weights: OpenWeights | None = None
+) -> tuple[Network, dict[str, Any]]:
     """The network (in evaluation mode, on the CPU) and its sidecar.
 
     Parameters
@@ -120,7 +122,7 @@ def load(folder: str | Path, *, open_weights: OpenWeights | None = None) -> tupl
     return network.eval(), story
 
 
-def convert(file: str | Path, folder: str | Path, network: str, preprocessing: str) -> Path:
+def convert_checkpoint(file: str | Path, folder: str | Path, network: str, preprocessing: str) -> Path:
     """Save published weights (.npz, .pth, .pt, .bin, .safetensors) as a network that Longshot takes.
 
     Only tensors are read (``weights_only=True``): nothing in the file is executed. ``network`` is a call such as
@@ -129,7 +131,7 @@ def convert(file: str | Path, folder: str | Path, network: str, preprocessing: s
     """
     made = get_network(network, size=parse(preprocessing).size)
     fill(made, read_published(file, made), str(file))
-    return save(folder, made, {"preprocessing": preprocessing, "data": {"file": str(file)}})
+    return save_checkpoint(folder, made, {"preprocessing": preprocessing, "data": {"file": str(file)}})
 
 
 def fill(network: Network, tensors: Mapping[str, Tensor], origin: str) -> None:
@@ -178,7 +180,7 @@ def read_sidecar(path: Path) -> dict[str, Any]:
     sidecar = path.with_suffix(".json")
     missing = UserError(
         f"The weights {path} lack their sidecar {sidecar.name}, which says what network they are",
-        "copy it beside them, or write both with longshot.models.networks.checkpoint.save",
+        "copy it beside them, or write both with longshot.models.save_checkpoint",
     )
     return read_checked(NetworkSidecar, sidecar, missing=missing, remedy="copy or train it again")
 
@@ -226,7 +228,7 @@ def remember_run(path: Path) -> None:
 def _pickle(path: Path) -> UserError:
     return UserError(
         f"{path} is a pickle, which could run code when it is opened, so Longshot takes safetensors only; if it "
-        f'holds a state dict, convert it: python -c "from longshot.models.networks.checkpoint import convert; '
-        f"convert('{path}', 'runs/converted', 'cnn4', 'decode|resize(84,84)|normalize(imagenet)')\""
+        f'holds a state dict, convert it: python -c "from longshot.models import convert_checkpoint; '
+        f"convert_checkpoint('{path}', 'runs/converted', 'cnn4', 'decode|resize(84,84)|normalize(imagenet)')\""
         f" with your network and preprocessing."
     )

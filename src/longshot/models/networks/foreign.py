@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from torch import Tensor, nn
 
@@ -10,7 +11,7 @@ from longshot.base import UserError
 from longshot.models.networks.base import Network, on_black
 
 # module and images [B, 3, H, W] → vectors [B, d] or maps [B, d, h, w]
-RunModule = Callable[[nn.Module, Tensor], Tensor]
+RunModule: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
 
 
 class Foreign(Network):

@@ -21,7 +21,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -34,11 +34,11 @@ from longshot.base import UserError, prototypes
 from longshot.models.networks import twice
 from longshot.models.networks.base import Network
 
-NamedTensors = dict[str, Tensor]
-LinearHead = tuple[Tensor, Tensor]  # W [way, d], b [way]
-Pull = Callable[[Tensor], NamedTensors]  # ∂L/∂z [S, d] → ∂L/∂θ
-Moves = Literal["all", "head"]
-HeadStart = Literal["zero", "prototypes", "learned"]
+NamedTensors: TypeAlias = dict[str, Tensor]
+LinearHead: TypeAlias = tuple[Tensor, Tensor]  # W [way, d], b [way]
+Pull: TypeAlias = Callable[[Tensor], NamedTensors]  # ∂L/∂z [S, d] → ∂L/∂θ
+Moves: TypeAlias = Literal["all", "head"]
+HeadStart: TypeAlias = Literal["zero", "prototypes", "learned"]
 LEARNED_HEAD = ("first_weight", "first_bias")  # names among a network's extras: W [N, d] and b [N]
 _IN_NETWORK = tuple(f"extras.{name}" for name in LEARNED_HEAD)
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -30,7 +30,7 @@ NETWORKS: dict[str, str] = {
     "vit": "longshot.models.networks.vit:ViT",
 }
 # a call and the size of the images → the network with its own weights
-OpenWeights = Callable[[str, tuple[int, int]], Network]
+OpenWeights: TypeAlias = Callable[[str, tuple[int, int]], Network]
 _BACKBONES = ("efficientnet-lite", "timm:", "hf:", "torch:")  # what comes with weights and can be trained on
 
 

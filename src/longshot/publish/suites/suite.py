@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from longshot.base import (
     Loose,
@@ -24,7 +24,7 @@ from longshot.tasks import Testbed
 BUILT_IN = ("toybox-1",)
 METHODS = ("protonet", "ridge")  # where neither a suite nor its user names any
 FINE_GRAINED = ("semantic", "siblings", "coarsity")
-Kind = Literal["uniform", "fine-grained", "difficult"]
+Kind: TypeAlias = Literal["uniform", "fine-grained", "difficult"]
 KINDS: tuple[Kind, ...] = ("uniform", "fine-grained", "difficult")
 
 

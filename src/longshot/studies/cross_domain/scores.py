@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from longshot.studies.engine.lab import Lab
 METRIC = "normalized_accuracy"  # (b − 1/N) / (1 − 1/N), b the mean recall over the N classes of a task
 
 DomainLab = Lab[CrossDomainSettings, DomainData]
-Key = tuple[Condition, str, str]  # condition, start, baseline
+Key: TypeAlias = tuple[Condition, str, str]  # condition, start, baseline
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
 from longshot.studies.engine.settings import AsList, Names, Number, StudySettings, Text, in_order
 
-Baseline = Literal["train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml", "metadelta"]
-Start = Literal["random", "pre-trained"]
+Baseline: TypeAlias = Literal[
+    "train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml", "metadelta"
+]
+Start: TypeAlias = Literal["random", "pre-trained"]
 BASELINES: tuple[str, ...] = get_args(Baseline)
 RANDOM, PRETRAINED = STARTS = get_args(Start)
 _Baselines = Annotated[tuple[Baseline, ...], AsList, in_order(BASELINES), Field(min_length=1)]

@@ -53,16 +53,16 @@ class StartWeights(StudyTraining):
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """Save the network as the trainings of the study find it; one that is there is not touched."""
-        from longshot.models import checkpoint
+        from longshot.models import WEIGHTS, save_checkpoint
 
         path = folder.path / TRAININGS / self.folder
         side = self.options["size"]
         text = f"decode|resize({side})|central_crop({side})|normalize(imagenet)"
 
         def work() -> None:
-            checkpoint.save(path, self._network(), {"preprocessing": text})
+            save_checkpoint(path, self._network(), {"preprocessing": text})
 
-        folder.step(f"training {self.label}", self.folder, [path / checkpoint.WEIGHTS], work)
+        folder.step(f"training {self.label}", self.folder, [path / WEIGHTS], work)
         return str(path)
 
     def _network(self) -> Network:

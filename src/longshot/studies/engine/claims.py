@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ RULE = (
     "n is how many tasks a number is over; splits, classes or images where the number says so.",
     "The paper measured other data and networks: a verdict holds for the data, networks and tasks of this page.",
 )
-Verdict = Literal["confirmed", "confirmed in sign", "not decided", "contradicted", "not measured"]
+Verdict: TypeAlias = Literal["confirmed", "confirmed in sign", "not decided", "contradicted", "not measured"]
 Lab = TypeVar("Lab")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from longshot.base import UserError
 from longshot.data import Dataset, DatasetLike, as_dataset
 
 # datasets of a study: one, several (a text may be NAME=PATH), or by name
-Datasets = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
+Datasets: TypeAlias = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
 NAME = re.compile(r"(?:(?P<role>[a-z]+):)?(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)")
 
 

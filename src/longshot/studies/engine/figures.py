@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Picture:
 
 
 # figure name → what draws it to a path without suffix
-Drawings = dict[str, Callable[[Path], None]]
+Drawings: TypeAlias = dict[str, Callable[[Path], None]]
 _STYLE: Any = {
     "svg.hashsalt": "longshot",  # equal pictures give equal bytes
     "svg.fonttype": "none",

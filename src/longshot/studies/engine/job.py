@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from longshot.data import Dataset
 from longshot.studies.engine.settings import StudySettings
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 Settings = TypeVar("Settings", bound=StudySettings)
 Data = TypeVar("Data")
-Testbeds = Mapping[str, "Testbed"]
-DatasetsByName = Mapping[str, Dataset]
-Calls = str | Sequence[str]  # methods
+Testbeds: TypeAlias = Mapping[str, "Testbed"]
+DatasetsByName: TypeAlias = Mapping[str, Dataset]
+Calls: TypeAlias = str | Sequence[str]  # methods
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
 from longshot.base import Loose, UserError, read_json
 
-TableFormat = Literal["md", "latex", "csv"]
+TableFormat: TypeAlias = Literal["md", "latex", "csv"]
 _ENDINGS = {"md": "md", "latex": "tex", "csv": "csv"}
 
 

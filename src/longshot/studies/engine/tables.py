@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import Floats
 from longshot.reports import Sheet, SheetCell, escape_markdown, heads, markdown, row, to_csv, to_latex
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from longshot.statistics import Interval
     from longshot.studies.engine.claims import JudgedClaim, Measured
 
-Fact = dict[str, Any]  # one line of a CSV file
+Fact: TypeAlias = dict[str, Any]  # one line of a CSV file
 FIRST_PLACE = (
     "Bold: first place of its column among the methods of its kind; = where several share it, because paired sign-flip "
     "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean."

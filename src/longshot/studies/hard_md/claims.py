@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -44,7 +44,7 @@ QUESTION = (
 _DROP = (0.20, 0.30)  # what the paper prints for its networks
 _SAME = 0.03  # points of accuracy: "comparably low"
 _SPEARMAN = 0.90  # of accuracy and inverse query loss, figure 8
-Measure = Callable[[HardScores], Sequence[Measured]]
+Measure: TypeAlias = Callable[[HardScores], Sequence[Measured]]
 
 
 def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.reports import shorten
 from longshot.studies.engine.figures import Drawings, Picture, axes_of
@@ -22,7 +22,7 @@ _COLOURS = {"uniform": "#3b6fb6", "difficult": "#c8412b", "easy": "#4a8f4a"}
 _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
 _GAPS = 10  # attributes in the picture of gaps
 _BAR: dict[str, Any] = {"capsize": 2, "ecolor": "#333333"}
-Bars = Mapping[tuple[str, str], Mean | None]  # (name of a group, kind of a bar) → height
+Bars: TypeAlias = Mapping[tuple[str, str], Mean | None]  # (name of a group, kind of a bar) → height
 
 
 def figures(scores: HardScores) -> Drawings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from longshot.base import UserError
 from longshot.data import Dataset
@@ -16,7 +16,7 @@ from longshot.studies.hard_md.settings import HardNetwork, HardSettings
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, ablation_beds, draw_of, main
 from longshot.tasks import RULE_SETS, objects_attribute, rule_set
 
-Sources = Mapping[str, Dataset]
+Sources: TypeAlias = Mapping[str, Dataset]
 HardLab = Lab[HardSettings, Sources]
 _ILSVRC = ("ilsvrc", "ilsvrc_2012", "imagenet")
 _BY_PROTONET = "protonet"  # solves the tasks of the ablations

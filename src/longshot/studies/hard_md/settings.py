@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import Field, model_validator
 
@@ -10,9 +10,9 @@ from longshot.base import UserError
 from longshot.studies.engine import settings as kinds
 from longshot.studies.engine.networks import NetworkSettings, check_options
 
-Shape = Literal["variable", "fixed"]
-Objective = Literal["prototype", "error", "ridge", "task2vec"]
-Ablation = Literal[
+Shape: TypeAlias = Literal["variable", "fixed"]
+Objective: TypeAlias = Literal["prototype", "error", "ridge", "task2vec"]
+Ablation: TypeAlias = Literal[
     "extraction",
     "objectives",
     "semantic",

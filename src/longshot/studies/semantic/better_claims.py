@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -157,7 +157,7 @@ def claims() -> list[Claim[BetterLab]]:
     ]
 
 
-_Measure = Callable[[BetterLab, int, str], Measured]
+_Measure: TypeAlias = Callable[[BetterLab, int, str], Measured]
 
 
 def _by_method(measure: _Measure, lab: BetterLab) -> list[Measured]:

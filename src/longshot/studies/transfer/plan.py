@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import UserError, format_call, hash_json
 from longshot.studies.engine.comparisons import Comparison, Side
@@ -31,7 +31,7 @@ TRAINED_BY = {
     "finetune": "multiclass",
 }
 MOVES = {"maml": "network and head", "anil": "head"}  # what the inner steps change
-Cell = tuple[str, str, int]  # split, method, shots
+Cell: TypeAlias = tuple[str, str, int]  # split, method, shots
 
 
 # --- splits ---

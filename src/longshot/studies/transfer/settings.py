@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field
 
 from longshot.studies.engine import settings as kinds
 
-Method = Literal["maml", "anil", "protonet", "multiclass", "finetune"]
+Method: TypeAlias = Literal["maml", "anil", "protonet", "multiclass", "finetune"]
 METHODS: tuple[str, ...] = get_args(Method)  # the paper's order; Finetune is in its table 1 only
 _Divergence = Annotated[kinds.Number, Field(ge=0)]
 _Divergences = Annotated[tuple[_Divergence, ...], kinds.AsList, kinds.Ascending, Field(min_length=1)]

@@ -7,7 +7,7 @@ classes and those of the task, so the same numbers are taken between those categ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from longshot.models import Features
     from longshot.tasks import Testbed
 
-Divergences = dict[str, dict[str, list[float]]]  # model → measure → one number per task
+Divergences: TypeAlias = dict[str, dict[str, list[float]]]  # model → measure → one number per task
 MODELS = {"gaussian": "between Gaussians", "categorical": "between categoricals over all classes"}
 # in the order of the paper's table
 MEASURES = {

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from longshot.base import Floats
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_sources, some
@@ -20,7 +20,7 @@ from longshot.studies.vtab_md.plan import VtabLab
 from longshot.studies.vtab_md.scores import PARTS, VtabScores
 from longshot.studies.vtab_md.settings import VtabSettings
 
-Pair = tuple[str, str]  # the first row minus the second
+Pair: TypeAlias = tuple[str, str]  # the first row minus the second
 EACH = "each source of episodes"
 _BITS = ("BiT", "BiT-ResNet-18")
 _META, _META_ALL = ("ProtoMAML", "ProtoNets", "CTX"), ("ProtoMAML (all)", "ProtoNets (all)", "SUR")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
 from longshot.studies.vtab_md.scores import VtabScores
 from longshot.studies.vtab_md.settings import FigureSettings, VtabSettings
 
-Value = tuple[float, float]  # mean and half the interval in %, 0 where there is none
+Value: TypeAlias = tuple[float, float]  # mean and half the interval in %, 0 where there is none
 # figure of the paper → its tables, and for a column of several tables what the table trained on
 _PRINTED = {"figure-1": (4, 5), "figure-2": (4,), "figure-3": (6,), "figure-4": (8,), "figure-5": (9,)}
 _PRINTED |= {"figure-6": (7,), "figure-7": (4, 5)}
@@ -214,7 +214,9 @@ _TITLES = {
 }
 _LINED = ("md", "both")  # where the mean of a row is a line
 _DASHED: Any = {"color": LIGHT.ink, "linewidth": 1, "linestyle": (0, (4, 3))}
-_Panel = tuple[Sequence[ApproachLine], Sequence[tuple[str, str]], Mapping[tuple[str, str], Value], str]
+_Panel: TypeAlias = tuple[
+    Sequence[ApproachLine], Sequence[tuple[str, str]], Mapping[tuple[str, str], Value], str
+]
 
 
 def _panel(chart: Chart, roles: Sequence[str]) -> _Panel:

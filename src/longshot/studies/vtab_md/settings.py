@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -12,7 +12,7 @@ from longshot.studies.engine.networks import NetworkSettings, check_options
 from longshot.studies.engine.settings import Ascending, AsList, MethodList, Names, StudySettings, Text
 from longshot.studies.vtab_md.data import role_of
 
-Kind = Literal["aggregate", "md", "vtab", "both", "grid"]
+Kind: TypeAlias = Literal["aggregate", "md", "vtab", "both", "grid"]
 _Names = Annotated[tuple[Text, ...], AsList]
 
 

@@ -6,7 +6,7 @@ Kept for faithfulness and for study. With the uniform start one step selects wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -16,8 +16,8 @@ from longshot.tasks.selection.objectives import SelectionObjective
 from longshot.tasks.selection.table import FeatureTable
 from longshot.tasks.selection.tasks import by_class, own_places
 
-DescentStart = Literal["uniform", "random"]
-Projection = Literal["l1", "simplex", "none"]
+DescentStart: TypeAlias = Literal["uniform", "random"]
+Projection: TypeAlias = Literal["l1", "simplex", "none"]
 
 
 def start_weights(

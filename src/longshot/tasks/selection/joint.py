@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from longshot.tasks.selection.objectives import (
 )
 from longshot.tasks.selection.table import FeatureTable
 
-Judging = Literal["mean", "worst", "least"]
+Judging: TypeAlias = Literal["mean", "worst", "least"]
 JUDGINGS: tuple[Judging, ...] = ("mean", "worst", "least")
 
 

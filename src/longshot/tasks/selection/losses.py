@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 
-Loss = Literal["cross-entropy", "error"]
+Loss: TypeAlias = Literal["cross-entropy", "error"]
 
 
 def value(logits: torch.Tensor, label: torch.Tensor, loss: Loss) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ COLUMN_BLOCK = (
     32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
 )
 _GATHERED_ROWS = 8192  # support rows read at a time
-Distance = Literal["euclidean", "cosine"]
-PoolWeights = Sequence[
+Distance: TypeAlias = Literal["euclidean", "cosine"]
+PoolWeights: TypeAlias = Sequence[
     torch.Tensor
 ]  # one vector per slot over all rows of its class, 0 at the task's own queries
 

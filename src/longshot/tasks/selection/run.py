@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -113,7 +114,7 @@ class _How:
     entropy: tuple[int, ...] = (0,)
 
 
-_Part = tuple[TaskRows, Ints | None]  # some tasks, and their support where it is given
+_Part: TypeAlias = tuple[TaskRows, Ints | None]  # some tasks, and their support where it is given
 
 
 class _Selector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from longshot.base import Floats, Ints, UserError
 
 RATIOS = (0.6, 0.2, 0.2)
 WAY, SHOT = 5, 5  # of the tasks that tell how hard a split is
-Parts = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
+Parts: TypeAlias = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
 
 
 def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import Ints, UserError, note, progress
 from longshot.data import Dataset, Taxonomy, TaxonomyLike, as_dataset, no_taxonomy, reduced, with_taxonomy
@@ -23,7 +23,7 @@ from longshot.tasks.splits.trees import TreeGap, far_pairs, linkage_hops, taxono
 if TYPE_CHECKING:
     from longshot.models import BackboneLike
 
-    SplitLike = Split | str | Path
+    SplitLike: TypeAlias = Split | str | Path
 
 NEAR_IN_TREE = "near in the tree, far in the taxonomy"
 FAR_IN_TREE = "far in the tree, near in the taxonomy"

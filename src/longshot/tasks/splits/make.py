@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, overload
 
 from longshot.base import UserError, claim_output, is_stream, progress
 from longshot.data import Dataset, DatasetLike, TaxonomyLike, as_dataset, with_taxonomy
@@ -18,7 +18,7 @@ from longshot.tasks.splits.split import Split, with_content
 if TYPE_CHECKING:
     from longshot.models import BackboneLike, Features
 
-    SplitLike = Split | str | Path
+    SplitLike: TypeAlias = Split | str | Path
 
 TARGETS = ("like", "harder_than", "learnt_accuracy")
 KINDS = (*TARGETS, "divergence", "sweep", "random", "semantic", "published")

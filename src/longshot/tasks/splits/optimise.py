@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh
@@ -16,7 +17,7 @@ from scipy.linalg import eigh
 from longshot.base import Floats, UserError
 from longshot.tasks.splits.objective import SplitObjective, Terms
 
-Call = Callable[[Floats], tuple[float, Floats]]
+Call: TypeAlias = Callable[[Floats], tuple[float, Floats]]
 _RANK = 1e-12  # eigenvalues of the Gram matrix below this share of the largest are rounding
 _FAR = 2.0**40  # a distance at which every class distribution has long become a point
 _FLAT = 1e-6  # relative growth per doubling below which a divergence counts as bounded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import UserError, count
 from longshot.data import SPLITS, Dataset
@@ -24,7 +24,7 @@ from longshot.tasks.splits.search import Goal, Search, Searcher
 from longshot.tasks.splits.split import Split, from_labels
 
 if TYPE_CHECKING:
-    SplitLike = Split | str | Path
+    SplitLike: TypeAlias = Split | str | Path
 
 TOLERANCE = 0.01  # a point of accuracy: how far from the target a split may be
 

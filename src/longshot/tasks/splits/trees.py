@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from longshot.base import Floats, UserError, progress
 if TYPE_CHECKING:
     from longshot.data import Taxonomy
 
-Counts = NDArray[np.int32]
+Counts: TypeAlias = NDArray[np.int32]
 _BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
 
 
