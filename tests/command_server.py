@@ -132,10 +132,10 @@ def _run(request: dict[str, Any]) -> None:
 
 def _command(arguments: list[str]) -> None:
     """The command line."""
-    from longshot.cli import main
+    from longshot.cli import run_command_line
 
     sys.argv = ["longshot", *arguments]
-    main()
+    run_command_line()
 
 
 if __name__ == "__main__":

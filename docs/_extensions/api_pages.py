@@ -20,7 +20,16 @@ ROOMS = {  # room → what its functions are about, those that users call (all t
         "list_algorithms list_spaces",
     ),
     "longshot.competition": ("Competitions: for organisers and participants.", ""),
-    "longshot.statistics": ("Statistics: arrays in, numbers out.", ""),
+    "longshot.statistics": (
+        "Statistics: arrays in, numbers out.",
+        "Calibration Comparison ConfusedPair Confusion Correlation CriticalDifference DatasetDifficulty "
+        "Drop Group Interval Rolling Slope Stability benjamini_hochberg block_ranks bootstrap "
+        "bootstrap_interval breakdown calibration clustered_interval compare_many compare_paired "
+        "confidences confusion correlation critical_difference crossed_interval dataset_difficulty drops "
+        "fewest_tasks holm mean_interval meta_dataset_ranks most_confused normal_interval quantile_bins "
+        "ranking_stability rolling_mean sign_flip_test sign_flip_tests slope smallest_p spread "
+        "tasks_needed tasks_to_decide unpaired_difficulty welch wilson worst_mean",
+    ),
 }
 
 

@@ -11,9 +11,9 @@ def main() -> None:
     # Imports make objects by the ten thousand, and all stay: looking for rubbish among them takes a tenth of the time.
     gc.set_threshold(50_000, 10, 10)
     try:
-        from longshot.cli import main as run
+        from longshot.cli import run_command_line
 
-        run()
+        run_command_line()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

@@ -89,7 +89,7 @@ def test_every_format_is_listed_with_its_settings() -> None:
 
 def test_a_mistyped_format_comes_before_a_missing_path(fresh_cache: Path) -> None:
     with pytest.raises(
-        UserError, match=r"no format 'cocoo'; did you mean 'coco'\? See longshot\.datasets\.list_formats"
+        UserError, match=r"no format 'cocoo'; did you mean 'coco'\? See longshot\.data\.list_formats"
     ):
         add_dataset("birds", "./nowhere", form="cocoo")
 

@@ -330,7 +330,7 @@ def test_eight_trainings_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_drop_is_paired_where_all_queries_are_shared(
     monkeypatch: pytest.MonkeyPatch, shared: list[bool], paired_drop: bool
 ) -> None:
-    monkeypatch.setattr("longshot.evaluation.testbed_statistics.shared_queries", lambda *_: np.array(shared))
+    monkeypatch.setattr("longshot.evaluation.shared_queries", lambda *_: np.array(shared))
     names = ("x", "x", "x")
     before, after = cell([0.9, 0.8, 0.7], datasets=names), cell([0.5, 0.6, 0.1], datasets=names)
     bed: Any = type("ThreeTasks", (), {"__len__": lambda _: 3})()

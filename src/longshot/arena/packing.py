@@ -71,7 +71,7 @@ def pack_backbone(name: str, number: int, packed: Packed) -> str:
     if family.module == "weights_file":
         raise UserError(
             f"The backbone '{name}' reads its weights from a file of others, which a submission does not",
-            "save it as a network with longshot.models.networks.checkpoint.convert, then name its folder",
+            "save it as a network with longshot.models.convert_checkpoint, then name its folder",
         )
     backbone = load_backbone(name, "cpu")  # a missing file or package is told here, not in the sandbox
     if family.module == "pixels":

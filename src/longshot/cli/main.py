@@ -156,7 +156,7 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError("pandas is left out here", name=name)
 
 
-def main() -> None:
+def run_command_line() -> None:
     """Entry point: user mistakes end with one sentence and exit code 2, Ctrl-C with 130."""
     for stream in (sys.stdout, sys.stderr):  # a file name that is not UTF-8 must not break a message
         if hasattr(stream, "reconfigure"):

@@ -114,7 +114,7 @@ def test_a_killed_study_goes_on_where_it_was(
     text = training_too(file).read_text("utf-8")
     owner, function, call = {
         "training": ("longshot.training.steps.Stepper", "step", 3),
-        "drawing": ("longshot.tasks.sample", "sample", 2),
+        "drawing": ("longshot.tasks", "sample", 2),
         "evaluating": ("longshot.evaluation.stores.RunFolder", "write", 2),
     }[where]
     reached = file.with_name("reached")
