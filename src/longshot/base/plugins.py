@@ -90,7 +90,7 @@ def absent_plugins() -> dict[str, str]:
 
 
 def plugged(kind: str) -> dict[str, Any]:
-    """Collect what all plugins add of one kind: name → target, in the order of the plugins' names.
+    """Collect what all plugins add of one kind: name → target; of equal names the first plugin's stays.
 
     Parameters
     ----------

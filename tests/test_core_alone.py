@@ -1,0 +1,71 @@
+"""The core does without the wings: a copy of the source without them runs, and says what is absent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+WINGS = ("diagnosis", "publish", "studies", "explorer", "arena")
+CORE = (
+    "base",
+    "statistics",
+    "data",
+    "models",
+    "audit",
+    "tasks",
+    "evaluation",
+    "training",
+    "reports",
+    "api",
+    "cli",
+)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout without the wings and their tests."""
+    copy = tmp_path_factory.mktemp("core") / "longshot"
+    copy.mkdir()
+    for folder in ("src", "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for wing in WINGS:
+            shutil.rmtree(copy / folder / ("longshot" if folder == "src" else ".") / wing, ignore_errors=True)
+    for name in ("benchmarks", "docs", "examples", "tools", "pyproject.toml", "README.md", "Makefile"):
+        (copy / name).symlink_to(ROOT / name)
+    return copy
+
+
+def _run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=tree, env=environment, capture_output=True, text=True
+    )
+
+
+def test_commands_of_wings_are_gone_and_named(tree: Path) -> None:
+    help_text = _run(tree, "longshot", "--help").stdout
+    assert "\n  sample " in help_text and "\n  compete " not in help_text and "\n  study " not in help_text
+    rows = [
+        line for line in _run(tree, "longshot", "doctor").stdout.splitlines() if line.startswith("plugin ")
+    ]
+    absent = {line.split()[1] for line in rows if line.split()[2] == "absent"}
+    assert absent == {*WINGS}
+
+
+def test_the_demo_runs(tree: Path) -> None:
+    done = _run(tree, "longshot", "demo", "-o", "demo")
+    assert done.returncode == 0, done.stderr
+    assert (tree / "demo" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("room", CORE)
+@pytest.mark.long
+def test_its_tests_pass(tree: Path, room: str) -> None:
+    done = _run(tree, "pytest", f"tests/{room}", "-n", "2", "--dist", "worksteal")
+    assert done.returncode == 0, done.stdout[-4000:]
