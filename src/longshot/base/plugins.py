@@ -97,9 +97,10 @@ def plugged(kind: str) -> dict[str, Any]:
     kind : str
         A field of `Plugin`, as ``"methods"``.
     """
-    return {
-        name: target for plugin in list_plugins().values() for name, target in getattr(plugin, kind).items()
-    }
+    targets: dict[str, Any] = {}
+    for plugin in list_plugins().values():
+        targets |= {name: target for name, target in getattr(plugin, kind).items() if name not in targets}
+    return targets
 
 
 def load_target(target: str) -> Any:
