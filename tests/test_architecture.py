@@ -14,6 +14,7 @@ from tools.doors import uses
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "longshot"
 PAGE = ROOT / "docs" / "architecture.md"
+TYPES = {"BackboneLike"}  # names that type checkers alone can open
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.pyi"))
 
 
@@ -46,7 +47,7 @@ def test_edges_between_rooms_stay_few() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_door_opens_what_it_names(room: str) -> None:
     door = import_module(f"longshot.{room}")
-    assert [name for name in door.__all__ if getattr(door, name, None) is None] == []
+    assert {name for name in door.__all__ if getattr(door, name, None) is None} <= TYPES
 
 
 def test_what_counts_as_going_around_a_door(tmp_path: Path) -> None:
