@@ -24,10 +24,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
-from longshot.base.errors import UserError
+from longshot.base.errors import UserError, count
 from longshot.base.files import atomic, explain_disk_errors, json_text
 from longshot.base.urls import Location, base_name, is_url, shown
-from longshot.base.wording import count
 
 Evidence: TypeAlias = Callable[[Path], bool]
 _TEXTS = (".html", ".htm", ".md", ".csv", ".tex", ".json", ".svg")  # what a screen can show

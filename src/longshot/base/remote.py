@@ -18,9 +18,8 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from longshot.base.errors import UserError
-from longshot.base.progress import Progress, progress
-from longshot.base.remote_errors import absent, explained, missing_driver, passes
-from longshot.base.urls import base_name, inside, protocol, shown
+from longshot.base.long_work import Progress, progress
+from longshot.base.urls import absent, base_name, explained, inside, missing_driver, passes, protocol, shown
 
 T = TypeVar("T")
 THREADS = 8  # requests at a time

@@ -7,8 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, Interval, checked
-from longshot.statistics.student import t_quantile
+from longshot.statistics.intervals import Floats, Interval, checked, t_quantile
 
 NOTICEABLE = 0.2  # two intervals whose widths differ by more than a fifth tell different stories
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, Interval, checked, mean_interval
-from longshot.statistics.student import t_quantile
+from longshot.statistics.intervals import Floats, Interval, checked, mean_interval, t_quantile
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, Interval, checked, mean_interval
-from longshot.statistics.student import t_p_value
+from longshot.statistics.intervals import Floats, Interval, checked, mean_interval, t_p_value
 
 _ENUMERATE = 14  # differences that are not 0: 2^14 sign patterns are all looked at
 _LATTICE_WORK = 1 << 29  # additions the exact count may take: about a second

@@ -10,9 +10,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats
+from longshot.statistics.intervals import Floats, t_quantile
 from longshot.statistics.paired import smallest_p
-from longshot.statistics.student import t_quantile
 
 _BLOCK = 1 << 22
 

@@ -13,9 +13,7 @@ from longshot.base.scale.choice import (
     using_executor,
     with_executor,
 )
-from longshot.base.scale.executor import Crew, Executor, Stopped, Tick
-from longshot.base.scale.failures import FailureList, UnitsFailed
-from longshot.base.scale.threads import Threads
+from longshot.base.scale.executor import Crew, Executor, FailureList, Stopped, Threads, Tick, UnitsFailed
 
 __all__ = [
     "Crew",

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from longshot.base.errors import UserError
+from longshot.base.errors import UserError, note
 from longshot.base.scale.nodes import differences, living, node_facts
 from longshot.base.scale.pool import RayExecutor
-from longshot.base.wording import note
 
 PIP = 'pip install "longshot[ray]"'
 _REACH = 10.0  # seconds for a connection to be made

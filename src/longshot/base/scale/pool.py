@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
+from longshot.base.errors import UserError, note
+from longshot.base.errors import count as counted
 from longshot.base.scale.executor import Crew, Executor, Key, Payload, Result, Results
-from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Job, Worker
-from longshot.base.scale.nodes import PINS, differences, living, node_facts, node_name
-from longshot.base.scale.parcels import Parcels
-from longshot.base.scale.remote import Hand
-from longshot.base.wording import count as counted
-from longshot.base.wording import note
+from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Hand, Job, Worker
+from longshot.base.scale.nodes import PINS, Parcels, differences, living, node_facts, node_name
 
 if TYPE_CHECKING:
-    from longshot.base.progress import Progress
+    from longshot.base.long_work import Progress
 
 _ASKED = 5  # times that a node is asked whose workers die
 
