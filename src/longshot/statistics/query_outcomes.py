@@ -191,32 +191,18 @@ def confusion(
         raise ValueError("every query needs its class, the class it was given to and its task")
     if len(member) != len(member_task):
         raise ValueError("every class of a task needs its task")
-    size = len(classes)
-    return Confusion(
-        tuple(classes),
-        PairCounts.tally(query_class, answer, size),
-        _chances(query_class, query_task, member, member_task, size),
-    )
-
-
-def _chances(
-    query_class: NDArray[np.int64],
-    query_task: NDArray[np.int64],
-    member: NDArray[np.int64],
-    member_task: NDArray[np.int64],
-    size: int,
-) -> PairCounts:
-    """Queries of each class × the classes of their tasks, joined by task."""
-    tasks = 1 + int(max(query_task.max(initial=-1), member_task.max(initial=-1)))
-    asked_in, queries = np.unique(query_class * tasks + query_task, return_counts=True)
-    true, task = asked_in // max(tasks, 1), asked_in % max(tasks, 1)
+    size, count = len(classes), 1 + int(max(query_task.max(initial=-1), member_task.max(initial=-1)))
+    asked_in, queries = np.unique(query_class * count + query_task, return_counts=True)
+    true_class, task = asked_in // max(count, 1), asked_in % max(count, 1)
+    # queries of each class × the classes of their tasks, joined by task
     by_task = member[np.argsort(member_task, kind="stable")]
-    ways = np.bincount(member_task, minlength=tasks)
+    ways = np.bincount(member_task, minlength=count)
     starts = np.cumsum(ways) - ways
     repeats = ways[task]
     within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     other = by_task[np.repeat(starts[task], repeats) + within]
-    return PairCounts.tally(np.repeat(true, repeats), other, size, np.repeat(queries, repeats))
+    chances = PairCounts.tally(np.repeat(true_class, repeats), other, size, np.repeat(queries, repeats))
+    return Confusion(tuple(classes), PairCounts.tally(query_class, answer, size), chances)
 
 
 def most_confused(confusions: Confusion, top: int = 10) -> list[ConfusedPair]:

@@ -188,9 +188,10 @@ def holm(p_values: ArrayLike) -> Floats:
     >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.06, 0.06]
     """
-    p, order = _sorted(p_values)
+    p, places = _sorted(p_values)
     steps = np.arange(len(p), 0, -1)
-    return _back(np.maximum.accumulate(np.minimum(1, steps * p)), order)
+    adjusted: Floats = np.maximum.accumulate(np.minimum(1, steps * p))
+    return adjusted[places]
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> Floats:
@@ -213,21 +214,16 @@ def benjamini_hochberg(p_values: ArrayLike) -> Floats:
     >>> benjamini_hochberg([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.04, 0.04]
     """
-    p, order = _sorted(p_values)
+    p, places = _sorted(p_values)
     scaled = len(p) / np.arange(1, len(p) + 1) * p  # the last is p itself, so none ends above 1
-    return _back(np.minimum.accumulate(scaled[::-1])[::-1], order)
+    adjusted: Floats = np.minimum.accumulate(scaled[::-1])[::-1]
+    return adjusted[places]
 
 
 def _sorted(p_values: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
+    """p values sorted upwards, and the place of each among them."""
     p = np.asarray(p_values, np.float64).reshape(-1)
     if not ((p >= 0) & (p <= 1)).all():
         raise ValueError("p values lie between 0 and 1")
     order = np.argsort(p, kind="stable")
-    return p[order], order
-
-
-def _back(adjusted: Floats, order: NDArray[np.intp]) -> Floats:
-    """Sorted values in the order they had before."""
-    unsorted = np.empty_like(adjusted)
-    unsorted[order] = adjusted
-    return unsorted
+    return p[order], np.argsort(order)
