@@ -102,20 +102,22 @@ from .preprocess import RULES as RULES  # rounded before
 from .preprocess import parse as parse  # Parse a preprocessing string
 from .preprocess import scaled as scaled  # The same preprocessing for images of another size
 from .remote import check_writable as check_writable  # UserError at once, not after an hour of work, where nothing …
+from .remote import lasting_work_folder as lasting_work_folder  # As `work_folder`, until this process ends
 from .remote import put as put  # Put a file at `url`
 from .remote import remove as remove  # Delete the file at `url`, if there is one
+from .remote import work_folder as work_folder  # A folder in the cache for files on their way to a URL
 from .remote_cache import add_missing as add_missing  # Bring the files that lie at `url` and not in `folder`
 from .remote_cache import here as here  # `local_copy` for a block that reads it
 from .remote_cache import is_cached as is_cached  # Whether there is a local copy of what lies, or lay, at `url`
-from .remote_cache import lasting_work_folder as lasting_work_folder  # As `work_folder`, until this process ends
 from .remote_cache import link_files as link_files  # The files of one folder in another, in place of those that are …
 from .remote_cache import local_copy as local_copy  # The path of a file or folder on this machine
 from .remote_cache import remote_entries as remote_entries  # One entry per URL in the folder `remote` of a cache
-from .remote_cache import work_folder as work_folder  # A folder in the cache for files on their way to a URL
+from .scale.choice import close_executors as close_executors  # Leave every cluster that was joined
 from .scale.choice import current_choice as current_choice  # What holds now
 from .scale.choice import executor as executor  # What computes now
 from .scale.choice import parse_on as parse_on  # `on` in one spelling
 from .scale.choice import release_executors as release_executors  # Let go of all workers that wait for more to do …
+from .scale.choice import using_executor as using_executor  # Let an executor hold for all work inside the block
 from .scale.choice import with_executor as with_executor  # Let the parameters `on`, `gpus_per_worker` and …
 from .scale.cluster import compare as compare  # What would change bytes on the other machine, in words
 from .scale.cluster import join as join  # Join the cluster that `on` names (`ray`

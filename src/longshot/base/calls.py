@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from longshot.base.errors import UserError
 from longshot.base.files import write_text
+from longshot.base.plugins import load_target
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -133,8 +133,7 @@ def find_class(kind: str, name: str, table: Mapping[str, str], see: str) -> Any:
         near = get_close_matches(name, table, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"the {kind}s are {', '.join(sorted(table))}."
         raise UserError(f"There is no {kind} '{name}'; {hint} See {see}.")
-    module, _, attribute = table[name].partition(":")
-    return getattr(import_module(module), attribute)
+    return load_target(table[name])
 
 
 def make_called(kind: str, name: str, chosen: Any, settings: Mapping[str, Any]) -> Any:

@@ -176,17 +176,24 @@ def atomic(path: Location) -> Iterator[Path]:
         )
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
+        with temporary_file(f".{target.name[:80]}.", target.parent) as temporary:
             yield temporary
             make_shareable(temporary)
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary_file(prefix: str, folder: Path | None = None) -> Iterator[Path]:
+    """Yield the path of an empty file that only this user may read; what is still there at the end is deleted."""
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=folder)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def make_shareable(file: Path) -> None:

@@ -18,14 +18,13 @@ import re
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from longshot.base.errors import UserError, count
-from longshot.base.files import atomic, explain_disk_errors, json_text
+from longshot.base.files import atomic, explain_disk_errors, json_text, temporary_file
 from longshot.base.urls import Location, base_name, is_url, shown
 
 Evidence: TypeAlias = Callable[[Path], bool]
@@ -181,15 +180,10 @@ def delivered(out: Location) -> Iterator[Path]:
         with atomic(out if is_url(out) else _followed(Path(out))) as temporary:
             yield temporary
         return
-    handle, name = tempfile.mkstemp(prefix="longshot-")
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with temporary_file("longshot-") as temporary:
         yield temporary
         with explain_disk_errors(out):
             _pour(temporary, os.fspath(out))
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def deliver_text(out: Location, text: str) -> None:

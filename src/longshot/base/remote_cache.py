@@ -7,11 +7,13 @@
 
 A download is a temporary file until it is whole, a tree appears by one renaming. A URL is looked at whenever it is
 opened: what has another mark (ETag, time, size) by then is fetched again.
+
+fsspec's own cache of files (``filecache``) names a copy by its URL and keeps one list for all of them, which no lock
+guards between processes; sharing by digest, trees and notes of changes would all have to be built around it.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -34,7 +36,7 @@ from longshot.base.files import (
     hash_file,
     hash_text,
     make_shareable,
-    remove_at_exit,
+    temporary_file,
     write_json,
 )
 from longshot.base.remote import Listing, Megabytes, RemoteObject
@@ -43,8 +45,6 @@ from longshot.base.urls import Location, base_name, is_url, looks_swallowed, sho
 _ROUNDS = 5  # looks at a URL whose files change while they are fetched
 _LONG = 4_000_000  # bytes
 _SAVE_EVERY = 15.0  # seconds of fetching that a kill can cost
-_held = contextlib.ExitStack()  # locks of folders that last as long as this process
-atexit.register(_held.close)  # before modules are taken apart, which a lock needs for its release
 _Objects: TypeAlias = dict[str, dict[str, Any]]  # name → mark, size, sha256
 
 
@@ -108,27 +108,6 @@ def is_cached(url: str) -> bool:
     return record is not None and record["tree"] is not None and _find_tree(record) is not None
 
 
-@contextlib.contextmanager
-def work_folder() -> Iterator[Path]:
-    """A folder in the cache for files on their way to a URL; it is gone when the block ends."""
-    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
-    try:
-        with file_lock(folder / "in-use.lock"):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def lasting_work_folder() -> Path:
-    """As ``work_folder``, until this process ends."""
-    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
-    _held.enter_context(file_lock(folder / "in-use.lock"))
-    remove_at_exit(folder)
-    inside = folder / "files"
-    inside.mkdir()
-    return inside
-
-
 def link_files(source: Path, target: Path) -> None:
     """The files of one folder in another, in place of those that are there, as links where the file system has them."""
     with explain_disk_errors(target):
@@ -167,7 +146,7 @@ def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Pa
         there = _look(url, also)
         if there is None:
             if or_nothing:
-                return lasting_work_folder()
+                return remote.lasting_work_folder()
             raise UserError(f"There is nothing at {shown(url)}", "correct the address")
         _check_names(url, there)
         todo = {
@@ -265,21 +244,15 @@ def _fetch_all(
 def _fetch_blob(url: str, there: RemoteObject, megabytes: Megabytes | None) -> str:
     """Fetch one object; its digest. It takes its place among the blobs when all of it is there."""
     folder = cache_dir("remote", "blobs")
-    with explain_disk_errors(folder):
-        handle, name = tempfile.mkstemp(prefix=".fetch.", suffix=".tmp", dir=folder)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            remote.fetch(url, there, temporary, megabytes)
-            digest = hash_file(temporary)
-            target = folder / digest[:2] / digest
-            target.parent.mkdir(exist_ok=True)
-            if not target.exists() or hash_file(target) != digest:  # otherwise others have links to it
-                make_shareable(temporary)
-                temporary.replace(target)
-            return digest
-        finally:
-            temporary.unlink(missing_ok=True)
+    with explain_disk_errors(folder), temporary_file(".fetch.", folder) as temporary:
+        remote.fetch(url, there, temporary, megabytes)
+        digest = hash_file(temporary)
+        target = folder / digest[:2] / digest
+        target.parent.mkdir(exist_ok=True)
+        if not target.exists() or hash_file(target) != digest:  # otherwise others have links to it
+            make_shareable(temporary)
+            temporary.replace(target)
+        return digest
 
 
 def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> Path:
@@ -357,12 +330,10 @@ def _address(url: str) -> str:
 
 
 def _read_record(url: str) -> dict[str, Any] | None:
+    """What a URL held; None where no file says so."""
     file = find_cached("remote", "urls", f"{_address(url)}.json")
-    return None if file is None else read_record_file(file)
-
-
-def read_record_file(file: Path) -> dict[str, Any] | None:
-    """What a URL held; None where the file does not say."""
+    if file is None:
+        return None
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         if record["format"] != 1:
@@ -389,7 +360,7 @@ def _write_record(
     write_json(cache_dir("remote", "urls") / f"{_address(url)}.json", record)
 
 
-# What the copies of files elsewhere take in the cache, URL by URL.
+# ---- what the copies take in the cache, URL by URL
 
 
 class RemoteEntry(NamedTuple):

@@ -81,7 +81,7 @@ def read_record(model: type[RecordType], values: Any, subject: str) -> RecordTyp
         raise UserError(f"{subject} must hold settings by name, but it holds {_kind(values)}.")
     try:
         # Through JSON's rules where a list is a tuple and a text a date, without changing kinds.
-        return model.model_validate(_listed(dict(values)))
+        return model.model_validate(_sequences(values))
     except ValidationError as error:
         # a mistyped name comes before the setting that it left out
         detail = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
@@ -101,7 +101,7 @@ def read_parameters(model: type[RecordType], values: Mapping[str, Any], function
     longshot.base.errors.UserError: steps is 'many', but it must be a whole number.
     """
     try:
-        return model.model_validate(_listed(dict(values)))
+        return model.model_validate(_sequences(values))
     except ValidationError as error:
         detail = error.errors()[0]
     name = str(detail["loc"][0])
@@ -145,9 +145,8 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
     path = [str(part) for part in detail["loc"]]
     setting = ".".join(path)
     if detail["type"] == "extra_forbidden":
-        return (
-            f"has no setting '{setting}'; {nearest(path[-1], _names(model, path[:-1]), 'the settings are')}"
-        )
+        names = getattr(_inside(model, path[:-1])[0], "model_fields", {})
+        return f"has no setting '{setting}'; {nearest(path[-1], names, 'the settings are')}"
     if detail["type"] == "missing":
         return f"lacks the setting '{setting}'; add it."
     if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
@@ -169,12 +168,6 @@ def _wanted(model: type[BaseModel], detail: ErrorDetails) -> str:
     if words is None:
         words = "a whole number" if annotation is int else "a number"
     return words + (bounds if words.endswith("number") else "")
-
-
-def _names(model: type[BaseModel], path: list[str]) -> list[str]:
-    """The settings there are at ``path`` inside ``model``."""
-    annotation, _ = _inside(model, path)
-    return list(getattr(annotation, "model_fields", {}))
 
 
 def _inside(model: type[BaseModel], path: list[str]) -> tuple[Any, str]:
@@ -212,22 +205,14 @@ def _bounds(metadata: Iterable[Any]) -> list[str]:
 
 def _shown(value: Any) -> str:
     """A value as it was written: lists, not tuples."""
-
-    def listed(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: listed(inner) for key, inner in value.items()}
-        return [listed(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-    return repr(listed(value))
+    return repr(_sequences(value, list))
 
 
-def _listed(value: Any) -> Any:
-    """Lists as tuples, all the way down: YAML and JSON have no tuples, frozen records nothing else."""
+def _sequences(value: Any, kind: type[list[Any] | tuple[Any, ...]] = tuple) -> Any:
+    """Make all lists and tuples one kind, all the way down: YAML and JSON have no tuples, frozen records no lists."""
     if isinstance(value, Mapping):
-        return {key: _listed(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_listed(inner) for inner in value)
-    return value
+        return {key: _sequences(inner, kind) for key, inner in value.items()}
+    return kind(_sequences(inner, kind) for inner in value) if isinstance(value, list | tuple) else value
 
 
 def _kind(value: Any) -> str:

@@ -88,23 +88,17 @@ def looks_swallowed(path: Path) -> bool:
 
 AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))  # states of a server that may pass
 _EXTRA = ("s3", "s3a", "http", "https")  # whose drivers the extra brings
-_BROKEN = (  # names of exceptions, since their libraries may not be installed
+# names of exceptions, since their libraries may not be installed
+_BROKEN = {
     *("ClientConnectionError", "ClientPayloadError", "ServerDisconnectedError", "ClientConnectorError"),
-    *("ConnectionClosedError", "HTTPClientError", "ResponseParserError"),
-    *(
-        "ReadTimeoutError",
-        "ConnectTimeoutError",
-        "IncompleteReadError",
-        "FSTimeoutError",
-        "ServerTimeoutError",
-    ),
-)
-_UNREACHED = ("EndpointConnectionError",)  # what a driver says that has tried several times itself
-_NO_KEYS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound")
-_KEYS = {
-    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to keys that may",
-    "s3a": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to keys that may",
+    *("ConnectionClosedError", "HTTPClientError", "ResponseParserError", "IncompleteReadError"),
+    *("ReadTimeoutError", "ConnectTimeoutError", "FSTimeoutError", "ServerTimeoutError"),
+    *("ConnectionError", "TimeoutError"),
 }
+_UNREACHED = {"EndpointConnectionError"}  # what a driver says that has tried several times itself
+_NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
+_AWS_KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to keys that may"
+_KEYS = {"s3": _AWS_KEYS, "s3a": _AWS_KEYS}
 
 
 def missing_driver(url: str, error: Exception) -> UserError:
@@ -134,8 +128,8 @@ def explained(url: str, error: Exception, verb: str) -> UserError:
     names = _names(error)
     if isinstance(error, ImportError):
         return missing_driver(url, error)
-    if names & {*_NO_KEYS} or status in (401, 403) or isinstance(error, PermissionError):
-        reason = "there are no credentials" if names & {*_NO_KEYS} else "access is denied"
+    if names & _NO_KEYS or status in (401, 403) or isinstance(error, PermissionError):
+        reason = "there are no credentials" if names & _NO_KEYS else "access is denied"
         return UserError(
             f"{location} may not be {verb}: {reason}",
             _KEYS.get(protocol(url), "give credentials that may, as its driver takes them"),
@@ -154,7 +148,7 @@ def explained(url: str, error: Exception, verb: str) -> UserError:
             else f"{location} cannot be {verb}: its server answers {status}",
             "try again later",
         )
-    if passes(error) or names & {*_UNREACHED}:
+    if passes(error) or names & _UNREACHED:
         return UserError(
             f"{location} cannot be {verb}: its host cannot be reached or breaks off ({_short(error)})",
             "check the address and the network, then do the same again",
@@ -172,12 +166,12 @@ def passes(error: Exception) -> bool:
     if status is not None:
         return status in AGAIN
     names = _names(error)
-    return not names & {*_UNREACHED} and bool({*_BROKEN, "ConnectionError", "TimeoutError"} & names)
+    return not names & _UNREACHED and bool(_BROKEN & names)
 
 
 def absent(error: Exception) -> bool:
     """Whether an error says that nothing is there, rather than that one may not look or that a server fails."""
-    unreached = passes(error) or bool(_names(error) & {*_UNREACHED})
+    unreached = passes(error) or bool(_names(error) & _UNREACHED)
     return status_of(error) in (None, 404) and not unreached and not _no_bucket(error)
 
 

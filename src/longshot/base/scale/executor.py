@@ -58,6 +58,18 @@ class Crew(Generic[Payload, Result]):
     threads: int = 1
 
 
+@dataclass(frozen=True)
+class MapCall(Generic[Key, Payload, Result]):
+    """One call of ``Executor.map``, which says what these are."""
+
+    crew: Crew[Payload, Result]
+    units: Iterable[tuple[Key, Payload]]
+    bar: Progress | None
+    count: int
+    workers: int
+    chunk: int
+
+
 class Executor(ABC):
     """Where work runs. Rooms cut work into units and call ``map``; they do not know more."""
 
@@ -71,7 +83,6 @@ class Executor(ABC):
     def slots(self) -> int:
         """Workers that compute side by side."""
 
-    @abstractmethod
     def map(
         self,
         crew: Crew[Payload, Result],
@@ -103,6 +114,11 @@ class Executor(ABC):
         chunk : int
             Units that may travel together at most: more where they are small.
         """
+        return self._compute(MapCall(crew, units, bar, count, workers or 1, chunk))
+
+    @abstractmethod
+    def _compute(self, call: MapCall[Key, Payload, Result]) -> Results[Key, Result]:
+        """Do what ``map`` promises."""
 
     @abstractmethod
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
@@ -142,20 +158,11 @@ class Threads(Executor):
 
     slots = 1
 
-    def map(
-        self,
-        crew: Crew[Payload, Result],
-        units: Iterable[tuple[Key, Payload]],
-        bar: Progress | None = None,
-        *,
-        count: int,
-        workers: int | None = None,
-        chunk: int = 64,
-    ) -> Results[Key, Result]:
+    def _compute(self, call: MapCall[Key, Payload, Result]) -> Results[Key, Result]:
         """(key, result) as they are finished; any error or Ctrl-C stops units under way at their next tick."""
-        work = crew.make(*crew.shared)
-        if (workers or 1) == 1:
-            yield from _inline(work, units, bar)
+        work = call.crew.make(*call.crew.shared)
+        if call.workers == 1:
+            yield from _inline(work, call.units, call.bar)
             return
         ticks: SimpleQueue[int] = SimpleQueue()
         stop = threading.Event()
@@ -170,18 +177,17 @@ class Threads(Executor):
                 raise Stopped
             return work(payload, tick)
 
-        threads = workers or 1
-        source = iter(units)
+        source = iter(call.units)
         waiting: dict[Future[Result], Key] = {}
-        with ThreadPoolExecutor(threads, "longshot") as pool:
+        with ThreadPoolExecutor(call.workers, "longshot") as pool:
             try:
                 while True:
-                    while len(waiting) < 3 * threads and (unit := next(source, None)) is not None:
+                    while len(waiting) < 3 * call.workers and (unit := next(source, None)) is not None:
                         waiting[pool.submit(run, unit[1])] = unit[0]
                     if not waiting:
                         return
                     ended, _ = wait(waiting, timeout=_PATIENCE, return_when=FIRST_COMPLETED)
-                    _advance(bar, ticks)
+                    _advance(call.bar, ticks)
                     for future in ended:
                         yield waiting.pop(future), future.result()
             except BaseException:

@@ -9,18 +9,17 @@ import sys
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
-from longshot.base.scale.executor import TRIES, Crew, Tick, UnitsFailed
+from longshot.base.scale.executor import TRIES, MapCall, Tick, UnitsFailed
 from longshot.base.scale.nodes import living, node_name, packed, store_full
 
 if TYPE_CHECKING:
-    from longshot.base.long_work import Progress
     from longshot.base.scale.pool import RayExecutor
 
 
@@ -154,19 +153,11 @@ class Worker:
 class Job:
     """One call of ``map``."""
 
-    def __init__(
-        self,
-        pool: RayExecutor,
-        crew: Crew[Any, Any],
-        units: Iterable[tuple[Any, Any]],
-        bar: Progress | None,
-        count: int,
-        chunk: int,
-    ) -> None:
-        self.pool, self.bar, self.count, self.most = pool, bar, count, chunk
+    def __init__(self, pool: RayExecutor, call: MapCall[Any, Any, Any]) -> None:
+        self.pool, self.bar, self.count, self.most = pool, call.bar, call.count, call.chunk
         self.token = uuid.uuid4().hex
-        self.header = [pool.parcels.header(crew)]
-        self.source: Iterator[tuple[Any, Any]] = iter(units)
+        self.header = [pool.parcels.header(call.crew)]
+        self.source: Iterator[tuple[Any, Any]] = iter(call.units)
         self.exhausted = False
         self.again: list[Unit] = []
         self.failed: dict[Any, str] = {}
