@@ -75,8 +75,8 @@ class Kind:
             return next(iter(self.endings))
         suffix = Path(name).suffix
         raise UserError(
-            f"'{shown(out)}' {f'ends in {suffix}' if suffix else 'has no ending'}, but {_a(self.title)} is written as "
-            f"{' or '.join(self.endings)}",
+            f"'{shown(out)}' {f'ends in {suffix}' if suffix else 'has no ending'}, but {_a(self.title)} is "
+            f"written as {' or '.join(self.endings)}",
             "give it such a name",
         )
 

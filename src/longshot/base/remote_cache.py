@@ -272,8 +272,8 @@ def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> 
         gone = [key for key in before or () if key not in have]
         if changed or gone:
             note(
-                f"{shown(url)} has changed since it was last fetched: {count(changed, 'file')} fetched again or new, "
-                f"{len(gone):,} gone ({first([*changed, *gone])})"
+                f"{shown(url)} has changed since it was last fetched: {count(changed, 'file')} fetched again "
+                f"or new, {len(gone):,} gone ({first([*changed, *gone])})"
             )
     else:
         with contextlib.suppress(OSError):  # a cache that cannot be written still serves
