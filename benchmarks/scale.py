@@ -108,8 +108,7 @@ def evaluating(folder: str) -> None:
 def throughput(folder: str) -> None:
     """Part: many small units on many logical processors."""
     os.environ["LONGSHOT_RAY_CPUS"] = str(PROCESSORS)
-    from longshot.base import Crew, executor
-    from longshot.base.scale import using_executor
+    from longshot.base import Crew, executor, using_executor
 
     with using_executor("ray"):
         pool = executor()
@@ -149,8 +148,7 @@ def sleeping(seconds: float) -> Any:
 def cold(folder: str) -> None:
     """Part: from nothing to the first result of a cluster on this machine."""
     began, used = time.perf_counter(), tree_seconds()
-    from longshot.base import Crew, executor
-    from longshot.base.scale import using_executor
+    from longshot.base import Crew, executor, using_executor
 
     with using_executor("ray"):
         list(executor().map(Crew(sleeping, (0.0,)), [(0, 0)], count=1))

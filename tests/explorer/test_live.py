@@ -14,18 +14,16 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.base import heartbeat, read_sign
-from longshot.base.heartbeat import FILE, STALLED
+from longshot.base import long_work, read_sign
 
 from .conftest import Client
 
 BEATING = """
 import sys, time
 from pathlib import Path
-import longshot.base.heartbeat
-sys.modules["longshot.base.heartbeat"].INTERVAL = 0.05
-from longshot.base import heartbeat
-with heartbeat(Path(sys.argv[1]), "evaluate", lambda: {"done": 3, "total": 12, "unit": "tasks", "rate": 1.0}):
+from longshot.base import long_work
+long_work.INTERVAL = 0.05
+with long_work.heartbeat(Path(sys.argv[1]), "evaluate", lambda: {"done": 3, "total": 12, "unit": "tasks", "rate": 1.0}):
     print("beating", flush=True)
     time.sleep(60)
 """
@@ -75,9 +73,9 @@ def test_a_run_goes_on_dies_and_is_resumed(live: Client, run: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert state_of(live) == "running"  # nobody can know yet
-    sign = run / FILE
+    sign = run / long_work.FILE
     facts = json.loads(sign.read_text())
-    sign.write_text(json.dumps({**facts, "time": time.time() - 2 * STALLED}))
+    sign.write_text(json.dumps({**facts, "time": time.time() - 2 * long_work.STALLED}))
     assert state_of(live) == "stalled"
     assert "no sign of life" in live.get("/").text
     resumed = longshot.Results(run)
@@ -89,7 +87,7 @@ def test_a_run_goes_on_dies_and_is_resumed(live: Client, run: Path) -> None:
 
 
 def test_an_error_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), heartbeat(tmp_path, "train", lambda: {"done": 1}):
+    with pytest.raises(RuntimeError), long_work.heartbeat(tmp_path, "train", lambda: {"done": 1}):
         raise RuntimeError("the loss became nan")
     sign = read_sign(tmp_path)
     assert sign is not None and (sign.state, sign.note) == ("stopped", "the loss became nan")
@@ -97,7 +95,7 @@ def test_an_error_is_told(tmp_path: Path) -> None:
 
 def test_a_heartbeat_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with heartbeat(tmp_path / "file" / "inside", "train", dict):
+    with long_work.heartbeat(tmp_path / "file" / "inside", "train", dict):
         worked = True
     assert worked
 
@@ -106,7 +104,7 @@ def test_a_heartbeat_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None
     "text", ["", "{", "[]", '{"time": "x", "state": "running", "work": "a"}', '{"state": "running"}']
 )
 def test_a_damaged_heartbeat_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / long_work.FILE).write_text(text)
     assert read_sign(tmp_path) is None
 
 
@@ -120,7 +118,7 @@ def test_the_rest_takes_as_long_as_it_took(tmp_path: Path) -> None:
         "unit": "steps",
         "rate": 3.0,
     }
-    (tmp_path / FILE).write_text(json.dumps(facts))
+    (tmp_path / long_work.FILE).write_text(json.dumps(facts))
     sign = read_sign(tmp_path, now=110.0)
     assert sign is not None and (sign.state, sign.age) == ("running", 10.0)
     late = read_sign(tmp_path, now=131.0)

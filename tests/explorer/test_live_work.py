@@ -14,7 +14,7 @@ import pytest
 from tests.forked import ForkedProcess, ForkServer
 
 import longshot
-from longshot.base import heartbeat, write_text
+from longshot.base import long_work, write_text
 
 from .conftest import Client
 from .reader import reading
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.long]
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """An explorer that takes silent work for dead after three missed beats instead of seven."""
-    monkeypatch.setattr(heartbeat, "STALLED", 3 * heartbeat.INTERVAL)
+    monkeypatch.setattr(long_work, "STALLED", 3 * long_work.INTERVAL)
     (tmp_path / "work").mkdir()
     explorer = longshot.serve(tmp_path / "work", port=19420)
     yield Client(explorer)

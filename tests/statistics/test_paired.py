@@ -111,7 +111,7 @@ class TestSignFlip:
     def test_blocks_hold_the_same_rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
         noise = np.random.default_rng(6).normal(0.1, 1, (40, 2))
         at_once, _ = sign_flip_tests(noise, resamples=2000)
-        monkeypatch.setattr("longshot.statistics.paired._BLOCK", 4000)
+        monkeypatch.setattr("longshot.statistics.intervals._BLOCK", 4000)
         parts, _ = sign_flip_tests(noise, resamples=2000)
         assert parts == pytest.approx(at_once, abs=0.05)
 

@@ -6,60 +6,73 @@ from .archives import extract as extract  # Unpack a zip or a tar (plain, gzip, 
 from .archives import extract_zip as extract_zip  # As `extract`, of zips alone
 from .archives import printable as printable  # A name out of an archive, short and without letters that a terminal …
 from .archives import refused as refused  # The error for an archive that breaks a rule
-from .arrays import Bools as Bools  # masks
-from .arrays import Floats as Floats  # measured numbers
-from .arrays import Ints as Ints  # row numbers, class numbers, counts, offsets
 from .batches import Episode as Episode  # A training task
 from .batches import ImageTask as ImageTask  # One task as images, preprocessed for the network and on its device
+from .batches import SCALES as SCALES  # distance → the scale of its scores unless another is chosen
 from .batches import TaskBatch as TaskBatch  # B tasks as padded tensors on one device
 from .batches import TaskShape as TaskShape  # Sizes after padding of one task in a batch
+from .batches import prototype_scores as prototype_scores  # Scores of queries against class vectors
+from .batches import prototypes as prototypes  # Mean vector of each class
 from .calls import Called as Called  # Something made by a call such as `tim(steps=100)`
+from .calls import Tuned as Tuned  # Calls and settings
+from .calls import check_choice as check_choice  # `value` must be one of `choices`
+from .calls import check_count as check_count  # `value` must be a whole number of at least `least`
+from .calls import check_declared as check_declared  # Check every field as it is declared
+from .calls import check_number as check_number  # `value` must be a number above `above` (where given), else at …
 from .calls import check_settings as check_settings  # UserError naming the first unknown setting and listing the …
+from .calls import choice_field as choice_field  # A field that `check_choice` checks
+from .calls import count_field as count_field  # A field that `check_count` checks
 from .calls import find_class as find_class  # The class that `table` (name → module:class) holds under `name`
 from .calls import format_call as format_call  # The canonical text of a call
+from .calls import is_tuned as is_tuned  # Whether a name on the command line is such a file
 from .calls import make_called as make_called  # `chosen(**settings)`
+from .calls import number_field as number_field  # A field that `check_number` checks
 from .calls import parameters as parameters  # The keyword settings of a callable with their defaults, in the order …
 from .calls import parse_call as parse_call  # Split `name(key=literal, …)` into its name and settings
-from .checks import check_choice as check_choice  # `value` must be one of `choices`
-from .checks import check_count as check_count  # `value` must be a whole number of at least `least`
-from .checks import check_declared as check_declared  # Check every field as it is declared
-from .checks import check_number as check_number  # `value` must be a number above `above` (where given), else at …
-from .checks import choice_field as choice_field  # A field that `check_choice` checks
-from .checks import count_field as count_field  # A field that `check_count` checks
-from .checks import number_field as number_field  # A field that `check_number` checks
-from .checks import with_settings as with_settings  # Give a class with a `name` a constructor that takes its fields …
+from .calls import read_tuned as read_tuned  # Read such a file
+from .calls import tuned_method as tuned_method  # The method's call in the file
+from .calls import tuned_training as tuned_training  # The algorithm's call in the file and the settings of training
+from .calls import with_settings as with_settings  # Give a class with a `name` a constructor that takes its fields …
+from .calls import write_tuned as write_tuned  # Write the file, whole or not at all
 from .devices import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
 from .devices import pick_device as pick_device  # The device called `name` (also `cuda:1`)
 from .errors import Face as Face  # How one face of Longshot writes parameters and calls
 from .errors import UserError as UserError  # A mistake in the input, told in one sentence
+from .errors import count as count  # A number with its noun
+from .errors import first as first  # The first `shown` of a list, each between quotes, and how many more there are
 from .errors import in_words as in_words  # `template` as the face that is spoken now writes it
+from .errors import note as note  # Print something that the user should know and that stops nothing, on standard …
+from .errors import span as span  # The range of a number, with at most one decimal
 from .errors import speak_as as speak_as  # Let sentences and notes mention parameters and calls as `face` writes them
+from .files import Busy as Busy  # Another process holds the lock
 from .files import atomic as atomic  # Yield a temporary path that takes the place of `path` when the block ends well
 from .files import cache_dir as cache_dir  # A folder of the cache to write into
 from .files import cache_places as cache_places  # Where the cache is read from, in order
 from .files import canonical_json as canonical_json  # JSON with sorted keys and no white space
 from .files import explain_disk_errors as explain_disk_errors  # Turn a full disk or a read-only place into one …
 from .files import explain_long_names as explain_long_names  # Turn a name or path that is longer than the system …
+from .files import file_lock as file_lock  # Hold the lock file `path` while the block runs
 from .files import find_cached as find_cached  # The first place of the cache that has this file or folder
 from .files import hash_file as hash_file  # Hex SHA-256 of a file's bytes, read in blocks
 from .files import hash_json as hash_json  # Hex SHA-256 of `value`'s canonical JSON
 from .files import hash_text as hash_text  # Hex SHA-256 over the parts, each preceded by its length
+from .files import is_held as is_held  # Whether a living process holds this lock file
 from .files import is_writable as is_writable  # Whether files can be made in a folder, which is created where it is …
 from .files import json_text as json_text  # `value` as readable JSON, as `write_json` writes it
 from .files import keep_fonts as keep_fonts  # Let matplotlib keep its list of fonts in the cache, not in the user's …
 from .files import lend_temporary as lend_temporary  # Where nothing can be written but `out`, let temporary files …
 from .files import own_cache as own_cache  # The place of the cache that is written to, or the first where none can be
+from .files import read_parquet as read_parquet  # The table in one file or open buffer
 from .files import read_sealed as read_sealed  # The bytes that `write_sealed` wrote
 from .files import write_json as write_json  # Write `value` as readable JSON, whole or not at all
 from .files import write_sealed as write_sealed  # Write bytes behind a checksum of themselves, whole or not at all …
 from .files import write_text as write_text  # Write `text` as UTF-8, whole or not at all
-from .heartbeat import FILE as FILE
-from .heartbeat import Sign as Sign  # The last heartbeat of a folder
-from .heartbeat import heartbeat as heartbeat  # Beat in `folder` while the block runs
-from .heartbeat import read_sign as read_sign  # The last heartbeat in `folder`
-from .locks import Busy as Busy  # Another process holds the lock
-from .locks import file_lock as file_lock  # Hold the lock file `path` while the block runs
-from .locks import is_held as is_held  # Whether a living process holds this lock file
+from .long_work import FILE as FILE
+from .long_work import Progress as Progress  # Counts finished units
+from .long_work import Sign as Sign  # The last heartbeat of a folder
+from .long_work import heartbeat as heartbeat  # Beat in `folder` while the block runs
+from .long_work import progress as progress  # Show progress on stderr while the block runs
+from .long_work import read_sign as read_sign  # The last heartbeat in `folder`
 from .outputs import Kind as Kind  # A kind of file that a verb writes
 from .outputs import PAGE as PAGE
 from .outputs import PICTURE as PICTURE
@@ -78,7 +91,6 @@ from .outputs import is_stream as is_stream  # Whether `out` is written to and n
 from .outputs import picture_stamp as picture_stamp  # Metadata for matplotlib's `savefig`
 from .outputs import screen_for_output as screen_for_output  # Let the screen have what is written to `-` and …
 from .outputs import starts_with as starts_with  # Evidence
-from .parquet import read_parquet as read_parquet  # The table in one file or open buffer
 from .plugins import Plugin as Plugin  # what a package adds to Longshot, named by an entry point
 from .plugins import absent_plugins as absent_plugins  # plugins that are named and cannot be imported, with the reason
 from .plugins import list_plugins as list_plugins  # the plugins that are installed
@@ -89,68 +101,58 @@ from .preprocess import Preprocessing as Preprocessing  # A parsed string
 from .preprocess import RULES as RULES  # rounded before
 from .preprocess import parse as parse  # Parse a preprocessing string
 from .preprocess import scaled as scaled  # The same preprocessing for images of another size
-from .progress import Progress as Progress  # Counts finished units
-from .progress import progress as progress  # Show progress on stderr while the block runs
-from .prototypes import SCALES as SCALES  # distance → the scale of its scores unless another is chosen
-from .prototypes import prototype_scores as prototype_scores  # Scores of queries against class vectors
-from .prototypes import prototypes as prototypes  # Mean vector of each class
-from .ragged import Ragged as Ragged  # T rows of unequal length
-from .ragged import offsets_of as offsets_of  # Where rows of the given lengths [T] start and end when laid one …
-from .ragged import rows_of_classes as rows_of_classes  # All rows of some classes, class by class, where class c is …
 from .remote import check_writable as check_writable  # UserError at once, not after an hour of work, where nothing …
+from .remote import lasting_work_folder as lasting_work_folder  # As `work_folder`, until this process ends
 from .remote import put as put  # Put a file at `url`
 from .remote import remove as remove  # Delete the file at `url`, if there is one
+from .remote import work_folder as work_folder  # A folder in the cache for files on their way to a URL
 from .remote_cache import add_missing as add_missing  # Bring the files that lie at `url` and not in `folder`
 from .remote_cache import here as here  # `local_copy` for a block that reads it
 from .remote_cache import is_cached as is_cached  # Whether there is a local copy of what lies, or lay, at `url`
-from .remote_cache import lasting_work_folder as lasting_work_folder  # As `work_folder`, until this process ends
 from .remote_cache import link_files as link_files  # The files of one folder in another, in place of those that are …
 from .remote_cache import local_copy as local_copy  # The path of a file or folder on this machine
-from .remote_cache import work_folder as work_folder  # A folder in the cache for files on their way to a URL
-from .remote_entries import remote_entries as remote_entries  # One entry per URL in the folder `remote` of a cache
+from .remote_cache import remote_entries as remote_entries  # One entry per URL in the folder `remote` of a cache
+from .scale.choice import close_executors as close_executors  # Leave every cluster that was joined
 from .scale.choice import current_choice as current_choice  # What holds now
 from .scale.choice import executor as executor  # What computes now
 from .scale.choice import parse_on as parse_on  # `on` in one spelling
 from .scale.choice import release_executors as release_executors  # Let go of all workers that wait for more to do …
+from .scale.choice import using_executor as using_executor  # Let an executor hold for all work inside the block
 from .scale.choice import with_executor as with_executor  # Let the parameters `on`, `gpus_per_worker` and …
 from .scale.cluster import compare as compare  # What would change bytes on the other machine, in words
 from .scale.cluster import join as join  # Join the cluster that `on` names (`ray`
 from .scale.executor import Crew as Crew  # Workers that all hold the same
 from .scale.executor import Executor as Executor  # Where work runs
+from .scale.executor import FailureList as FailureList  # The units of a folder that failed for good
 from .scale.executor import Results as Results
+from .scale.executor import Threads as Threads  # This machine
 from .scale.executor import Tick as Tick  # a worker calls it after every n items
-from .scale.failures import FailureList as FailureList  # The units of a folder that failed for good
-from .scale.failures import UnitsFailed as UnitsFailed  # Some units failed on every try
+from .scale.executor import UnitsFailed as UnitsFailed  # Some units failed on every try
 from .scale.nodes import living as living  # Node id → what Ray says of it, of the nodes that are alive
 from .scale.nodes import node_facts as node_facts  # Versions, source, processor and cache of this machine, and what …
 from .scale.nodes import node_name as node_name  # How people call a node
-from .scale.threads import Threads as Threads  # This machine
 from .settings import Loose as Loose  # A record whose file may hold more than is read here, as files of a later …
 from .settings import Record as Record  # Named values with types
 from .settings import nearest as nearest  # "did you mean 'x'?" where a name is near, else all of them behind `listed`
 from .settings import read_json as read_json  # The JSON file at `path` as `model`
 from .settings import read_parameters as read_parameters  # The parameters of `function` as `model`
 from .settings import read_record as read_record  # `values` as `model`
-from .showing import show as show  # What the viewer makes of a testbed, one of its tasks, or results
-from .showing import show_with as show_with  # Let `viewer(noun, task)` show testbeds and results from now on
-from .sidecars import read_sidecar as read_sidecar  # The values of the JSON file at `path`, in the order of the file
+from .settings import read_sidecar as read_sidecar  # The values of the JSON file at `path`, in the order of the file
+from .startup import show as show  # What the viewer makes of a testbed, one of its tasks, or results
+from .startup import show_with as show_with  # Let `viewer(noun, task)` show testbeds and results from now on
+from .startup import switch_off as switch_off  # Set every switch that the user has not set, and keep OpenVINO's …
+from .startup import switched_on as switched_on  # The variables by which the user has switched something on …
+from .tasks import Bools as Bools  # masks
+from .tasks import Floats as Floats  # measured numbers
+from .tasks import Ints as Ints  # row numbers, class numbers, counts, offsets
+from .tasks import Ragged as Ragged  # T rows of unequal length
 from .tasks import TaskPlan as TaskPlan  # T tasks before their images are chosen
 from .tasks import TaskRows as TaskRows  # T tasks of one dataset, as integers only
+from .tasks import offsets_of as offsets_of  # Where rows of the given lengths [T] start and end when laid one …
+from .tasks import rows_of_classes as rows_of_classes  # All rows of some classes, class by class, where class c is …
 from .tasks import task_seeds as task_seeds  # [T] one seed per task number in 0 … 2⁶³−1
-from .telemetry import switch_off as switch_off  # Set every switch that the user has not set, and keep OpenVINO's …
-from .telemetry import switched_on as switched_on  # The variables by which the user has switched something on …
-from .tuned import Tuned as Tuned  # Calls and settings
-from .tuned import is_tuned as is_tuned  # Whether a name on the command line is such a file
-from .tuned import read_tuned as read_tuned  # Read such a file
-from .tuned import tuned_method as tuned_method  # The method's call in the file
-from .tuned import tuned_training as tuned_training  # The algorithm's call in the file and the settings of training
-from .tuned import write_tuned as write_tuned  # Write the file, whole or not at all
 from .urls import Location as Location  # a path here, or a URL as text
 from .urls import inside as inside  # The address of a file in the folder at `url`
 from .urls import is_url as is_url  # Whether a place is an address rather than a path on this machine
 from .urls import shown as shown  # A place for sentences, records and provenance
 from .urls import sibling as sibling  # The address of a file beside the one at `url`
-from .wording import count as count  # A number with its noun
-from .wording import first as first  # The first `shown` of a list, each between quotes, and how many more there are
-from .wording import note as note  # Print something that the user should know and that stops nothing, on standard …
-from .wording import span as span  # The range of a number, with at most one decimal

@@ -1,15 +1,22 @@
-"""Names with settings, ``tim(steps=100, lr=1e-3)``: read safely and written in one canonical form."""
+"""Names with settings, ``tim(steps=100, lr=1e-3)``: read safely, checked, and written in one canonical form.
+
+A YAML file can stand in place of such a name: what ``longshot tune`` finds, and ``train`` and ``evaluate`` take.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from importlib import import_module
-from typing import Any, ClassVar
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from longshot.base.errors import UserError
+from longshot.base.files import write_text
+from longshot.base.plugins import load_target
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -126,8 +133,7 @@ def find_class(kind: str, name: str, table: Mapping[str, str], see: str) -> Any:
         near = get_close_matches(name, table, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"the {kind}s are {', '.join(sorted(table))}."
         raise UserError(f"There is no {kind} '{name}'; {hint} See {see}.")
-    module, _, attribute = table[name].partition(":")
-    return getattr(import_module(module), attribute)
+    return load_target(table[name])
 
 
 def make_called(kind: str, name: str, chosen: Any, settings: Mapping[str, Any]) -> Any:
@@ -138,3 +144,140 @@ def make_called(kind: str, name: str, chosen: Any, settings: Mapping[str, Any]) 
     except TypeError as error:
         text = format_call(name, settings)
         raise UserError(f"The {kind} call '{text}' has a setting of the wrong type: {error}.") from error
+
+
+# ---- checks that settings make sense, told in one sentence
+
+T = TypeVar("T")
+
+
+def check_number(method: str, setting: str, value: Any, *, above: float | None = None) -> None:
+    """``value`` must be a number above ``above`` (where given), else at least 0."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and (value > above if above is not None else value >= 0):
+        return
+    bound = f"above {above:g}" if above is not None else "of at least 0"
+    raise UserError(f"{method}'s {setting} is {value!r}; it must be a number {bound}.")
+
+
+def check_count(method: str, setting: str, value: Any, *, least: int = 0) -> None:
+    """``value`` must be a whole number of at least ``least``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UserError(f"{method}'s {setting} is {value!r}; it must be a whole number of at least {least}.")
+
+
+def check_choice(method: str, setting: str, value: Any, choices: Collection[object]) -> None:
+    """``value`` must be one of ``choices``."""
+    if value not in choices:
+        listed = " or ".join(repr(choice) for choice in choices)
+        raise UserError(f"{method} has no {setting} {value!r}; choose {listed}.")
+
+
+# ---- settings declared as fields of a class: ``steps: int = count_field(20, least=1)``
+
+
+def number_field(default: float | None, *, above: float | None = None) -> Any:
+    """A field that ``check_number`` checks."""
+    return field(default=default, metadata={"check": partial(check_number, above=above)})
+
+
+def count_field(default: int | None, *, least: int = 0) -> Any:
+    """A field that ``check_count`` checks."""
+    return field(default=default, metadata={"check": partial(check_count, least=least)})
+
+
+def choice_field(default: object, *choices: object) -> Any:
+    """A field that ``check_choice`` checks."""
+    return field(default=default, metadata={"check": partial(check_choice, choices=choices)})
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def with_settings(kind: type[T]) -> type[T]:
+    """Give a class with a ``name`` a constructor that takes its fields by keyword, stores and checks them.
+
+    A class that checks more has a ``__post_init__`` and calls ``check_declared`` there.
+    """
+    if not hasattr(kind, "__post_init__"):
+        kind.__post_init__ = check_declared  # type: ignore[attr-defined]
+    return dataclass(kw_only=True, eq=False, repr=False)(kind)
+
+
+def check_declared(made: Any) -> None:
+    """Check every field as it is declared; None is allowed where the type says so."""
+    for declared in fields(made):
+        value, check = getattr(made, declared.name), declared.metadata.get("check")
+        if check is not None and not (value is None and "None" in str(declared.type)):
+            check(made.name, declared.name, value)
+
+
+# ---- settings in a YAML file
+
+SUFFIXES = (".yaml", ".yml")
+_KEYS = ("method", "algorithm", "train", "network", "story")
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Calls and settings: a ``method`` to evaluate with, an ``algorithm`` and ``train`` settings to train with."""
+
+    method: str | None = None
+    algorithm: str | None = None
+    train: Mapping[str, Any] = field(default_factory=dict)  # fields of training's Settings
+    network: str | None = None  # folder of the network that was trained with them
+    story: Mapping[str, Any] = field(default_factory=dict)  # how it was found, for people
+
+
+def is_tuned(name: str) -> bool:
+    """Whether a name on the command line is such a file."""
+    return name.endswith(SUFFIXES)
+
+
+def write_tuned(path: str | Path, tuned: Tuned) -> None:
+    """Write the file, whole or not at all; what is empty is left out."""
+    import yaml
+
+    fields = {key: getattr(tuned, key) for key in _KEYS}
+    filled = {
+        key: dict(value) if isinstance(value, Mapping) else value for key, value in fields.items() if value
+    }
+    write_text(path, yaml.safe_dump(filled, sort_keys=False, allow_unicode=True, width=120))
+
+
+def read_tuned(path: str | Path) -> Tuned:
+    """Read such a file; UserError where it is missing or holds something else."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"The settings {path} cannot be read: {error.strerror or error}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"The settings {path} are not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds no settings; they look like 'method: protonet(distance=\"cosine\")'.")
+    unknown = [key for key in values if key not in _KEYS]
+    if unknown:
+        raise UserError(f"{path} says '{unknown[0]}', which means nothing here; it takes {', '.join(_KEYS)}.")
+    for key in ("train", "story"):
+        if not isinstance(values.get(key, {}), dict):
+            raise UserError(f"'{key}' in {path} must be a list of 'name: value' lines.")
+    for key in ("method", "algorithm", "network"):
+        if not isinstance(values.get(key, ""), str):
+            raise UserError(f"'{key}' in {path} must be a text, as in protonet(distance=\"cosine\").")
+    return Tuned(**values)
+
+
+def tuned_method(path: str | Path) -> str:
+    """The method's call in the file."""
+    tuned = read_tuned(path)
+    if tuned.method is None:
+        raise UserError(f"{path} names no method; add a line such as 'method: protonet'.")
+    return tuned.method
+
+
+def tuned_training(path: str | Path) -> tuple[str, dict[str, Any]]:
+    """The algorithm's call in the file and the settings of training."""
+    tuned = read_tuned(path)
+    if tuned.algorithm is None:
+        raise UserError(f"{path} names no algorithm; add a line such as 'algorithm: protonet(way=20)'.")
+    return tuned.algorithm, dict(tuned.train)

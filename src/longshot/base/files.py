@@ -1,4 +1,4 @@
-"""Files written whole or not at all, content hashes, and the places of the cache."""
+"""Files written whole or not at all, content hashes, the places of the cache, and locks between processes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longshot.base.errors import UserError
 from longshot.base.urls import Location, is_url, looks_swallowed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from filelock import BaseFileLock
+
 
 # a place that cannot be written, as opposed to a fault of the program
 _BAD_PLACES = (
@@ -171,17 +176,24 @@ def atomic(path: Location) -> Iterator[Path]:
         )
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
+        with temporary_file(f".{target.name[:80]}.", target.parent) as temporary:
             yield temporary
             make_shareable(temporary)
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary_file(prefix: str, folder: Path | None = None) -> Iterator[Path]:
+    """Yield the path of an empty file that only this user may read; what is still there at the end is deleted."""
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=folder)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def make_shareable(file: Path) -> None:
@@ -297,3 +309,87 @@ def hash_file(path: str | os.PathLike[str]) -> str:
     """Hex SHA-256 of a file's bytes, read in blocks."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---- lock files, which the system frees when their holder dies
+
+
+class Busy(Exception):
+    """Another process holds the lock."""
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, *, waiting: str | None = None, wait: bool = True) -> Iterator[None]:
+    """Hold the lock file ``path`` while the block runs.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file; its folder is made where it is missing.
+    waiting : str, optional
+        A line for standard error when another process holds the lock.
+    wait : bool
+        Wait for the holder; otherwise ``Busy`` is raised at once.
+    """
+    with explain_disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = _acquired(path, waiting, wait)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _acquired(path: Path, waiting: str | None, wait: bool) -> BaseFileLock:
+    from filelock import FileLock, SoftFileLock, Timeout  # here, so that commands without a lock start faster
+
+    lock: BaseFileLock = FileLock(path, mode=0o666, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise Busy(str(path)) from None
+        if waiting is not None:
+            print(waiting, file=sys.stderr, flush=True)
+        lock.acquire()
+    except NotImplementedError:  # a file system without such locks
+        lock = SoftFileLock(path.with_suffix(".softlock"), mode=0o666, thread_local=False)
+        lock.acquire(timeout=-1 if wait else 0)
+    return lock
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds this lock file; a file left by a killed one is not held."""
+    if not path.is_file():
+        return False
+    try:
+        with file_lock(path, wait=False):
+            return False
+    except Busy:
+        return True
+
+
+def read_parquet(source: Path | Any) -> pa.Table:
+    """The table in one file or open buffer.
+
+    ``pyarrow.parquet.read_table`` imports ``pyarrow.dataset``, which costs more than reading a small file does, and
+    turns a folder called ``seed=0`` into a column.
+
+    Parameters
+    ----------
+    source : Path or pyarrow.NativeFile
+        What to read.
+
+    Raises
+    ------
+    pyarrow.ArrowException, OSError
+        It cannot be read, or is no Parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(source) as file:
+        if file.num_row_groups <= 1:
+            return file.read()
+        # Lists of strings cannot be read over several row groups at once, as in a testbed of more than 65,536 tasks.
+        return pa.concat_tables([file.read_row_group(group) for group in range(file.num_row_groups)])

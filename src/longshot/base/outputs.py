@@ -18,16 +18,14 @@ import re
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
-from longshot.base.errors import UserError
-from longshot.base.files import atomic, explain_disk_errors, json_text
+from longshot.base.errors import UserError, count
+from longshot.base.files import atomic, explain_disk_errors, json_text, temporary_file
 from longshot.base.urls import Location, base_name, is_url, shown
-from longshot.base.wording import count
 
 Evidence: TypeAlias = Callable[[Path], bool]
 _TEXTS = (".html", ".htm", ".md", ".csv", ".tex", ".json", ".svg")  # what a screen can show
@@ -77,8 +75,8 @@ class Kind:
             return next(iter(self.endings))
         suffix = Path(name).suffix
         raise UserError(
-            f"'{shown(out)}' {f'ends in {suffix}' if suffix else 'has no ending'}, but {_a(self.title)} is written as "
-            f"{' or '.join(self.endings)}",
+            f"'{shown(out)}' {f'ends in {suffix}' if suffix else 'has no ending'}, but {_a(self.title)} is "
+            f"written as {' or '.join(self.endings)}",
             "give it such a name",
         )
 
@@ -182,15 +180,10 @@ def delivered(out: Location) -> Iterator[Path]:
         with atomic(out if is_url(out) else _followed(Path(out))) as temporary:
             yield temporary
         return
-    handle, name = tempfile.mkstemp(prefix="longshot-")
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with temporary_file("longshot-") as temporary:
         yield temporary
         with explain_disk_errors(out):
             _pour(temporary, os.fspath(out))
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def deliver_text(out: Location, text: str) -> None:

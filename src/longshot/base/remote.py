@@ -6,7 +6,10 @@ is one sentence that names the address.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +21,9 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from longshot.base.errors import UserError
-from longshot.base.progress import Progress, progress
-from longshot.base.remote_errors import absent, explained, missing_driver, passes
-from longshot.base.urls import base_name, inside, protocol, shown
+from longshot.base.files import cache_dir, file_lock, remove_at_exit
+from longshot.base.long_work import Progress, progress
+from longshot.base.urls import absent, base_name, explained, inside, missing_driver, passes, protocol, shown
 
 T = TypeVar("T")
 THREADS = 8  # requests at a time
@@ -34,6 +37,8 @@ _MARKS = (
     *("LastModified", "last_modified", "Last-Modified", "mtime", "updated", "modified", "created"),
 )
 pause: Callable[[float], None] = time.sleep  # exchanged by tests
+_held = contextlib.ExitStack()  # locks of folders that last as long as this process
+atexit.register(_held.close)  # before modules are taken apart, which a lock needs for its release
 
 
 @dataclass(frozen=True)
@@ -246,6 +251,27 @@ def _put_whole(source: Path, url: str, file_system: Any, path: str, megabytes: M
         raise
 
 
+@contextlib.contextmanager
+def work_folder() -> Iterator[Path]:
+    """A folder in the cache for files on their way to a URL; it is gone when the block ends."""
+    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
+    try:
+        with file_lock(folder / "in-use.lock"):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def lasting_work_folder() -> Path:
+    """As ``work_folder``, until this process ends."""
+    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
+    _held.enter_context(file_lock(folder / "in-use.lock"))
+    remove_at_exit(folder)
+    inside = folder / "files"
+    inside.mkdir()
+    return inside
+
+
 def remove(url: str) -> None:
     """Delete the file at ``url``, if there is one."""
     file_system, path = connect(url)
@@ -271,8 +297,6 @@ def check_writable(url: str, folder: bool = False) -> None:
 
     A small object is put beside it (``folder``: inside it) and deleted again.
     """
-    from longshot.base.remote_cache import work_folder
-
     check_protocol(url)
     probe = inside(url if folder else url.rpartition("/")[0], ".longshot-write-test")
     with work_folder() as work:
@@ -289,8 +313,6 @@ def check_writable(url: str, folder: bool = False) -> None:
 @contextlib.contextmanager
 def uploaded(url: str) -> Iterator[Path]:
     """Yield a local path whose file is put at ``url`` when the block ends well."""
-    from longshot.base.remote_cache import work_folder
-
     with work_folder() as folder:
         temporary = folder / "upload.tmp"
         temporary.touch()

@@ -7,11 +7,13 @@
 
 A download is a temporary file until it is whole, a tree appears by one renaming. A URL is looked at whenever it is
 opened: what has another mark (ETag, time, size) by then is fetched again.
+
+fsspec's own cache of files (``filecache``) names a copy by its URL and keeps one list for all of them, which no lock
+guards between processes; sharing by digest, trees and notes of changes would all have to be built around it.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -21,31 +23,28 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from longshot.base import remote
-from longshot.base.errors import UserError
+from longshot.base.errors import UserError, count, first, note
 from longshot.base.files import (
     cache_dir,
     cache_places,
     explain_disk_errors,
+    file_lock,
     find_cached,
     hash_file,
     hash_text,
     make_shareable,
-    remove_at_exit,
+    temporary_file,
     write_json,
 )
-from longshot.base.locks import file_lock
 from longshot.base.remote import Listing, Megabytes, RemoteObject
 from longshot.base.urls import Location, base_name, is_url, looks_swallowed, shown, sibling
-from longshot.base.wording import count, first, note
 
 _ROUNDS = 5  # looks at a URL whose files change while they are fetched
 _LONG = 4_000_000  # bytes
 _SAVE_EVERY = 15.0  # seconds of fetching that a kill can cost
-_held = contextlib.ExitStack()  # locks of folders that last as long as this process
-atexit.register(_held.close)  # before modules are taken apart, which a lock needs for its release
 _Objects: TypeAlias = dict[str, dict[str, Any]]  # name → mark, size, sha256
 
 
@@ -109,27 +108,6 @@ def is_cached(url: str) -> bool:
     return record is not None and record["tree"] is not None and _find_tree(record) is not None
 
 
-@contextlib.contextmanager
-def work_folder() -> Iterator[Path]:
-    """A folder in the cache for files on their way to a URL; it is gone when the block ends."""
-    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
-    try:
-        with file_lock(folder / "in-use.lock"):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def lasting_work_folder() -> Path:
-    """As ``work_folder``, until this process ends."""
-    folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
-    _held.enter_context(file_lock(folder / "in-use.lock"))
-    remove_at_exit(folder)
-    inside = folder / "files"
-    inside.mkdir()
-    return inside
-
-
 def link_files(source: Path, target: Path) -> None:
     """The files of one folder in another, in place of those that are there, as links where the file system has them."""
     with explain_disk_errors(target):
@@ -168,7 +146,7 @@ def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Pa
         there = _look(url, also)
         if there is None:
             if or_nothing:
-                return lasting_work_folder()
+                return remote.lasting_work_folder()
             raise UserError(f"There is nothing at {shown(url)}", "correct the address")
         _check_names(url, there)
         todo = {
@@ -266,21 +244,15 @@ def _fetch_all(
 def _fetch_blob(url: str, there: RemoteObject, megabytes: Megabytes | None) -> str:
     """Fetch one object; its digest. It takes its place among the blobs when all of it is there."""
     folder = cache_dir("remote", "blobs")
-    with explain_disk_errors(folder):
-        handle, name = tempfile.mkstemp(prefix=".fetch.", suffix=".tmp", dir=folder)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            remote.fetch(url, there, temporary, megabytes)
-            digest = hash_file(temporary)
-            target = folder / digest[:2] / digest
-            target.parent.mkdir(exist_ok=True)
-            if not target.exists() or hash_file(target) != digest:  # otherwise others have links to it
-                make_shareable(temporary)
-                temporary.replace(target)
-            return digest
-        finally:
-            temporary.unlink(missing_ok=True)
+    with explain_disk_errors(folder), temporary_file(".fetch.", folder) as temporary:
+        remote.fetch(url, there, temporary, megabytes)
+        digest = hash_file(temporary)
+        target = folder / digest[:2] / digest
+        target.parent.mkdir(exist_ok=True)
+        if not target.exists() or hash_file(target) != digest:  # otherwise others have links to it
+            make_shareable(temporary)
+            temporary.replace(target)
+        return digest
 
 
 def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> Path:
@@ -300,8 +272,8 @@ def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> 
         gone = [key for key in before or () if key not in have]
         if changed or gone:
             note(
-                f"{shown(url)} has changed since it was last fetched: {count(changed, 'file')} fetched again or new, "
-                f"{len(gone):,} gone ({first([*changed, *gone])})"
+                f"{shown(url)} has changed since it was last fetched: {count(changed, 'file')} fetched again "
+                f"or new, {len(gone):,} gone ({first([*changed, *gone])})"
             )
     else:
         with contextlib.suppress(OSError):  # a cache that cannot be written still serves
@@ -358,12 +330,10 @@ def _address(url: str) -> str:
 
 
 def _read_record(url: str) -> dict[str, Any] | None:
+    """What a URL held; None where no file says so."""
     file = find_cached("remote", "urls", f"{_address(url)}.json")
-    return None if file is None else read_record_file(file)
-
-
-def read_record_file(file: Path) -> dict[str, Any] | None:
-    """What a URL held; None where the file does not say."""
+    if file is None:
+        return None
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         if record["format"] != 1:
@@ -388,3 +358,57 @@ def _write_record(
         "tree": tree,
     }
     write_json(cache_dir("remote", "urls") / f"{_address(url)}.json", record)
+
+
+# ---- what the copies take in the cache, URL by URL
+
+
+class RemoteEntry(NamedTuple):
+    """All that is kept of one URL, or of work that no process does any more."""
+
+    name: str
+    files: tuple[Path, ...]
+    bytes: int
+    used: float  # time of last use, seconds since 1970
+
+
+def remote_entries(root: Path) -> list[RemoteEntry]:
+    """One entry per URL in the folder ``remote`` of a cache; files that two URLs share count for the first.
+
+    Blobs and trees that no URL leads to any more, such as what was there before a change, are entries of their own.
+    """
+    if not root.is_dir():
+        return []
+    owners: dict[Path, str] = {}  # file or folder → the URL it belongs to
+    groups: dict[str, dict[Path, None]] = {}
+    for file in sorted((root / "urls").glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            record = json.loads(file.read_text(encoding="utf-8"))
+            name = str(record["url"])
+            groups.setdefault(name, {})[file] = None
+            owners |= {file: name, file.with_suffix(".lock"): name}
+            owners.setdefault(root / "trees" / str(record["tree"]), name)
+            for facts in record["objects"].values():
+                digest = str(facts["sha256"])
+                owners.setdefault(root / "blobs" / digest[:2] / digest, name)
+    for file in _files(root):
+        parts = file.relative_to(root).parts
+        depth = {"urls": 2, "trees": 2, "blobs": 3}.get(parts[0], 0)
+        owner = owners.get(root.joinpath(*parts[:depth])) if depth else None
+        if owner is None:
+            owner = f"unfinished ({parts[1]})" if parts[0] == "work" else "former versions"
+        groups.setdefault(owner, {})[file] = None
+    return [entry for name, files in groups.items() if (entry := _entry(name, list(files))) is not None]
+
+
+def _files(root: Path) -> Iterator[Path]:
+    return (file for file in root.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def _entry(name: str, files: list[Path]) -> RemoteEntry | None:
+    try:
+        stats = [file.stat() for file in files]
+    except FileNotFoundError:  # another process may be tidying
+        return None
+    sizes = {status.st_ino: status.st_size for status in stats}  # a blob and its links are one
+    return RemoteEntry(name, tuple(files), sum(sizes.values()), max(status.st_mtime for status in stats))

@@ -81,7 +81,7 @@ def read_record(model: type[RecordType], values: Any, subject: str) -> RecordTyp
         raise UserError(f"{subject} must hold settings by name, but it holds {_kind(values)}.")
     try:
         # Through JSON's rules where a list is a tuple and a text a date, without changing kinds.
-        return model.model_validate(_listed(dict(values)))
+        return model.model_validate(_sequences(values))
     except ValidationError as error:
         # a mistyped name comes before the setting that it left out
         detail = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
@@ -101,7 +101,7 @@ def read_parameters(model: type[RecordType], values: Mapping[str, Any], function
     longshot.base.errors.UserError: steps is 'many', but it must be a whole number.
     """
     try:
-        return model.model_validate(_listed(dict(values)))
+        return model.model_validate(_sequences(values))
     except ValidationError as error:
         detail = error.errors()[0]
     name = str(detail["loc"][0])
@@ -145,9 +145,8 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
     path = [str(part) for part in detail["loc"]]
     setting = ".".join(path)
     if detail["type"] == "extra_forbidden":
-        return (
-            f"has no setting '{setting}'; {nearest(path[-1], _names(model, path[:-1]), 'the settings are')}"
-        )
+        names = getattr(_inside(model, path[:-1])[0], "model_fields", {})
+        return f"has no setting '{setting}'; {nearest(path[-1], names, 'the settings are')}"
     if detail["type"] == "missing":
         return f"lacks the setting '{setting}'; add it."
     if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
@@ -169,12 +168,6 @@ def _wanted(model: type[BaseModel], detail: ErrorDetails) -> str:
     if words is None:
         words = "a whole number" if annotation is int else "a number"
     return words + (bounds if words.endswith("number") else "")
-
-
-def _names(model: type[BaseModel], path: list[str]) -> list[str]:
-    """The settings there are at ``path`` inside ``model``."""
-    annotation, _ = _inside(model, path)
-    return list(getattr(annotation, "model_fields", {}))
 
 
 def _inside(model: type[BaseModel], path: list[str]) -> tuple[Any, str]:
@@ -212,24 +205,65 @@ def _bounds(metadata: Iterable[Any]) -> list[str]:
 
 def _shown(value: Any) -> str:
     """A value as it was written: lists, not tuples."""
-
-    def listed(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: listed(inner) for key, inner in value.items()}
-        return [listed(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-    return repr(listed(value))
+    return repr(_sequences(value, list))
 
 
-def _listed(value: Any) -> Any:
-    """Lists as tuples, all the way down: YAML and JSON have no tuples, frozen records nothing else."""
+def _sequences(value: Any, kind: type[list[Any] | tuple[Any, ...]] = tuple) -> Any:
+    """Make all lists and tuples one kind, all the way down: YAML and JSON have no tuples, frozen records no lists."""
     if isinstance(value, Mapping):
-        return {key: _listed(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_listed(inner) for inner in value)
-    return value
+        return {key: _sequences(inner, kind) for key, inner in value.items()}
+    return kind(_sequences(inner, kind) for inner in value) if isinstance(value, list | tuple) else value
 
 
 def _kind(value: Any) -> str:
     names = {"list": "a list", "str": "text", "int": "a number", "float": "a number", "NoneType": "nothing"}
     return names.get(type(value).__name__, type(value).__name__)
+
+
+# ---- JSON files beside arrays and weights that say what those are
+
+
+def read_sidecar(model: type[BaseModel], path: Path, *, missing: UserError, remedy: str) -> dict[str, Any]:
+    """The values of the JSON file at ``path``, in the order of the file.
+
+    Parameters
+    ----------
+    model : type
+        What they must hold: a ``Loose`` record with ``format: Literal[…]``.
+    path : Path
+        The sidecar.
+    missing : UserError
+        What is raised where there is no such file.
+    remedy : str
+        What to do about a damaged one, without a full stop.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise missing from None
+    except ValueError as error:
+        raise UserError(f"The sidecar {path} is truncated or no JSON ({error})", remedy) from error
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        raise _wrong(model, path, values, error) from error
+    return dict(values)
+
+
+def _wrong(model: type[BaseModel], path: Path, values: Any, error: ValidationError) -> UserError:
+    fields = model.model_fields
+    absent = [name for name in fields if not isinstance(values, dict) or name not in values]
+    absent = [name for name in absent if fields[name].is_required()]
+    if absent:
+        return UserError(f"The sidecar {path} lacks {', '.join(absent)}: it was not written by Longshot.")
+    first = error.errors()[0]
+    if first["loc"] == ("format",):
+        return UserError(
+            f"The sidecar {path} has format {values['format']}, this Longshot reads {first['ctx']['expected']}",
+            "upgrade Longshot",
+        )
+    try:
+        read_record(model, values, f"The sidecar {path}")
+    except UserError as sentence:
+        return sentence
+    return UserError(f"The sidecar {path} does not hold what it should ({error}).")

@@ -1,12 +1,18 @@
-"""Addresses of files elsewhere, such as ``s3://bucket/photos.zip``: told from paths, shown without secrets."""
+"""Addresses of files elsewhere, such as ``s3://bucket/photos.zip``, and what goes wrong between here and there.
+
+Addresses are told from paths and shown without secrets; a failure is one sentence, whichever driver it comes from.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
+
+from longshot.base.errors import UserError
 
 Location: TypeAlias = str | os.PathLike[str]  # a path here, or a URL as text
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:// is a drive
@@ -76,3 +82,131 @@ def looks_swallowed(path: Path) -> bool:
     (True, False)
     """
     return _SWALLOWED.match(path.as_posix()) is not None
+
+
+# ---- what goes wrong
+
+AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))  # states of a server that may pass
+_EXTRA = ("s3", "s3a", "http", "https")  # whose drivers the extra brings
+# names of exceptions, since their libraries may not be installed
+_BROKEN = {
+    *("ClientConnectionError", "ClientPayloadError", "ServerDisconnectedError", "ClientConnectorError"),
+    *("ConnectionClosedError", "HTTPClientError", "ResponseParserError", "IncompleteReadError"),
+    *("ReadTimeoutError", "ConnectTimeoutError", "FSTimeoutError", "ServerTimeoutError"),
+    *("ConnectionError", "TimeoutError"),
+}
+_UNREACHED = {"EndpointConnectionError"}  # what a driver says that has tried several times itself
+_NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
+_AWS_KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to keys that may"
+_KEYS = {"s3": _AWS_KEYS, "s3a": _AWS_KEYS}
+
+
+def missing_driver(url: str, error: Exception) -> UserError:
+    """The error for a protocol whose driver is not installed, or that nobody knows."""
+    kind = protocol(url)
+    install = "pip install 'longshot[remote]'"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("fsspec"):
+        return UserError(f"{shown(url)} needs fsspec, which is not installed", install)
+    if isinstance(error, ImportError):
+        cause = next((link for link in chain(error) if isinstance(link, ModuleNotFoundError)), None)
+        name = (cause.name if cause is not None and cause.name else f"a driver for {kind}").partition(".")[0]
+        remedy = install if kind in _EXTRA else f"pip install {name}" if cause is not None else str(error)
+        return UserError(f"{shown(url)} needs {name}, which is not installed", remedy)
+    from fsspec.registry import known_implementations
+
+    if kind in known_implementations:
+        return UserError(f"{shown(url)} is no address that can be reached ({_short(error)}).")
+    return UserError(
+        f"There is no way to reach '{kind}://', as in {shown(url)}",
+        "use s3://, https:// or another protocol that fsspec has a driver for",
+    )
+
+
+def explained(url: str, error: Exception, verb: str) -> UserError:
+    """The sentence about a failure. ``verb`` says what was to be done: "read", "written"."""
+    location, status = shown(url), status_of(error)
+    names = _names(error)
+    if isinstance(error, ImportError):
+        return missing_driver(url, error)
+    if names & _NO_KEYS or status in (401, 403) or isinstance(error, PermissionError):
+        reason = "there are no credentials" if names & _NO_KEYS else "access is denied"
+        return UserError(
+            f"{location} may not be {verb}: {reason}",
+            _KEYS.get(protocol(url), "give credentials that may, as its driver takes them"),
+        )
+    if _no_bucket(error):
+        return UserError(
+            f"{location} cannot be {verb}: there is no bucket '{urlsplit(url).netloc}'",
+            "create it or correct its name",
+        )
+    if status == 404:
+        return UserError(f"There is nothing at {location}", "correct the address")
+    if status is not None:
+        return UserError(
+            f"{location} cannot be {verb}: its server answers {status} again and again"
+            if status in AGAIN
+            else f"{location} cannot be {verb}: its server answers {status}",
+            "try again later",
+        )
+    if passes(error) or names & _UNREACHED:
+        return UserError(
+            f"{location} cannot be {verb}: its host cannot be reached or breaks off ({_short(error)})",
+            "check the address and the network, then do the same again",
+        )
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"There is nothing at {location}", "correct the address")
+    return UserError(
+        f"{location} cannot be {verb} ({_short(error)})", "check the address and what may be done there"
+    )
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same request may work a moment later."""
+    status = status_of(error)
+    if status is not None:
+        return status in AGAIN
+    names = _names(error)
+    return not names & _UNREACHED and bool(_BROKEN & names)
+
+
+def absent(error: Exception) -> bool:
+    """Whether an error says that nothing is there, rather than that one may not look or that a server fails."""
+    unreached = passes(error) or bool(_names(error) & _UNREACHED)
+    return status_of(error) in (None, 404) and not unreached and not _no_bucket(error)
+
+
+def status_of(error: BaseException) -> int | None:
+    """The status of the web answer behind an error."""
+    for link in chain(error):
+        status: Any = getattr(link, "status", None)
+        response = getattr(link, "response", None)
+        if isinstance(response, dict):
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if isinstance(status, int) and status >= 300:
+            return status
+    return None
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those it comes from."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _names(error: BaseException) -> set[str]:
+    """The names of an error's classes, and of those it comes from."""
+    return {kind.__name__ for link in chain(error) for kind in type(link).__mro__}
+
+
+def _no_bucket(error: Exception) -> bool:
+    return any("NoSuchBucket" in str(link) or "bucket does not exist" in str(link) for link in chain(error))
+
+
+def _short(error: BaseException) -> str:
+    """The innermost reason, short."""
+    links = list(chain(error))
+    text = next((str(link) for link in reversed(links) if str(link)), "") or type(error).__name__
+    return text.split("\n")[0].rstrip(".")[:120]

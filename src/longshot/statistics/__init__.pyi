@@ -1,18 +1,14 @@
 """What other rooms may use of this one, a line each."""
 
 from .association import Correlation as Correlation  # A correlation with its interval
+from .association import Group as Group  # The tasks that share a value, or a range of values, of some column
 from .association import Rolling as Rolling  # Means over a window that slides along sorted x
 from .association import Slope as Slope  # The least-squares line y = intercept + slope · x over n points
+from .association import breakdown as breakdown  # The mean of a metric with its t interval for each value of a column
 from .association import correlation as correlation  # Correlation of two columns over the same tasks, with its …
+from .association import quantile_bins as quantile_bins  # The group 0 … count − 1 of each value, from the smallest …
 from .association import rolling_mean as rolling_mean  # Mean of y over tasks that are neighbours in x, with the t …
 from .association import slope as slope  # Ordinary least squares of y on x, with the t interval of the slope
-from .confusions import ConfusedPair as ConfusedPair  # Two classes of one dataset and how often either is taken for …
-from .confusions import Confusion as Confusion  # C classes over all tasks
-from .confusions import confusion as confusion  # Count predictions class by class, and beside them how often each …
-from .confusions import most_confused as most_confused  # The pairs of classes that are confused most, by the lower …
-from .confusions import wilson as wilson  # Wilson's interval of a share p = hits / trials
-from .corrections import benjamini_hochberg as benjamini_hochberg  # Benjamini and Hochberg's step-up adjustment
-from .corrections import holm as holm  # Holm's step-down adjustment
 from .crossed import Crossing as Crossing  # The tasks and classes of Q queries, numbered once for many intervals
 from .crossed import crossed_interval as crossed_interval  # Mean over tasks when their queries come from the same …
 from .crossed import differs as differs  # Whether two half-widths of intervals differ by more than a fifth of the …
@@ -22,9 +18,6 @@ from .difficulty import dataset_difficulty as dataset_difficulty  # Intrinsic (1
 from .difficulty import drops as drops  # The drop of one method's metric from testbed A to testbed B, for each …
 from .difficulty import unpaired_difficulty as unpaired_difficulty  # The same where every method has tasks of its own
 from .difficulty import welch as welch  # Difference of two independent means, ā − b̄, with Welch's interval
-from .groups import Group as Group  # The tasks that share a value, or a range of values, of some column
-from .groups import breakdown as breakdown  # The mean of a metric with its t interval for each value of a column
-from .groups import quantile_bins as quantile_bins  # The group 0 … count − 1 of each value, from the smallest …
 from .intervals import Interval as Interval  # An estimate (a mean unless said otherwise) with its interval
 from .intervals import bootstrap as bootstrap  # Bootstrap over n rows of whatever they stand for
 from .intervals import bootstrap_interval as bootstrap_interval  # A statistic of values with its bootstrap interval
@@ -32,6 +25,8 @@ from .intervals import clustered_interval as clustered_interval  # Mean over all
 from .intervals import mean_interval as mean_interval  # Mean of independent values with its Student-t interval
 from .intervals import normal_interval as normal_interval  # Meta-Dataset's interval
 from .intervals import spread as spread  # Standard deviation over tasks
+from .intervals import t_p_value as t_p_value  # Two-sided p of a t statistic
+from .intervals import t_quantile as t_quantile  # The two-sided Student-t factor t with P(|T| ≤ t) = `level`
 from .intervals import worst_mean as worst_mean  # Mean of the lowest `share` of the values
 from .paired import Comparison as Comparison  # B against A on n tasks, paired by task
 from .paired import compare_many as compare_many  # Several comparisons on the same tasks, as :func:`compare_paired`
@@ -44,12 +39,17 @@ from .planning import fewest_tasks as fewest_tasks  # From how many tasks on the
 from .planning import ranking_stability as ranking_stability  # Whether the ranking of methods would hold on other …
 from .planning import tasks_needed as tasks_needed  # How many tasks an interval of mean ± `half` takes
 from .planning import tasks_to_decide as tasks_to_decide  # How many tasks the sign-flip test needs to decide, if …
+from .query_outcomes import Calibration as Calibration  # B bins over confidence
+from .query_outcomes import ConfusedPair as ConfusedPair  # Two classes of one dataset and how often either is taken …
+from .query_outcomes import Confusion as Confusion  # C classes over all tasks
+from .query_outcomes import calibration as calibration  # Bin queries by the probability of their predicted class
+from .query_outcomes import confidences as confidences  # Confidence and correctness of every query from its scores
+from .query_outcomes import confusion as confusion  # Count predictions class by class, and beside them how often each …
+from .query_outcomes import most_confused as most_confused  # The pairs of classes that are confused most, by the …
+from .query_outcomes import wilson as wilson  # Wilson's interval of a share p = hits / trials
 from .ranks import CriticalDifference as CriticalDifference  # What a critical-difference plot shows
+from .ranks import benjamini_hochberg as benjamini_hochberg  # Benjamini and Hochberg's step-up adjustment
 from .ranks import block_ranks as block_ranks  # Ranks of methods within each block
 from .ranks import critical_difference as critical_difference  # Friedman's test and Nemenyi's critical difference
+from .ranks import holm as holm  # Holm's step-down adjustment
 from .ranks import meta_dataset_ranks as meta_dataset_ranks  # Ranks of methods on one source by Meta-Dataset's rule
-from .reliability import Calibration as Calibration  # B bins over confidence
-from .reliability import calibration as calibration  # Bin queries by the probability of their predicted class
-from .reliability import confidences as confidences  # Confidence and correctness of every query from its scores
-from .student import t_p_value as t_p_value  # Two-sided p of a t statistic
-from .student import t_quantile as t_quantile  # The two-sided Student-t factor t with P(|T| ≤ t) = `level`

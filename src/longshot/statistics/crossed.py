@@ -7,8 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, Interval, checked
-from longshot.statistics.student import t_quantile
+from longshot.statistics.intervals import Interval, checked, cluster_variance, t_quantile
 
 NOTICEABLE = 0.2  # two intervals whose widths differ by more than a fifth tell different stories
 
@@ -79,9 +78,9 @@ class Crossing:
             )
             return Interval(mean, None, None, self.class_count, reason)
         deviations = self.weights * (data - mean)
-        over_tasks = _variance(deviations, self.task)
-        over_classes = _variance(deviations, self.query_class)
-        variance = over_tasks + over_classes - _variance(deviations, self.cell)
+        over_tasks = cluster_variance(deviations, self.task)
+        over_classes = cluster_variance(deviations, self.query_class)
+        variance = over_tasks + over_classes - cluster_variance(deviations, self.cell)
         reach = t_quantile(groups - 1, level) * math.sqrt(max(variance, over_tasks, over_classes))
         return Interval(mean, mean - reach, mean + reach, self.class_count)
 
@@ -110,9 +109,3 @@ def differs(half: float | None, other: float | None) -> bool:
 def _numbered(groups: ArrayLike) -> NDArray[np.int64]:
     """[Q] groups as numbers 0 … G − 1."""
     return np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _variance(deviations: Floats, groups: NDArray[np.int64]) -> float:
-    """G / (G − 1) · Σ_g (Σ_{q∈g} e_q)²."""
-    sums = np.bincount(groups, weights=deviations)
-    return len(sums) / (len(sums) - 1) * float((sums**2).sum())

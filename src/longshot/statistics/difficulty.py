@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, Interval, checked, mean_interval
-from longshot.statistics.student import t_quantile
+from longshot.statistics.intervals import Floats, Interval, checked, mean_interval, t_quantile
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ def drops(
 
     def drop(name: str | None, names: list[str]) -> Drop:
         values_a, values_b = side_a[np.isin(names_a, names)], side_b[np.isin(names_b, names)]
-        interval = mean_interval(values_a - values_b, level) if paired else welch(values_a, values_b, level)
+        interval = _difference(values_a, values_b, level, paired)
         means = float(values_a.mean()), float(values_b.mean())
         return Drop(name, *means, interval, paired, len(values_a), len(values_b))
 
@@ -165,15 +164,8 @@ def dataset_difficulty(
     if table.ndim != 2 or len(names) != len(table) or not np.isfinite(table).all():
         raise ValueError("scores are [tasks, methods], finite, with the dataset of each task")
 
-    def difficulty(name: str, rows: Floats) -> DatasetDifficulty:
-        means = rows.mean(axis=0)
-        best, worst = int(means.argmax()), int(means.argmin())
-        unsolved, decided = 1 - rows[:, best], rows[:, best] - rows[:, worst]
-        return DatasetDifficulty(
-            name, best, worst, mean_interval(unsolved, level), mean_interval(decided, level)
-        )
-
-    return [difficulty(name, table[names == name]) for name in dict.fromkeys(names.tolist())]
+    rows = {name: table[names == name] for name in dict.fromkeys(names.tolist())}
+    return [_difficulty(name, each.mean(axis=0), each.T, level, True) for name, each in rows.items()]
 
 
 def unpaired_difficulty(
@@ -201,10 +193,8 @@ def unpaired_difficulty(
     >>> signs.best, signs.worst, round(signs.intrinsic.mean, 3), round(signs.modelling.mean, 3)
     (1, 0, 0.2, 0.2)
     """
-    values, names = (
-        [checked(one_method) for one_method in scores],
-        [np.asarray(each, str) for each in datasets],
-    )
+    values = [checked(of_method) for of_method in scores]
+    names = [np.asarray(each, str) for each in datasets]
     if [len(each) for each in values] != [len(each) for each in names]:
         raise ValueError("every task needs its dataset")
 
@@ -212,9 +202,19 @@ def unpaired_difficulty(
         parts = [each[where == name] for each, where in zip(values, names, strict=True)]
         if not all(map(len, parts)):
             raise ValueError(f"every method needs tasks of {name!r}")
-        means = np.array([part.mean() for part in parts])
-        best, worst = int(means.argmax()), int(means.argmin())
-        decided = welch(parts[best], parts[worst], level)
-        return DatasetDifficulty(name, best, worst, mean_interval(1 - parts[best], level), decided)
+        return _difficulty(name, np.array([part.mean() for part in parts]), parts, level, False)
 
     return [difficulty(name) for name in dict.fromkeys(names[0].tolist())]
+
+
+def _difficulty(
+    name: str, means: Floats, parts: Sequence[Floats] | Floats, level: float, paired: bool
+) -> DatasetDifficulty:
+    """Judge a dataset by the means [M] of M methods and their values on its tasks."""
+    best, worst = int(means.argmax()), int(means.argmin())
+    decided = _difference(parts[best], parts[worst], level, paired)
+    return DatasetDifficulty(name, best, worst, mean_interval(1 - parts[best], level), decided)
+
+
+def _difference(a: Floats, b: Floats, level: float, paired: bool) -> Interval:
+    return mean_interval(a - b, level) if paired else welch(a, b, level)

@@ -3,14 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.student import t_quantile
+
+def t_p_value(t: float, freedom: float) -> float:
+    """Two-sided p of a t statistic: P(|T| ≥ |t|).
+
+    Parameters
+    ----------
+    t : float
+        The statistic.
+    freedom : float
+        Degrees of freedom ν > 0, whole or not.
+
+    Examples
+    --------
+    >>> round(t_p_value(12.706, 1), 4)
+    0.05
+    """
+    from scipy.special import stdtr  # here, since whoever imports this room may compute no interval
+
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
+def t_quantile(freedom: float, level: float) -> float:
+    """The two-sided Student-t factor t with P(|T| ≤ t) = ``level``.
+
+    Parameters
+    ----------
+    freedom : float
+        Degrees of freedom ν > 0, whole or not.
+    level : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> round(t_quantile(1, 0.95), 3), round(t_quantile(599, 0.95), 3)
+    (12.706, 1.964)
+    """
+    from scipy.special import stdtrit
+
+    # The lower tail: (1 + level) / 2 would have lost the digits of a level near 1.
+    return float(abs(stdtrit(freedom, (1 - level) / 2)))
+
 
 Floats: TypeAlias = NDArray[np.float64]
 _BLOCK = 1 << 22  # numbers gathered at a time: bounds memory, changes no result
@@ -197,10 +237,15 @@ def clustered_interval(values: ArrayLike, clusters: ArrayLike, level: float = 0.
         return Interval(
             mean, None, None, n, f"a clustered interval needs at least 2 clusters, there is {count}"
         )
-    sums = np.bincount(group.reshape(-1), weights=data - mean)
-    error = math.sqrt(count / (count - 1) * float((sums**2).sum())) / n
+    error = math.sqrt(cluster_variance(data - mean, group.reshape(-1))) / n
     reach = t_quantile(count - 1, level) * error
     return Interval(mean, mean - reach, mean + reach, n)
+
+
+def cluster_variance(deviations: Floats, groups: NDArray[np.int64]) -> float:
+    """Return G / (G − 1) · Σ_g (Σ_{i∈g} e_i)² of deviations e [n] in groups 0 … G − 1."""
+    sums = np.bincount(groups, weights=deviations)
+    return len(sums) / (len(sums) - 1) * float((sums**2).sum())
 
 
 def bootstrap_interval(
@@ -308,13 +353,7 @@ def bootstrap(
     if n == 1:
         return Interval(estimate, None, None, 1, "one value has no interval")
     rng = np.random.default_rng(seed)
-    step = max(1, _BLOCK // n)
-    draws = np.concatenate(
-        [
-            statistic(rng.integers(0, n, (min(step, resamples - done), n)))
-            for done in range(0, resamples, step)
-        ]
-    )
+    draws = np.concatenate([statistic(rng.integers(0, n, (rows, n))) for rows in blocks_of(resamples, n)])
     if np.ptp(draws) <= 1e-12 * (1 + abs(estimate)):  # equal up to rounding: nothing varies
         return Interval(estimate, estimate, estimate, n)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
@@ -338,13 +377,19 @@ def bootstrap(
     return Interval(estimate, float(low), float(high), n, reason)
 
 
+def blocks_of(resamples: int, width: int) -> Iterator[int]:
+    """Yield how many resamples of ``width`` numbers to compute at a time, until there are ``resamples``."""
+    step = max(1, _BLOCK // width)
+    for done in range(0, resamples, step):
+        yield min(step, resamples - done)
+
+
 def _influence(n: int, statistic: Callable[[NDArray[np.int64]], Floats]) -> Floats:
     """[n] mean of the leave-one-out estimates minus each."""
-    step = max(1, _BLOCK // n)
     rows = np.arange(n - 1)
-    parts = []
-    for start in range(0, n, step):
-        skipped = np.arange(start, min(start + step, n))[:, None]
+    parts: list[Floats] = []
+    for size in blocks_of(n, n):
+        skipped = sum(map(len, parts)) + np.arange(size)[:, None]
         parts.append(statistic(rows + (rows >= skipped)))
     estimates = np.concatenate(parts)
     influence: Floats = estimates.mean() - estimates

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, Interval, checked, mean_interval
-from longshot.statistics.student import t_p_value
+from longshot.statistics.intervals import Floats, Interval, blocks_of, checked, mean_interval, t_p_value
 
 _ENUMERATE = 14  # differences that are not 0: 2^14 sign patterns are all looked at
 _LATTICE_WORK = 1 << 29  # additions the exact count may take: about a second
 _DENOMINATORS = 2000  # shares of up to so many queries are recognised as fractions
-_BLOCK = 1 << 22
 _ROUNDING = 1e-7  # how far from a whole number a multiple of a fraction may be by rounding
 _CLOSE = 1e-9  # sums that differ by rounding alone count as equal
 
@@ -303,9 +301,7 @@ def _sampled(differences: Floats, resamples: int, seed: int) -> Floats:
     total = differences.sum(axis=0)
     bound = np.abs(total) - _CLOSE * (1 + np.abs(differences).sum(axis=0))
     hits = np.zeros(differences.shape[1])
-    step = max(1, _BLOCK // n)
-    for done in range(0, resamples, step):
-        rows = min(step, resamples - done)
+    for rows in blocks_of(resamples, n):
         bits = np.unpackbits(
             np.frombuffer(rng.bytes(rows * ((n + 7) // 8)), np.uint8).reshape(rows, -1), axis=1
         )

@@ -10,11 +10,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats
+from longshot.statistics.intervals import Floats, blocks_of, t_quantile
 from longshot.statistics.paired import smallest_p
-from longshot.statistics.student import t_quantile
-
-_BLOCK = 1 << 22
 
 
 def tasks_needed(std: float, half: float, level: float = 0.95) -> int:
@@ -188,11 +185,9 @@ def ranking_stability(
     tasks, methods = table.shape
     order = np.argsort(-_round(table.mean(axis=0)), kind="stable").astype(np.int64)
     rng = np.random.default_rng(seed)
-    step = max(1, _BLOCK // max(tasks, methods * methods))
     same, first = 0, np.zeros(methods)
     places, above = np.zeros((methods, methods)), np.zeros((methods, methods))
-    for done in range(0, resamples, step):
-        rows = min(step, resamples - done)
+    for rows in blocks_of(resamples, max(tasks, methods * methods)):
         weight = rng.multinomial(tasks, np.full(tasks, 1 / tasks), size=rows)
         means = _round(weight @ table / tasks)  # [rows, M]
         ranked = np.argsort(-means, axis=1, kind="stable")

@@ -1,4 +1,4 @@
-"""Ranks of methods: Meta-Dataset's rule, average ranks, Friedman's test and the critical difference."""
+"""Many methods at once: Meta-Dataset's rule, average ranks, Friedman's test, critical difference, adjusted p values."""
 
 from __future__ import annotations
 
@@ -162,3 +162,68 @@ def _groups(average: Floats, order: NDArray[np.int64], reach: float) -> tuple[tu
             groups.append(tuple(int(i) for i in order[start:stop]))
             last = stop
     return tuple(groups)
+
+
+# ---- p values that allow for how many tests there are
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm's step-down adjustment: p₍ᵢ₎ ← max_{j ≤ i} min(1, (m − j + 1) · p₍ⱼ₎), sorted upwards.
+
+    Rejecting where the result is below α keeps the chance of even one false claim below α, whatever the dependence
+    between the tests.
+
+    Parameters
+    ----------
+    p_values : array [m]
+        Between 0 and 1.
+
+    Returns
+    -------
+    array [m]
+        In the order of ``p_values``.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p, places = _sorted(p_values)
+    steps = np.arange(len(p), 0, -1)
+    adjusted: Floats = np.maximum.accumulate(np.minimum(1, steps * p))
+    return adjusted[places]
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> Floats:
+    """Benjamini and Hochberg's step-up adjustment: p₍ᵢ₎ ← min_{j ≥ i} m / j · p₍ⱼ₎, sorted upwards.
+
+    Rejecting where the result is below α keeps the expected share of false claims among all claims below α.
+
+    Parameters
+    ----------
+    p_values : array [m]
+        Between 0 and 1.
+
+    Returns
+    -------
+    array [m]
+        In the order of ``p_values``.
+
+    Examples
+    --------
+    >>> benjamini_hochberg([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    p, places = _sorted(p_values)
+    scaled = len(p) / np.arange(1, len(p) + 1) * p  # the last is p itself, so none ends above 1
+    adjusted: Floats = np.minimum.accumulate(scaled[::-1])[::-1]
+    return adjusted[places]
+
+
+def _sorted(p_values: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
+    """p values sorted upwards, and the place of each among them."""
+    p = np.asarray(p_values, np.float64).reshape(-1)
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ValueError("p values lie between 0 and 1")
+    order = np.argsort(p, kind="stable")
+    return p[order], np.argsort(order)

@@ -122,7 +122,7 @@ class MetaDatasetShape:
         Examples
         --------
         >>> import numpy as np
-        >>> from longshot.base.ragged import Ragged
+        >>> from longshot.base import Ragged
         >>> classes, sizes = Ragged.from_lists([[0, 1]]), np.array([20, 20])
         >>> plan = MetaDatasetShape(min_way=2).describe(
         ...     classes, sizes, np.array([10, 10]), np.array([10, 10]), np.array([0.5]), np.array([0.5, 0.5]))

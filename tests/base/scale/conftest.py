@@ -41,7 +41,7 @@ def start_cluster(ray_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """``start_cluster(3)``: a cluster of three nodes of one processor, which ``on="ray"`` then means."""
     from ray.cluster_utils import Cluster
 
-    from longshot.base.scale import close_executors
+    from longshot.base import close_executors
 
     clusters: list[Any] = []
 

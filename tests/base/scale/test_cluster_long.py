@@ -18,8 +18,7 @@ import pytest
 
 import longshot
 from forked import ForkServer
-from longshot.base import Crew, UnitsFailed, executor
-from longshot.base.scale import close_executors, using_executor
+from longshot.base import Crew, UnitsFailed, close_executors, executor, using_executor
 from scale_crews import Adder, Dies, Poison, SlowNode
 from scale_world import World, cache_of, digests, make_photos
 

@@ -15,8 +15,7 @@ import pytest
 
 import longshot
 from forked import ForkServer
-from longshot.base import Crew, Progress, UserError, executor
-from longshot.base.scale import close_executors, using_executor
+from longshot.base import Crew, Progress, UserError, close_executors, executor, using_executor
 from scale_crews import Adder, Gpus, large
 from scale_world import World
 

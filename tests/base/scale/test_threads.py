@@ -11,8 +11,17 @@ import numpy as np
 import pytest
 
 from forked import ForkServer
-from longshot.base import Crew, FailureList, Progress, Threads, UnitsFailed, UserError, executor, parse_on
-from longshot.base.scale import using_executor
+from longshot.base import (
+    Crew,
+    FailureList,
+    Progress,
+    Threads,
+    UnitsFailed,
+    UserError,
+    executor,
+    parse_on,
+    using_executor,
+)
 from scale_crews import Adder
 from scale_world import make_photos
 

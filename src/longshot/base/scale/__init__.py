@@ -3,33 +3,3 @@
 ``with_executor`` lets the parameter ``on`` of a verb hold for all that it does, ``executor()`` is what computes now,
 ``Crew`` says what every worker holds, ``UnitsFailed`` what could not be computed anywhere.
 """
-
-from longshot.base.scale.choice import (
-    close_executors,
-    current_choice,
-    executor,
-    parse_on,
-    release_executors,
-    using_executor,
-    with_executor,
-)
-from longshot.base.scale.executor import Crew, Executor, Stopped, Tick
-from longshot.base.scale.failures import FailureList, UnitsFailed
-from longshot.base.scale.threads import Threads
-
-__all__ = [
-    "Crew",
-    "Executor",
-    "FailureList",
-    "Stopped",
-    "Threads",
-    "Tick",
-    "UnitsFailed",
-    "close_executors",
-    "current_choice",
-    "executor",
-    "parse_on",
-    "release_executors",
-    "using_executor",
-    "with_executor",
-]

@@ -12,8 +12,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from longshot.base.errors import UserError
-from longshot.base.scale.executor import Executor
-from longshot.base.scale.threads import Threads
+from longshot.base.scale.executor import Executor, Threads
 
 VARIABLE = "LONGSHOT_ON"
 PORT = 10001  # of Ray's own client server

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from longshot.base.errors import UserError
+from longshot.base.errors import UserError, note
 from longshot.base.scale.nodes import differences, living, node_facts
 from longshot.base.scale.pool import RayExecutor
-from longshot.base.wording import note
 
 PIP = 'pip install "longshot[ray]"'
 _REACH = 10.0  # seconds for a connection to be made
@@ -85,17 +84,10 @@ def compare(here: dict[str, Any], there: Any) -> str:
 
 def _address(on: str) -> str:
     """What ``ray.init`` takes."""
-    if on.startswith("ray://"):
-        _reach(on.removeprefix("ray://"), on)
-        return on
-    variable = os.environ.get("RAY_ADDRESS", "")
-    if variable.startswith("ray://"):
-        _reach(variable.removeprefix("ray://"), f"RAY_ADDRESS={variable}")
-        return variable
-    if variable and variable not in ("local", "auto"):
-        _reach(variable, f"RAY_ADDRESS={variable}")
-        return variable
-    return variable or "auto"
+    address = on if on.startswith("ray://") else os.environ.get("RAY_ADDRESS") or "auto"
+    if address not in ("local", "auto"):
+        _reach(address.removeprefix("ray://"), _shown(on))
+    return address
 
 
 def _reach(host_port: str, shown: str) -> None:

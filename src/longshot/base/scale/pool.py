@@ -6,21 +6,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from longshot.base.errors import UserError
-from longshot.base.scale.executor import Crew, Executor, Key, Payload, Result, Results
-from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Job, Worker
-from longshot.base.scale.nodes import PINS, differences, living, node_facts, node_name
-from longshot.base.scale.parcels import Parcels
-from longshot.base.scale.remote import Hand
-from longshot.base.wording import count as counted
-from longshot.base.wording import note
+from longshot.base.errors import UserError, note
+from longshot.base.errors import count as counted
+from longshot.base.scale.executor import Executor, Key, MapCall, Payload, Result, Results
+from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Hand, Job, Worker
+from longshot.base.scale.nodes import PINS, Parcels, differences, living, node_facts, node_name
 
 if TYPE_CHECKING:
-    from longshot.base.progress import Progress
+    pass
 
 _ASKED = 5  # times that a node is asked whose workers die
 
@@ -62,21 +59,10 @@ class RayExecutor(Executor):
                 "lower {gpus_per_worker} or add nodes" if self.gpus else "add nodes with 'ray start'",
             )
 
-    def map(
-        self,
-        crew: Crew[Payload, Result],
-        units: Iterable[tuple[Key, Payload]],
-        bar: Progress | None = None,
-        *,
-        count: int,
-        workers: int | None = None,
-        chunk: int = 64,
-    ) -> Results[Key, Result]:
-        """(key, result) as they come back; see ``Executor.map``."""
+    def _compute(self, call: MapCall[Key, Payload, Result]) -> Results[Key, Result]:
         with self.turn:
-            job = Job(self, crew, units, bar, count, chunk)
             try:
-                yield from job.run()
+                yield from Job(self, call).run()
             except BaseException:
                 self.dismiss()  # what is under way must not go on
                 raise

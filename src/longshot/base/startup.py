@@ -1,13 +1,15 @@
-"""What libraries tell their makers about whoever uses them: switched off before any of them is imported.
+"""What ``import longshot`` does: it switches off what libraries tell their makers, and says who shows a noun.
 
-``import longshot`` calls ``switch_off``, so that it holds in every process that computes: commands, workers, nodes of a
-cluster, benchmarks, and the boxes and bundles of competitions, which import Longshot before a submission.
+``switch_off`` comes before any library is imported and holds in every process that computes: commands, workers, nodes
+of a cluster, benchmarks, and the boxes and bundles of competitions, which import Longshot before a submission.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 # variable → the value that switches a library's telemetry off; each is documented by the library
 SWITCHES = {
@@ -32,3 +34,19 @@ def switched_on() -> list[str]:
     """The variables by which the user has switched something on again, as ``NAME=value``."""
     values = {name: os.environ.get(name, "") for name in SWITCHES}
     return [f"{name}={value}" for name, value in values.items() if value.lower() not in _OFF[SWITCHES[name]]]
+
+
+# ---- nouns are shown in the browser by a function that is handed in, so that they need not know the web
+
+Viewer: TypeAlias = Callable[[Any, "int | None"], Any]
+_viewers: list[Viewer] = []
+
+
+def show_with(viewer: Viewer) -> None:
+    """Let ``viewer(noun, task)`` show testbeds and results from now on."""
+    _viewers[:] = [viewer]
+
+
+def show(noun: Any, task: int | None = None) -> Any:
+    """What the viewer makes of a testbed, one of its tasks, or results."""
+    return _viewers[0](noun, task)
