@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from longshot.evaluation import Results
-from longshot.evaluation.compare import compare_within
+from longshot.evaluation.run_comparison import compare_within
 from longshot.reports import column_marks, load
 from longshot.reports.data import METRICS, Cell, ReportData
 from longshot.reports.summary import (
