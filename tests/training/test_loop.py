@@ -20,10 +20,9 @@ from forked import ForkedProcess, ForkServer
 from longshot.base import Episode, UserError
 from longshot.models import Network, load_checkpoint
 from longshot.training import ImageBatch, estimate, train, training_settings
-from longshot.training.adversarial import Adversarial
 from longshot.training.base import Step
+from longshot.training.episodic_algorithms import Adversarial, ProtoNetTraining
 from longshot.training.folders import read_facts
-from longshot.training.protonet import ProtoNetTraining
 
 SMALL = {"network": "cnn4(width=4)", "size": 16}
 CALL = "protonet(query=3, shot=2, way=2)"

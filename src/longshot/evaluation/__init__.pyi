@@ -6,6 +6,7 @@ from .testbed_statistics import ClassIntervals as ClassIntervals  # The queries 
 from .run_comparison import compare as compare  # Compare run B with run A task by task
 from .compute import score_tasks as score_tasks  # Scores of all tasks, some at a time
 from .runner import estimate as estimate  # What `evaluate` with the same arguments would take
+from .image_source import same_shape as same_shape  # Positions of tasks with equal ways, support and query, in groups
 from .image_source import adaptable as adaptable  # The backbone called `name` (`opened` where it is an object) as a …
 from .inputs import FeatureSource as FeatureSource  # One dataset seen through one backbone, or through several side …
 from .inputs import TestbedLike as TestbedLike
