@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from longshot.base import UserError
-from longshot.reports import load, pictures
-from longshot.reports.data import METRICS, Cell
+from longshot.reports import pictures, read_runs
+from longshot.reports.report_data import METRICS, Cell
 
 from .conftest import MakeRun
 from .runs import DEFAULT, draw_images, read_rows
@@ -51,7 +51,7 @@ def test_thumbnail_is_a_small_picture() -> None:
 
 def test_marks_equal_the_predictions(make_run: MakeRun) -> None:
     run = make_run(beds={"one": False})
-    data = load(run)
+    data = read_runs(run)
     album = pictures.albums(data, draw_images, 2, {0: 1}, None)[0]
     testbed = data.beds[0].testbed
     assert testbed is not None
@@ -80,7 +80,7 @@ def test_a_large_task_shows_its_worst_classes_and_says_what_is_left_out(
 ) -> None:
     monkeypatch.setattr(pictures, "MAX_CLASSES", 2)
     monkeypatch.setattr(pictures, "MAX_QUERY", 3)
-    album = pictures.albums(load(make_run(beds={"one": False})), draw_images, 1, {0: 0}, None)[0]
+    album = pictures.albums(read_runs(make_run(beds={"one": False})), draw_images, 1, {0: 0}, None)[0]
     task = album.hardest[0]
     assert len(task.rows) == 2 and task.more_classes == 3
     assert [row.more_query for row in task.rows] == [1, 1]
@@ -90,9 +90,9 @@ def test_missing_images_become_one_line(make_run: MakeRun) -> None:
     def images(name: str, keys: object) -> list[Image.Image]:
         raise UserError(f"The dataset '{name}' is not known here.")
 
-    album = pictures.albums(load(make_run(beds={"one": False}, series=DEFAULT[:1])), images, 1, {0: 0}, None)[
-        0
-    ]
+    album = pictures.albums(
+        read_runs(make_run(beds={"one": False}, series=DEFAULT[:1])), images, 1, {0: 0}, None
+    )[0]
     assert album.problem == "No pictures: The dataset 'shapes' is not known here." and album.hardest == ()
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from longshot.base import UserError
 from longshot.reports import render_testbed
-from longshot.reports.testbed_page import choose
+from longshot.reports.data_pages import choose
 from longshot.tasks import AnyShape, FixedShape, Testbed, describe, sample
 
 ATTACK = "<script>window.hacked = true</script>"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from longshot.base import Floats, Ints, Progress, UserError, progress
-from longshot.reports.data import Cell, ReportData
+from longshot.reports.report_data import Cell, ReportData
 
 if TYPE_CHECKING:
     from PIL.Image import Image

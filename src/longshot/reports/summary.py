@@ -12,7 +12,7 @@ import numpy as np
 
 from longshot.base import Floats
 from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
-from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.statistics import differs
 
 if TYPE_CHECKING:

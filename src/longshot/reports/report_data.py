@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from longshot.evaluation import Results
     from longshot.tasks import Testbed
 
+
 Runs: TypeAlias = "str | Path | Results | Sequence[str | Path | Results]"
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")
 
@@ -148,7 +149,7 @@ class ReportData:
         )
 
 
-def load(runs: Runs) -> ReportData:
+def read_runs(runs: Runs) -> ReportData:
     """Read runs and arrange them.
 
     The same testbed in several runs is one testbed (its content hash says so). A series that occurs in
