@@ -348,7 +348,7 @@ class TestLearning:
 
     def test_validations_and_the_network_that_was_kept(self, canvas: Canvas, tmp_path: Path) -> None:
         [history] = learning_curves.read_trainings([write_history(tmp_path / "net")])
-        [axes] = canvas(lambda: learning_curves.plots([history]))
+        [axes] = canvas(lambda: learning_curves.curve_plots([history]))
         line, star = axes.lines
         assert points(line) == [
             pytest.approx(point) for point in ((10, 73.75), (20, 80.0), (30, 73.75), (40, 67.5))
@@ -359,7 +359,7 @@ class TestLearning:
 
     def test_a_single_validation_has_a_whisker(self, canvas: Canvas, tmp_path: Path) -> None:
         [history] = learning_curves.read_trainings([write_history(tmp_path / "net", records=10)])
-        [axes] = canvas(lambda: learning_curves.plots([history]))
+        [axes] = canvas(lambda: learning_curves.curve_plots([history]))
         [whisker] = segments(axes)
         assert whisker[0][0] == whisker[1][0] == 10
         assert whisker[1][1] - whisker[0][1] == pytest.approx(4.0)

@@ -1,4 +1,4 @@
-"""The plots of the statistics: intervals row by row, rolling accuracy, reliability."""
+"""The plots of a report: how accuracies spread and go with way, shot and difficulty; intervals, reliability."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from longshot.reports.svg import (
     shorten,
     to_svg,
 )
-
-# The plots of accuracies: how they spread over tasks, and how they go with way and shot.
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,17 +237,11 @@ def intervals(
             # Wide letters take 7.5 units, the note's figures 6.5: what is left of the width is the label's.
             room = (WIDTH - 32 - step * len(groups) - 6.5 * len(row.note)) / 7.5
             _ends(axes, base + 8, shorten(row.label, max(8, int(room))), row.note)
+        bracket = {"transform": axes.get_yaxis_transform(), "color": INK, "linewidth": 2.4, "clip_on": False}
         for number, (first, last) in enumerate(groups):
             across = 1 + (5 + step * number) / (WIDTH - 24 - step * len(groups))
             top, bottom = -first * height - height + 19, -last * height - height + 7
-            axes.plot(
-                [across, across],
-                [top, bottom],
-                transform=axes.get_yaxis_transform(),
-                color=INK,
-                linewidth=2.4,
-                clip_on=False,
-            )
+            axes.plot([across, across], [top, bottom], **bracket)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         return to_svg(figure, prefix, f"{xlabel}: " + "; ".join(f"{row.label} {row.note}" for row in rows))

@@ -113,8 +113,6 @@ def _row(data: ReportData, cost: Cost) -> list[SheetCell]:
     return row(series.title, series.backbone, series.setting, series.kind, mean, *spent)
 
 
-# The plot of accuracy against time: one numbered point per series, and the front that nobody beats.
-
 LabelBox: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
 KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 290, 44, 14, 12, 46
@@ -261,9 +259,6 @@ def _free(box: LabelBox, taken: Sequence[LabelBox]) -> bool:
     )
 
 
-# Accuracy and cost: what a task takes beside how well it goes.
-
-
 def cost(request: Request) -> Section | None:
     """Accuracy against seconds per task, with the front; there when the times of a testbed were recorded.
 
@@ -304,14 +299,6 @@ def cost(request: Request) -> Section | None:
 
 def _point(request: Request, series_cost: Cost, number: int) -> Point:
     entry = series_cost.entry
-    return Point(
-        entry.series,
-        number,
-        plot_label(request.data, entry.series),
-        request.data.series[entry.series].kind,
-        series_cost.median,
-        entry.mean,
-        entry.low,
-        entry.high,
-        series_cost.front,
-    )
+    label, kind = plot_label(request.data, entry.series), request.data.series[entry.series].kind
+    shares = (entry.mean, entry.low, entry.high)
+    return Point(entry.series, number, label, kind, series_cost.median, *shares, series_cost.front)

@@ -1,4 +1,4 @@
-"""A testbed as a page of its own: where it comes from, what its tasks are like, and pictures of some.
+"""Pages about data: a testbed, where it comes from and what its tasks are like; what two datasets share.
 
 The frame, the colours and the thumbnails are those of the report.
 """
@@ -343,7 +343,7 @@ def _ends(balance: describe.Balance) -> str:
     return " ".join(ends)
 
 
-# What two datasets share, as a page: counts, related classes and pictures of the pairs, side by side.
+# --- what two datasets share ---
 
 Pictures: TypeAlias = Callable[[str, list[str]], "list[Image]"]  # side ("a" or "b") and keys → images
 

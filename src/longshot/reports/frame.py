@@ -1,4 +1,9 @@
-"""What every page is made with: the templates with their filters, style sheet and script."""
+"""What every page is made with: the templates with their filters, style sheet and script.
+
+Templates are compiled once and kept in the package's own ``__pycache__``, as Python keeps its modules there. Whoever
+can write to that folder can change the package itself, so what lies in it is trusted as the package is. Where it
+cannot be written, templates are compiled each time.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +26,6 @@ from longshot.base import UserError, atomic, in_words, span
 from longshot.reports import svg, tables
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from longshot.tasks import Testbed
 
 
@@ -66,13 +69,10 @@ def write_page(
         ``backbones``, ``methods``, ``unfinished`` runs and what is vouched for ``by_name`` only, where there are any.
     """
     templates = environment()
-    bodies = [
-        (
-            section,
-            templates.get_template(f"{section.template or section.name}.html.j2").render(section.context),
-        )
-        for section in sections
-    ]
+    bodies = []
+    for section in sections:
+        template = templates.get_template(f"{section.template or section.name}.html.j2")
+        bodies.append((section, template.render(section.context)))
     page = templates.get_template("page.html.j2").render(
         title=title,
         bodies=bodies,
@@ -100,20 +100,18 @@ def bed_facts(name: str, testbed: Testbed) -> dict[str, Any]:
     }
 
 
-def environment(*folders: Path) -> Environment:
+def environment(*folders: Path) -> jinja2.Environment:
     """Templates that escape all they are given; a name that is not given is an error.
 
     ``folders`` hold further templates: pages that are served extend those that are written.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    templates = Environment(
+    templates = jinja2.Environment(
         # Nothing is computed while compiling: what filters make of constants may differ from one page to the next.
         optimized=False,
         bytecode_cache=CompiledTemplates(Path(cache_from_source(__file__)).parent),
-        loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
+        loader=jinja2.FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -192,10 +190,6 @@ _SHAPES = {
     "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
 }
 
-
-# Templates compiled once, kept in the package's own ``__pycache__`` as Python keeps its modules there.
-# Whoever can write to that folder can change the package itself, so what lies in it is trusted as the
-# package is. Where it cannot be written, templates are compiled each time.
 
 _SEAL = 64  # characters before the code
 

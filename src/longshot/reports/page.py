@@ -35,11 +35,12 @@ from longshot.reports.sections.rankings import enough, paired, ranks
 from longshot.reports.summary import compare_all, leaders, summarise
 from longshot.tasks import say_identity
 
-# What training and test data are known to share: a result over images that training saw is no result.
-
 
 def overlap(request: Request) -> Section | None:
-    """One line per trained network and testbed; there when a run recorded what its networks were trained on."""
+    """What training and test data are known to share: a result over images that training saw is no result.
+
+    One line per trained network and testbed; there when a run recorded what its networks were trained on.
+    """
     names = {bed.hash: bed.name for bed in request.data.beds}
     lines = []
     for run in request.data.runs:
@@ -52,9 +53,6 @@ def overlap(request: Request) -> Section | None:
     lines = [line for number, line in enumerate(lines) if line not in lines[:number]]
     leaky = [line for line in lines if line["images"] or line["classes"]]
     return Section("overlap", "Training and test data", {"lines": lines, "leaky": leaky})
-
-
-# Learning curves of the networks that a report is told about.
 
 
 def training(request: Request) -> Section | None:
@@ -164,9 +162,7 @@ def results(request: Request) -> Section:
         (s, series, [entries.get((b, s)) for b in range(len(data.beds))])
         for s, series in enumerate(data.series)
     ]
-    findings = []
-    for b, bed in enumerate(data.beds):
-        findings.append({"bed": bed.name, "leaders": leaders(data, entries, b)})
+    findings = [{"bed": bed.name, "leaders": leaders(data, entries, b)} for b, bed in enumerate(data.beds)]
     full = {b: max(entries[b, s].n for s, _ in data.column(b)) for b in range(len(data.beds))}
     return Section(
         "results",

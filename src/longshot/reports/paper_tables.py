@@ -1,4 +1,4 @@
-"""Tables in the layout of the semantic-sampling paper: whole testbed, quartiles by coarsity, uniform testbed."""
+"""Tables in the layouts of the semantic-sampling paper: by quartile of coarsity; by ways and shots (table 3)."""
 
 from __future__ import annotations
 
@@ -212,8 +212,6 @@ def _note(table: QuartileTable) -> str:
         "because Holm-corrected sign-flip tests on the same tasks do not tell them apart. " + table.note
     ).strip()
 
-
-# Tables as the semantic-sampling paper's table 3: uniform testbeds by ways and shots, top-1 and top-5.
 
 TOP = 5
 LABELS = ("Method", "Backbone", "Setting")

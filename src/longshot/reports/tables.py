@@ -1,4 +1,4 @@
-"""The table of a report in Markdown, CSV, LaTeX and JSON; every format holds the same numbers."""
+"""Tables to read, as Markdown and LaTeX, and the table of a report, also as CSV and JSON with the same numbers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from typing import Any
 
 from longshot.reports.report_data import ReportData
 from longshot.reports.summary import SeriesEstimate, summarise, time_spent
-
-# Tables to read, with grouped columns and blocks of rows, as Markdown and LaTeX.
 
 MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** =", "judge": "{} †"}
 LATEX_MARKS = {

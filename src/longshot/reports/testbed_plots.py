@@ -1,4 +1,4 @@
-"""The plots of a testbed: histograms, class balance, a measure before and after selection."""
+"""The plots of testbeds and of class splits: histograms, class balance, selection; classes in the plane, divergence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "ta
     mean = float(values.mean())
     with new_figure(210) as figure:
         axes = new_axes(figure, (46, 12, 22, 42))
-        _bars(axes, edges, counts, SERIES[0])
+        # Paper-coloured borders part the bars and take no width of their own from the narrowest.
+        borders: Any = {"edgecolor": PAPER, "linewidth": 0.8 if len(counts) > 1 else 0}
+        axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=SERIES[0], **borders)
         axes.axvline(mean, **{**CHANCE, "zorder": 3, "color": INK})
         _above(axes, edges, mean, f"mean {mean:.4g}")
         axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.04 * counts.max()))
@@ -52,11 +54,8 @@ def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "ta
         if np.issubdtype(values.dtype, np.integer):
             _integer_ticks(axes.xaxis)
         axes.grid(axis="y")
-        return to_svg(
-            figure,
-            prefix,
-            f"Histogram of {xlabel}: {values.min():.4g} to {values.max():.4g}, mean {mean:.4g}",
-        )
+        ends = f"{values.min():.4g} to {values.max():.4g}"
+        return to_svg(figure, prefix, f"Histogram of {xlabel}: {ends}, mean {mean:.4g}")
 
 
 def balance(classes: Balance, *, prefix: str) -> str:
@@ -110,19 +109,6 @@ def change(measure: Change, *, prefix: str, chance: float | None = None) -> str:
         return to_svg(figure, prefix, f"{measure.name} before and after selection: {means}")
 
 
-def _bars(axes: Any, edges: Floats, counts: Ints, colour: str) -> None:
-    # Paper-coloured borders part the bars and take no width of their own from the narrowest.
-    axes.bar(
-        edges[:-1],
-        counts,
-        width=np.diff(edges),
-        align="edge",
-        color=colour,
-        edgecolor=PAPER,
-        linewidth=0.8 if len(counts) > 1 else 0,
-    )
-
-
 def _above(axes: Any, edges: Floats, x: float, text: str) -> None:
     """Text over the axes at ``x``, on the side where there is room."""
     right = x > (edges[0] + edges[-1]) / 2
@@ -136,14 +122,9 @@ def _integer_ticks(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-# The plots of class splits: classes in the plane with their set, accuracy against divergence.
-
 PALETTE = LIGHT.series
-SETS = {
-    "train": PALETTE[0],
-    "validation": PALETTE[5],
-    "test": PALETTE[1],
-}  # sets of classes keep theirs everywhere
+# sets of classes keep theirs everywhere
+SETS = {"train": PALETTE[0], "validation": PALETTE[5], "test": PALETTE[1]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,17 +220,8 @@ def class_map(
 def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, Ints]) -> None:
     size = float(np.clip(1600 / len(points), 6, 30))  # a thousand classes must not become one blot
     for number, (name, colour) in enumerate(SETS.items()):
-        of_set = points[sets[name]]
-        axes.scatter(
-            of_set[:, 0],
-            of_set[:, 1],
-            s=size,
-            color=colour,
-            alpha=0.75,
-            marker=marker(number),
-            linewidth=0,
-            label=name,
-        )
+        style: Any = {"color": colour, "alpha": 0.75, "marker": marker(number), "linewidth": 0}
+        axes.scatter(*points[sets[name]].T, s=size, **style, label=name)
     for number, (name, colour) in enumerate(SETS.items()):
         if len(sets[name]):
             x, y = points[sets[name]].mean(axis=0)
@@ -326,9 +298,8 @@ def accuracy_by_divergence(
                 label=label,
             )
         lowest, highest = (f(f(line.mean) for line in series) for f in (min, max))
-        if chance is not None and lowest - chance <= 2 * (
-            highest - lowest
-        ):  # far below it would flatten all else
+        reach = 2 * (highest - lowest)  # a line far below would flatten all else
+        if chance is not None and lowest - chance <= reach:
             axes.axhline(100 * chance, color=LIGHT.muted, linewidth=1, linestyle=(0, (3, 3)), label="chance")
         ticks = np.unique(everything)
         axes.set_xticks(ticks, _named(ticks, 0.06 * span, logarithmic))

@@ -1,4 +1,4 @@
-"""A step shared by several devices (plain ``torch.distributed``, one process each), and trainings side by side on a cluster.
+"""Steps shared by several devices (plain ``torch.distributed``, one process each); trainings side by side on a cluster.
 
 Gradients are averaged with one sum over all numbers. The result is that of a single device with the same total,
 up to rounding, as long as the parts of a step do not see each other: episodes never do; batch norm sees the images of

@@ -1,4 +1,4 @@
-"""From what a user asks for to a job that can run, checked before any step; and what it will cost, measured on a few."""
+"""From what a user asks for to a job that can run, checked before any step; and what it costs, measured on a few."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def check_enough(pool: Pool, shape: Shape, split: str) -> Pool:
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Tasks of the validation classes as rows of ``images``, drawn once, and the call of the method that solves them."""
+    """Tasks of the validation classes as rows of ``images``, drawn once, and the call of the method to solve them."""
 
     tasks: TaskRows
     images: TrainingImages

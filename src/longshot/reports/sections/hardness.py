@@ -1,4 +1,4 @@
-"""What makes tasks hard: accuracy against coarsity and other measured columns, by quartile and by dataset."""
+"""What makes tasks hard: accuracy against measured columns, by quartile, dataset, and from testbed to testbed."""
 
 from __future__ import annotations
 
@@ -183,10 +183,6 @@ def _datasets(request: Request, b: int) -> dict[str, Any] | None:
     }
 
 
-# From one testbed to another: how much accuracy is lost, and what part of it a better method could win
-# back.
-
-
 def drop(request: Request) -> Section | None:
     """The drop from the uniform testbed (or the first) to each other; intrinsic and modelling difficulty."""
     data = request.data
@@ -242,18 +238,11 @@ def _drop_panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Dr
     rows = []
     for s, series_drops in sorted(lines, key=lambda line: line[1][-1].drop.mean)[:MAX_ROWS]:
         overall = series_drops[-1]
-        low, high = overall.drop.low, overall.drop.high
-        note = f"{100 * overall.mean_a:.1f} → {100 * overall.mean_b:.1f}: {points(-overall.drop.mean)}"
-        rows.append(
-            EstimateRow(
-                s,
-                plot_label(data, s),
-                -100 * overall.drop.mean,
-                None if high is None else -100 * high,
-                None if low is None else -100 * low,
-                note,
-            )
+        low, high = (
+            None if bound is None else -100 * bound for bound in (overall.drop.high, overall.drop.low)
         )
+        note = f"{100 * overall.mean_a:.1f} → {100 * overall.mean_b:.1f}: {points(-overall.drop.mean)}"
+        rows.append(EstimateRow(s, plot_label(data, s), -100 * overall.drop.mean, low, high, note))
     shapes = [
         tuple(np.unique(np.concatenate([getattr(cell, name) for _, cell in data.column(i)])).tolist())
         for i in (a, b)

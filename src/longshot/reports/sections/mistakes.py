@@ -1,4 +1,4 @@
-"""Whether methods are right as often as they say: reliability plots and the expected calibration error."""
+"""How methods err: whether they are right as often as they say, and which classes they take for which."""
 
 from __future__ import annotations
 
@@ -35,13 +35,8 @@ def calibrated(request: Request) -> Section:
                 curves.append(Curve(s, plot_label(data, s), *shares))
             lines.append((bed.name, s, data.series[s], calibration))
         if curves:
-            panels.append(
-                {
-                    "bed": bed.name,
-                    "svg": reliability(curves, prefix=f"cal{b}"),
-                    "left_out": left_out,
-                }
-            )
+            svg = reliability(curves, prefix=f"cal{b}")
+            panels.append({"bed": bed.name, "svg": svg, "left_out": left_out})
             shown.update(curve.index for curve in curves)
     legend = [(s, data.series[s]) for s in sorted(shown)]
     return Section(
@@ -64,8 +59,6 @@ def measure(bed: ReportTestbed, cell: Cell) -> Any:
         return None
     return calibration(np.minimum(sure, 1.0), right)
 
-
-# Which classes are taken for which: a heat map, and the most confused pairs with pictures.
 
 TOP_CLASSES = 12  # of the heat map
 TOP_PAIRS = 4

@@ -1,4 +1,4 @@
-"""Paired differences to the best series of each testbed."""
+"""Who is better and how surely: paired differences to the best, ranks, and whether there are enough tasks."""
 
 from __future__ import annotations
 
@@ -49,23 +49,12 @@ def paired(request: Request) -> Section | None:
     ]
     for b, bed, best, tests in tested_beds:
         lines = [_line(request, *test) for test in tests]
-        rows = [
-            EstimateRow(
-                line["series"],
-                plot_label(data, line["series"]),
-                100 * line["mean"],
-                line["bounds"][0],
-                line["bounds"][1],
-                line["note"],
-            )
-            for line in lines[:MAX_ROWS]
-        ]
-        svg = intervals(
-            rows,
-            xlabel="difference to the best of its setting (points)",
-            prefix=f"paired{b}s{best}",
-            zero=True,
-        )
+        rows = []
+        for line in lines[:MAX_ROWS]:
+            label, (low, high) = plot_label(data, line["series"]), line["bounds"]
+            rows.append(EstimateRow(line["series"], label, 100 * line["mean"], low, high, line["note"]))
+        xlabel = "difference to the best of its setting (points)"
+        svg = intervals(rows, xlabel=xlabel, prefix=f"paired{b}s{best}", zero=True)
         panels.append(
             {
                 "bed": bed.name,
@@ -107,8 +96,6 @@ def _line(request: Request, series: int, tested: CorrectedComparison, turned: bo
         "note": f"{points(mean)}{' tie' if tested.tied else ''} · {shares[0]}/{shares[1]}/{shares[2]}",
     }
 
-
-# Ranks: the critical-difference plot, and Meta-Dataset's rule over all sources.
 
 DATASET_BLOCKS = 5  # fewer datasets as blocks could never tell anything apart
 
@@ -154,17 +141,10 @@ def _panel(data: ReportData, b: int, shared: Shared) -> dict[str, Any]:
     ranking = critical_difference(scores)
     order = [int(i) for i in ranking.order]
     reach = ranking.difference / 2
-    rows = [
-        EstimateRow(
-            shared.series[i],
-            plot_label(data, shared.series[i]),
-            float(ranking.ranks[i]),
-            float(ranking.ranks[i]) - reach,
-            float(ranking.ranks[i]) + reach,
-            f"{ranking.ranks[i]:.2f}",
-        )
-        for i in order[:MAX_ROWS]
-    ]
+    rows = []
+    for i in order[:MAX_ROWS]:
+        rank, label = float(ranking.ranks[i]), plot_label(data, shared.series[i])
+        rows.append(EstimateRow(shared.series[i], label, rank, rank - reach, rank + reach, f"{rank:.2f}"))
     places = [tuple(order.index(i) for i in (group[0], group[-1])) for group in ranking.groups]
     groups = [(first, min(last, MAX_ROWS - 1)) for first, last in places if first < MAX_ROWS - 1]
     svg = intervals(
@@ -208,8 +188,6 @@ def source_ranks(data: ReportData, ranked: dict[int, Shared]) -> dict[str, Any]:
     lines.sort(key=lambda line: (math.isnan(line[3]), line[3]))
     return {"sources": sources, "lines": lines}
 
-
-# Enough tasks? What the next run needs, and whether the ranking would hold on other tasks.
 
 WANTED = 0.005  # half the width of the interval: half a point
 
