@@ -13,7 +13,7 @@ import pytest
 
 import longshot
 from longshot.base import UserError
-from longshot.evaluation import SCORES, inputs, predictions
+from longshot.evaluation import SCORES, predictions, run_inputs
 from longshot.statistics import compare_paired, holm, mean_interval
 
 PREDICTIONS: Any = SimpleNamespace(name="mine", testbed="bed")
@@ -91,18 +91,18 @@ def test_the_testbed_of_a_folder_is_the_one_that_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        inputs, "Testbed", SimpleNamespace(load=lambda path: SimpleNamespace(content_hash=path.stem))
+        run_inputs, "Testbed", SimpleNamespace(load=lambda path: SimpleNamespace(content_hash=path.stem))
     )
     folder = tmp_path / "testbeds"
     folder.mkdir()
     with pytest.raises(UserError, match=r"holds no testbeds/\*\.parquet"):
-        inputs.find_testbed(tmp_path, PREDICTIONS)
+        run_inputs.find_testbed(tmp_path, PREDICTIONS)
     (folder / "only.parquet").touch()
     nameless: Any = SimpleNamespace(name="mine", testbed=None)
-    assert inputs.find_testbed(tmp_path, nameless).content_hash == "only"
+    assert run_inputs.find_testbed(tmp_path, nameless).content_hash == "only"
     with pytest.raises(UserError, match="which is none of the 1 in"):
-        inputs.find_testbed(tmp_path, PREDICTIONS)
+        run_inputs.find_testbed(tmp_path, PREDICTIONS)
     (folder / "bed.parquet").touch()
-    assert inputs.find_testbed(tmp_path, PREDICTIONS).content_hash == "bed"
+    assert run_inputs.find_testbed(tmp_path, PREDICTIONS).content_hash == "bed"
     with pytest.raises(UserError, match="holds 2 testbeds and the predictions 'mine' name none"):
-        inputs.find_testbed(tmp_path, nameless)
+        run_inputs.find_testbed(tmp_path, nameless)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from longshot.base import UserError
-from longshot.reports import costs, read_runs, render
+from longshot.reports import costs, read_runs, render_report
 from longshot.reports.costs import Point, scatter
 from longshot.reports.summary import summarise
 from longshot.reports.tables import duration, rows
@@ -96,16 +96,16 @@ def test_flat_rows_have_kind_and_times(run: Path) -> None:
 def test_layout_cost_parts_the_kinds(run: Path) -> None:
     (sheet, _) = costs.cost_sheets(read_runs(run))
     assert [[row[3].text for row in block] for block in sheet.blocks] == [[kind] for kind in KINDS]
-    text = render(read_runs(run), format="md", layout="cost")
+    text = render_report(read_runs(run), format="md", layout="cost")
     assert "| 2.00 ms | 60.0 ms | front |" in text and "| 500 ms | 15.0 s |  |" in text
-    assert render(read_runs(run), format="latex", layout="cost").count(r"\midrule") == 2 * 3
+    assert render_report(read_runs(run), format="latex", layout="cost").count(r"\midrule") == 2 * 3
 
 
 def test_without_times_there_is_no_section(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     data = read_runs(make_run())
     for cell in data.cells.values():
         monkeypatch.setitem(dict_of(cell.metrics), "seconds", np.full(len(cell.tasks), np.nan))
-    assert 'id="cost"' not in render(data)
+    assert 'id="cost"' not in render_report(data)
     with pytest.raises(UserError, match="needs the seconds of every task, and 0 of 2 testbeds"):
         costs.cost_sheets(data)
 
@@ -124,12 +124,12 @@ def test_times_of_different_machines_carry_a_notice(run: Path) -> None:
         machine = {"processor": name, "cores": 2, "device": "cpu", "system": "any"}
         record["sessions"].append({"started": "2026-01-02T03:04:05+00:00", "machine": machine})
         (run / "run.json").write_text(json.dumps(record))
-        assert notices in render(read_runs(run), pictures=0)
+        assert notices in render_report(read_runs(run), pictures=0)
 
 
 def test_published_numbers_do_not_go_with_costs(run: Path) -> None:
     with pytest.raises(UserError, match="not in the cost md table"):
-        render(read_runs(run), format="md", layout="cost", published="semantic")
+        render_report(read_runs(run), format="md", layout="cost", published="semantic")
 
 
 def points(places: list[tuple[float, float]]) -> list[Point]:
@@ -157,7 +157,7 @@ def test_one_point_and_wide_spans_can_be_drawn() -> None:
 
 
 def test_the_page_and_the_command(run_cli: Run, run: Path, tmp_path: Path) -> None:
-    text = render(read_runs(run), pictures=0)
+    text = render_report(read_runs(run), pictures=0)
     section = text[text.index('<section id="cost">') :]
     section = section[: section.index("</section>")]
     assert section.count('class="plot"') == 2 and section.count("<td>front</td>") == 4

@@ -59,7 +59,7 @@ class TestDistribution:
     def test_means_and_the_middle_eighty_per_cent(self, canvas: Canvas) -> None:
         even, low = np.linspace(0, 1, 11), np.full(4, 0.25)
         lines = [PlotLine(0, "even", even), PlotLine(1, "low", low)]
-        [axes] = canvas(lambda: charts.distribution(lines, 0.2, prefix="p"))
+        [axes] = canvas(lambda: charts.plot_distribution(lines, 0.2, prefix="p"))
         assert words(axes) == ["even", "50.0 %", "low", "25.0 %"]
         _, middle, mean, _, narrow, other = axes.lines
         assert points(middle) == [(10.0, -40.0), (90.0, -40.0)] and points(mean) == [pytest.approx((50, -40))]

@@ -138,7 +138,7 @@ class TestTestbedPage:
         return type("Planted", (), body)()
 
     def test_a_task_stands_at_one_end_and_the_lower_number_comes_first(self) -> None:
-        groups = data_pages.choose(self.planted(coarsity=[2.0, 1.0, 2.0, 1.0, None]), 2)
+        groups = data_pages.choose_pictured(self.planted(coarsity=[2.0, 1.0, 2.0, 1.0, None]), 2)
         assert groups == [
             ("Finest: lowest coarsity", [1, 3]),
             ("Coarsest: highest coarsity", [0, 2]),
@@ -147,15 +147,15 @@ class TestTestbedPage:
 
     def test_accuracy_after_selection_goes_before_coarsity(self) -> None:
         bed = self.planted(coarsity=[1.0, 2.0, 3.0], accuracy_after=[0.9, 0.1, 0.5])
-        (_, hardest), (_, easiest), (_, drawn_tasks) = data_pages.choose(bed, 1)
+        (_, hardest), (_, easiest), (_, drawn_tasks) = data_pages.choose_pictured(bed, 1)
         assert (hardest, easiest, drawn_tasks) == ([1], [0], [2])
         level = self.planted(coarsity=[1.0, 2.0, 3.0], accuracy_after=[0.5, 0.5, 0.5])
-        assert data_pages.choose(level, 1)[0] == ("Finest: lowest coarsity", [0])
+        assert data_pages.choose_pictured(level, 1)[0] == ("Finest: lowest coarsity", [0])
 
     def test_few_tasks_are_halved(self) -> None:
-        low, high = data_pages.choose(self.planted(coarsity=[1.0, 2.0, 3.0]), 3)
+        low, high = data_pages.choose_pictured(self.planted(coarsity=[1.0, 2.0, 3.0]), 3)
         assert (low[1], high[1]) == ([0], [2, 1])
-        assert data_pages.choose(self.planted(coarsity=[1.0]), 3) == [("Drawn at random", [0])]
+        assert data_pages.choose_pictured(self.planted(coarsity=[1.0]), 3) == [("Drawn at random", [0])]
 
 
 class TestOverlap:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from longshot.base import UserError
-from longshot.reports import read_runs, read_trainings, render
+from longshot.reports import read_runs, read_trainings, render_report
 from longshot.reports.learning_curves import POINTS, curve_plots, write_curves
 
 from .conftest import MakeRun
@@ -121,7 +121,7 @@ def test_what_is_no_training_is_refused(tmp_path: Path) -> None:
 
 def test_the_page_shows_curves_and_a_table(make_run: MakeRun, tmp_path: Path) -> None:
     folders = [write_history(tmp_path / f"net{i}") for i in range(9)]
-    text = render(read_runs(make_run()), training=folders)
+    text = render_report(read_runs(make_run()), training=folders)
     section = text[text.index('<section id="training">') :]
     section = section[: section.index("</section>")]
     assert section.count('class="plot"') == 2 and "(1 series left out: the plot holds 8)" in section

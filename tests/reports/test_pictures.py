@@ -25,17 +25,17 @@ def cell(accuracy: list[float]) -> Cell:
 
 
 def test_hardest_and_easiest_by_the_mean_over_series() -> None:
-    hard, easy = pictures.choose([cell([0.9, 0.1, 0.5, 0.6]), cell([0.9, 0.3, 0.5, 0.4])], 1)
+    hard, easy = pictures.choose_extremes([cell([0.9, 0.1, 0.5, 0.6]), cell([0.9, 0.3, 0.5, 0.4])], 1)
     assert hard == [(1, pytest.approx(0.2))] and easy == [(0, pytest.approx(0.9))]
 
 
 def test_equal_tasks_go_by_number() -> None:
-    hard, easy = pictures.choose([cell([0.5] * 6)], 2)
+    hard, easy = pictures.choose_extremes([cell([0.5] * 6)], 2)
     assert [task for task, _ in hard] == [0, 1] and [task for task, _ in easy] == [2, 3]
 
 
 def test_no_task_is_both_hard_and_easy() -> None:
-    hard, easy = pictures.choose([cell([0.1, 0.2, 0.3])], 5)
+    hard, easy = pictures.choose_extremes([cell([0.1, 0.2, 0.3])], 5)
     assert [task for task, _ in hard] == [0, 1] and [task for task, _ in easy] == [2]
 
 

@@ -23,7 +23,7 @@ def lines(count: int = 3, label: str = "series") -> list[charts.PlotLine]:
 
 def draw(kind: str, data: list[charts.PlotLine], prefix: str = "p") -> str:
     if kind == "distribution":
-        return charts.distribution(data, 0.2, prefix=prefix)
+        return charts.plot_distribution(data, 0.2, prefix=prefix)
     return charts.by_value(data, xlabel="way", chance=None, prefix=prefix)
 
 

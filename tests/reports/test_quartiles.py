@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from longshot.base import UserError
-from longshot.reports import paper_tables, published, read_runs, render
+from longshot.reports import paper_tables, published, read_runs, render_report
 from longshot.statistics import quantile_bins
 
 from .conftest import MakeRun
@@ -53,14 +53,14 @@ def test_a_tie_is_never_bold_alone(run: Path) -> None:
 
 
 def test_published_rows_are_marked_and_never_bold(run: Path) -> None:
-    text = render(read_runs(run), format="md", layout="quartiles", published="semantic")
+    text = render_report(read_runs(run), format="md", layout="quartiles", published="semantic")
     lines = [line for line in text.splitlines() if "(published)" in line]
     assert len(lines) == 5 and not any("**" in line for line in lines)
     assert "| ProtoNet (published) | ResNet-12 | inductive | 70.77 ± 0.37 | 59.72 |" in lines[0]
 
 
 def test_a_method_with_other_settings_than_the_papers_is_left_out_and_named(run: Path) -> None:
-    text = render(read_runs(run), format="md", layout="quartiles", published="semantic")
+    text = render_report(read_runs(run), format="md", layout="quartiles", published="semantic")
     assert "PT-MAP (published)" in text and "TIM (published)" not in text
     assert (
         "authors' settings (variant 'semantic-paper'). Left out, because they were run here with other"
@@ -70,7 +70,7 @@ def test_a_method_with_other_settings_than_the_papers_is_left_out_and_named(run:
 
 
 def test_latex_separates_the_settings(run: Path) -> None:
-    text = render(read_runs(run), format="latex", layout="quartiles", published="semantic")
+    text = render_report(read_runs(run), format="latex", layout="quartiles", published="semantic")
     assert text.count(r"\midrule") == 2
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {8}
@@ -92,7 +92,7 @@ def test_without_coarsity_the_layout_is_refused(make_run: MakeRun) -> None:
 )
 def test_what_does_not_go_together_is_refused(run: Path, options: dict[str, str]) -> None:
     with pytest.raises(UserError):
-        render(read_runs(run), **options)  # type: ignore[arg-type]
+        render_report(read_runs(run), **options)  # type: ignore[arg-type]
 
 
 def test_quartiles_are_equal_parts(run: Path) -> None:

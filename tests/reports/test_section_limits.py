@@ -13,7 +13,7 @@ import pytest
 
 from longshot.reports import costs, page, paper_tables
 from longshot.reports.report_data import Cell, ReportData
-from longshot.reports.sections import hardness, mistakes, rankings
+from longshot.reports.sections import mistakes, rankings, task_difficulty
 from longshot.reports.sections.base import Request, sampler, uniform
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Calibration, CriticalDifference, confusion, mean_interval, welch
@@ -75,7 +75,7 @@ class TestDifficulty:
         }
         own = cell([0.5, 0.6], [0, 2], coarsity=np.array([1.0, 2.0]))
         bed = on(report_of([own]), planted_testbed(columns)).beds[0]
-        measured = hardness.measured(bed, own)
+        measured = task_difficulty.measured(bed, own)
         assert {name: values.tolist() for name, values in measured.items()} == {
             "coarsity": [1.0, 2.0],
             "count": [3.0, 5.0],  # of the tasks that were evaluated
@@ -85,21 +85,21 @@ class TestDifficulty:
         columns: Any = dict.fromkeys(("a", "coarsity", "b", "c", "d"), np.zeros(2))
         strength = {"a": 0.1, "coarsity": 0.0, "b": -0.9, "c": math.nan, "d": 0.5}
         related = {name: SimpleNamespace(r=r) for name, r in strength.items()}
-        assert hardness._plotted(columns, related) == ["coarsity", "b", "d"]
+        assert task_difficulty._plotted(columns, related) == ["coarsity", "b", "d"]
 
     @pytest.mark.parametrize(("count", "window"), [(90, 30), (599, 199), (600, 200), (9000, 200)])
     def test_a_window_is_two_hundred_tasks_or_a_third(self, count: int, window: int) -> None:
-        assert hardness.window(count) == window
+        assert task_difficulty.window(count) == window
 
     @pytest.mark.parametrize(("tasks", "x_drawn"), [(9, [1.0]), (10, [1.0, 2.0])])
     def test_a_value_needs_ten_tasks(self, tasks: int, x_drawn: list[float]) -> None:
         x = np.repeat([1.0, 2.0], [12, tasks])
-        assert hardness.curve(x, np.linspace(0, 1, len(x)))[0].tolist() == x_drawn
+        assert task_difficulty.curve(x, np.linspace(0, 1, len(x)))[0].tolist() == x_drawn
 
     @pytest.mark.parametrize(("values", "rolling"), [(12, False), (13, True)])
     def test_more_than_twelve_values_are_smoothed(self, values: int, rolling: bool) -> None:
         x = np.repeat(np.arange(float(values)), 10)
-        x_drawn, mean, _, _ = hardness.curve(x, x / 100)
+        x_drawn, mean, _, _ = task_difficulty.curve(x, x / 100)
         assert (len(x_drawn) != values) is rolling
         if not rolling:
             assert mean == pytest.approx(np.arange(values) / 100)
@@ -108,13 +108,13 @@ class TestDifficulty:
     def test_a_panel_needs_two_values_of_ten_tasks_or_more(self, tasks: int, there: bool) -> None:
         coarsity = np.repeat([1.0, 2.0], [12, tasks - 12]) if tasks > 23 else np.repeat([1.0, 2.0], [14, 9])
         own = cell(np.linspace(0, 1, tasks), coarsity=coarsity)
-        section = hardness.difficulty(request(report_of([own])))
+        section = task_difficulty.difficulty(request(report_of([own])))
         assert section is not None and bool(section.context["panels"]) is there
 
     def test_means_by_dataset_and_their_first_places(self) -> None:
         names = ("x",) * 7 + ("y",) * 7
         low, high = cell([0.5] * 14, datasets=names), cell([0.75] * 7 + [0.25] * 7, datasets=names)
-        section = hardness.difficulty(request(report_of([low, high])))
+        section = task_difficulty.difficulty(request(report_of([low, high])))
         assert section is not None
         [table] = section.context["by_dataset"]
         assert table["names"] == [("x", 7), ("y", 7)]
@@ -215,7 +215,7 @@ class TestCalibration:
             n=queries + 40,
         )
         curves: list[Any] = []
-        monkeypatch.setattr(mistakes, "measure", lambda *_: measured)
+        monkeypatch.setattr(mistakes, "measure_calibration", lambda *_: measured)
         monkeypatch.setattr(mistakes, "reliability", lambda lines, prefix: curves.extend(lines) or "<svg/>")
         section = mistakes.calibrated(request(report_of([cell([0.5, 0.5])])))
         assert [curve.x.tolist() for curve in curves] == [shown]
@@ -225,8 +225,8 @@ class TestCalibration:
     def test_no_series_without_scores_or_testbed(self) -> None:
         own = cell([0.5])
         bed = report_of([own]).beds[0]
-        assert mistakes.measure(bed, own) is None
-        assert mistakes.measure(replace(bed, testbed=planted_testbed()), own) is None
+        assert mistakes.measure_calibration(bed, own) is None
+        assert mistakes.measure_calibration(replace(bed, testbed=planted_testbed()), own) is None
 
 
 def timed(accuracy: float, seconds: float) -> Cell:
@@ -324,7 +324,7 @@ def test_a_drop_is_paired_where_all_queries_are_shared(
     before, after = cell([0.9, 0.8, 0.7], datasets=names), cell([0.5, 0.6, 0.1], datasets=names)
     bed: Any = type("ThreeTasks", (), {"__len__": lambda _: 3})()
     data = on(report_of([before], [after]), bed, bed)
-    [(_, series_drops)] = hardness.bed_drops(data, 0, 1)
+    [(_, series_drops)] = task_difficulty.bed_drops(data, 0, 1)
     assert series_drops[-1].paired is paired_drop
     expected = mean_interval([0.4, 0.2, 0.6]) if paired_drop else welch([0.9, 0.8, 0.7], [0.5, 0.6, 0.1])
     assert series_drops[-1].drop.half == pytest.approx(expected.half)

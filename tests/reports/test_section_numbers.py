@@ -14,7 +14,7 @@ from longshot.base import UserError
 from longshot.reports import EstimateRow
 from longshot.reports.costs import pareto
 from longshot.reports.report_data import Cell, ReportData, Shared
-from longshot.reports.sections import hardness, rankings
+from longshot.reports.sections import rankings, task_difficulty
 from longshot.reports.sections.base import Request, focused, plot_label, shown_series, span, strongest
 from longshot.reports.summary import compare_all, summarise
 from longshot.reports.tables import duration, points
@@ -39,7 +39,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[EstimateRow], dict[
         drawn_rows.append((estimates, options))
         return "<svg/>"
 
-    for module in (hardness, rankings):
+    for module in (task_difficulty, rankings):
         monkeypatch.setattr(module, "intervals", draw)
     return drawn_rows
 
@@ -181,7 +181,7 @@ class TestDrops:
     def test_the_change_and_its_interval(self, rows: Any) -> None:
         before, after = [0.8, 0.9, 0.7, 0.8], [0.5, 0.6, 0.3, 0.4]
         data = report_of([named(before, "xxxx")], [named(after, "xxxx")])
-        section = hardness.drop(request(data))
+        section = task_difficulty.drop(request(data))
         assert section is not None and section.context["start"] == "0"
         (panel,) = section.context["panels"]
         assert (panel["bed"], panel["paired"], panel["other_shape"], panel["left_out"]) == (
@@ -198,13 +198,13 @@ class TestDrops:
     def test_the_smallest_drop_comes_first(self, rows: Any) -> None:
         starts = [named([0.9, 0.8], "xx"), named([0.9, 0.8], "xx")]
         data = report_of(starts, [named([0.2, 0.1], "xx"), named([0.7, 0.6], "xx")])
-        hardness.drop(request(data))
+        task_difficulty.drop(request(data))
         assert [row.index for row in rows[0][0]] == [1, 0]
 
     def test_other_ways_or_shots_are_told(self, rows: Any) -> None:
         for change in ({"way": np.array([5.0, 6.0])}, {"shot": np.array([1.0, 2.0])}):
             data = report_of([named([0.9, 0.8], "xx")], [replace(named([0.7, 0.6], "xx"), **change)])
-            section = hardness.drop(request(data))
+            section = task_difficulty.drop(request(data))
             assert section is not None and section.context["panels"][0]["other_shape"]
 
     def test_parts_are_listed_where_there_are_several(self, rows: Any) -> None:
@@ -212,18 +212,18 @@ class TestDrops:
         several = report_of([named([0.9, 0.8], "xy")], [named([0.7, 0.6], "xy")])
         counts = []
         for data in (single, several):
-            section = hardness.drop(request(data))
+            section = task_difficulty.drop(request(data))
             assert section is not None
             counts.append([line[2].dataset for line in section.context["panels"][0]["lines"]])
         assert counts == [[None], ["x", "y", None]]
 
     def test_testbeds_without_a_common_dataset_have_no_drop(self) -> None:
-        assert hardness.bed_drops(report_of([named([0.9], "x")], [named([0.7], "y")]), 0, 1) == []
+        assert task_difficulty.bed_drops(report_of([named([0.9], "x")], [named([0.7], "y")]), 0, 1) == []
 
     def test_intrinsic_and_modelling_difficulty(self, rows: Any) -> None:
         """The best leaves 0.25 unsolved; from the worst to the best it is 0.5."""
         cells = [named([0.5, 1.0], "xx"), named([0.25, 0.25], "xx")]
-        section = hardness.drop(request(report_of(cells, [named([0.5, 0.5], "xx")])))
+        section = task_difficulty.drop(request(report_of(cells, [named([0.5, 0.5], "xx")])))
         assert section is not None
         (line,) = section.context["datasets"]  # the second testbed has one series
         assert (line["intrinsic"].mean, line["modelling"].mean) == (0.25, 0.5)

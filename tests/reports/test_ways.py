@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshot.base import UserError
-from longshot.reports import paper_tables, published, read_runs, render
+from longshot.reports import paper_tables, published, read_runs, render_report
 
 from .conftest import MakeRun
 from .runs import DEFAULT
@@ -66,7 +66,7 @@ def test_inductive_rows_stand_above_and_ties_are_shared(run: Path) -> None:
 
 
 def test_published_table_is_as_printed_and_never_bold(run: Path) -> None:
-    text = render(read_runs(run), format="md", layout="ways", published="semantic")
+    text = render_report(read_runs(run), format="md", layout="ways", published="semantic")
     theirs = text[text.index("**Published: Bennequin et al., 2022") :]
     rows = [line for line in theirs.splitlines() if "(published)" in line]
     assert len(rows) == 5 and "other settings: TIM;" in theirs and not any("**" in row for row in rows)
@@ -77,7 +77,7 @@ def test_published_table_is_as_printed_and_never_bold(run: Path) -> None:
 
 
 def test_latex_groups_the_columns_by_ways(run: Path) -> None:
-    text = render(read_runs(run), format="latex", layout="ways", published="semantic")
+    text = render_report(read_runs(run), format="latex", layout="ways", published="semantic")
     assert text.count(r"\begin{tabular}") == 2
     assert r"\multicolumn{2}{c}{5{-}way} & \multicolumn{2}{c}{8{-}way}" in text
     assert r"\cmidrule(lr){4-5}\cmidrule(lr){6-7}" in text

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from longshot.base import Floats, Ints, TaskRows, Tick, UserError
 from longshot.evaluation.image_source import ImageSource, same_shape
-from longshot.evaluation.inputs import FeatureSource
+from longshot.evaluation.run_inputs import FeatureSource
 from longshot.evaluation.units import METRICS, Unit, ragged_list
 from longshot.models import Gatherer, ImageMethod, Method, batches
 

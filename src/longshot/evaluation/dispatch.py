@@ -33,7 +33,7 @@ from longshot.base import (
 from longshot.data import ImageStore, Shipment, shipment
 from longshot.evaluation.compute import WORST_LOSS, Work, compute, score_tasks, task_metrics
 from longshot.evaluation.image_source import ImageSource, sent_images
-from longshot.evaluation.inputs import FeatureSource, used_rows
+from longshot.evaluation.run_inputs import FeatureSource, used_rows
 from longshot.evaluation.units import Unit
 from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise
 
@@ -85,12 +85,12 @@ class Evaluator:
         if isinstance(parcel.content, Work):
             return compute(replace(parcel.content, source=source), self.device, self.save_scores, tick)
         assert isinstance(source, ImageSource)
-        return measure(parcel.content.method, source, parcel.content.tasks, tick)
+        return measure_candidate(parcel.content.method, source, parcel.content.tasks, tick)
 
 
 @torch.no_grad()
-def measure(method: ImageMethod, source: ImageSource, tasks: TaskRows, tick: Tick) -> list[float]:
-    """Accuracy and loss of a candidate on one task; none right at the worst loss where it breaks down."""
+def measure_candidate(method: ImageMethod, source: ImageSource, tasks: TaskRows, tick: Tick) -> list[float]:
+    """Measure accuracy and loss of a candidate on one task; none right at the worst loss where it breaks down."""
     [(_, scores, labels, ways)] = score_tasks(method, source, tasks, source.backbone.device, _SEED)
     metrics = task_metrics(scores, labels, ways)
     values = [float(metrics.accuracy), float(metrics.loss)]

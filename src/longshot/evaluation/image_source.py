@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.base import ImageTask, Ints, TaskRows, UserError, hash_text, task_seeds
-from longshot.evaluation.inputs import backbone_parts
+from longshot.evaluation.run_inputs import backbone_parts
 from longshot.models import prepare as prepare_fixed_norms
 from longshot.models import read_pixels
 

@@ -13,7 +13,7 @@ from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device
 from longshot.evaluation.compute import Work
 from longshot.evaluation.dispatch import leaves_open, validation_split
 from longshot.evaluation.image_source import ImageSource, adaptable
-from longshot.evaluation.inputs import (
+from longshot.evaluation.run_inputs import (
     FeatureSource,
     TestbedLike,
     backbone_parts,

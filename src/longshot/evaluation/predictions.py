@@ -342,7 +342,7 @@ def score(
     >>> score("predictions.parquet", "easy.parquet").means[0]["accuracy"]
     1.0
     """
-    from longshot.evaluation.inputs import find_testbed
+    from longshot.evaluation.run_inputs import find_testbed
 
     ending = None if out is None else claim_output(out, _SCORES_FILE, force=force)
     read = predictions if isinstance(predictions, Predictions) else read_predictions(predictions)

@@ -212,7 +212,7 @@ _PROBE_IMAGES = 16  # of a timed gradient step
 _ROW_BYTES = 60  # of a result row beside its predictions, after compression
 
 
-def estimate(
+def estimate_evaluation(
     testbeds: Testbeds,
     *,
     out: str | os.PathLike[str] | None = None,
@@ -280,7 +280,7 @@ def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, in
 
 
 def _estimated(*values: Any) -> dict[str, Any]:
-    """Return a record of ``estimate`` from its values."""
+    """Return a record of ``estimate_evaluation`` from its values."""
     names = ("step", "testbed", "backbone", "method", "left", "per_task", "seconds", "bytes")
     return dict(zip(names, values, strict=True))
 

@@ -56,7 +56,7 @@ def count_confusions(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> Co
     )
 
 
-def mistakes(
+def find_mistakes(
     testbed: Testbed,
     tasks: ArrayLike,
     predictions: Any,
@@ -65,7 +65,7 @@ def mistakes(
     predicted: str,
     limit: int = 8,
 ) -> list[Mistake]:
-    """Up to ``limit`` queries of class ``true`` that were given to ``predicted``, in task order: pictures to see."""
+    """Find up to ``limit`` queries of class ``true`` given to ``predicted``, in task order: pictures to see."""
     numbers = np.asarray(tasks, np.int64).reshape(-1)
     answers = _answers(testbed, tasks, predictions)
     number_of = {name: number for number, name in enumerate(answers.names)}

@@ -64,7 +64,7 @@ def density(values: Floats, grid: Floats) -> Floats:
     return scaled
 
 
-def distribution(lines: Sequence[PlotLine], chance: float, *, prefix: str) -> str:
+def plot_distribution(lines: Sequence[PlotLine], chance: float, *, prefix: str) -> str:
     """One row per series: the smoothed distribution of task accuracies, the middle 80 % and the mean."""
     row, top = 46, 4
     with new_figure(row * len(lines) + 44) as figure:

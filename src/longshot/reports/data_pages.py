@@ -261,7 +261,7 @@ def _tasks(testbed: Testbed, images: FindImages | None, number: int) -> Section:
     if images is None:
         context["problem"] = "No pictures: this page was made without access to the images."
         return part
-    groups = choose(testbed, number)
+    groups = choose_pictured(testbed, number)
     try:
         with progress("pictures", total=sum(len(rows) for _, rows in groups), unit="tasks") as bar:
             for heading, rows in groups:
@@ -275,7 +275,7 @@ def _tasks(testbed: Testbed, images: FindImages | None, number: int) -> Section:
     return part
 
 
-def choose(testbed: Testbed, number: int) -> list[tuple[str, list[int]]]:
+def choose_pictured(testbed: Testbed, number: int) -> list[tuple[str, list[int]]]:
     """(heading, rows) of the tasks to show: both ends of the accuracy after selection, else of the coarsity.
 
     Then as many at random, the same in each run: the content hash is the seed. No task is shown twice; among

@@ -29,9 +29,9 @@ from longshot.reports.sections.base import (
     shown_series,
     strongest,
 )
-from longshot.reports.sections.hardness import difficulty, drop
 from longshot.reports.sections.mistakes import calibrated, confused
 from longshot.reports.sections.rankings import enough, paired, ranks
+from longshot.reports.sections.task_difficulty import difficulty, drop
 from longshot.reports.summary import compare_all, leaders, summarise
 from longshot.tasks import say_identity
 
@@ -188,7 +188,11 @@ def distribution(request: Request) -> Section:
         lines = [charts.PlotLine(s, plot_label(data, s), cell.accuracy) for s, cell in column]
         chance = request.entries[b, column[0][0]].chance
         panels.append(
-            {"bed": bed.name, "svg": charts.distribution(lines, chance, prefix=f"d{b}"), "left_out": left_out}
+            {
+                "bed": bed.name,
+                "svg": charts.plot_distribution(lines, chance, prefix=f"d{b}"),
+                "left_out": left_out,
+            }
         )
     return Section("distribution", "Distribution of task accuracies", {"panels": panels, "limit": MAX_ROWS})
 

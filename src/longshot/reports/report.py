@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from longshot.reports.pictures import FindImages
     from longshot.reports.published import Published
 
+
 _TABLES: dict[str, Callable[[ReportData], str]] = {
     "md": tables.report_markdown,
     "csv": tables.report_csv,
@@ -54,7 +55,7 @@ def claim_report(out: str | Path, format: str | None, *, force: bool = False) ->
     return format
 
 
-def render(
+def render_report(
     data: ReportData,
     *,
     format: str = "html",

@@ -44,7 +44,7 @@ from longshot.training.settings import (
     TrainingSettings,
     ValidationTasks,
     open_for_training,
-    planned,
+    plan_training,
 )
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Diverged, Stepper
@@ -200,7 +200,7 @@ def train(
     """
     values = locals()  # before any other name is bound
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
-    algorithm, settings = planned(algorithm, {name: values[name] for name in names})
+    algorithm, settings = plan_training(algorithm, {name: values[name] for name in names})
     claim_folder(out, "training", (TRAINING, WEIGHTS, STATE))
     dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)

@@ -175,7 +175,7 @@ def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def planned(
+def plan_training(
     algorithm: str | Algorithm, values: Mapping[str, Any]
 ) -> tuple[str | Algorithm, TrainingSettings]:
     """Algorithm and settings of a training; ``algorithm`` may be a file that ``tune`` wrote.

@@ -302,7 +302,7 @@ _SECONDS, _STEPS = 5.0, 10  # measure this long, or so many steps
 _TASKS = 2  # validation tasks that are solved to measure one
 
 
-def estimate(
+def estimate_training(
     algorithm: str | Algorithm, dataset: Dataset | str | Path, settings: TrainingSettings
 ) -> dict[str, Any]:
     """Steps per second, time and disk of a training; a few steps are done on black pictures, nothing is written."""

@@ -26,7 +26,11 @@ def calibrated(request: Request) -> Section:
     shown: set[int] = set()
     for b, bed in enumerate(data.beds):
         column, left_out = strongest(request, b, MAX_LINES)
-        measured = [(s, calibration) for s, cell in column if (calibration := measure(bed, cell)) is not None]
+        measured = [
+            (s, calibration)
+            for s, cell in column
+            if (calibration := measure_calibration(bed, cell)) is not None
+        ]
         curves = []
         for s, calibration in measured:
             filled = calibration.counts >= FEWEST
@@ -46,7 +50,7 @@ def calibrated(request: Request) -> Section:
     )
 
 
-def measure(bed: ReportTestbed, cell: Cell) -> Any:
+def measure_calibration(bed: ReportTestbed, cell: Cell) -> Any:
     """The calibration of one series, or None without its scores."""
     from longshot.evaluation import measure_confidences
     from longshot.statistics import calibration
@@ -147,13 +151,13 @@ def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:
 
 def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
     """Queries of either class that were taken for the other."""
-    from longshot.evaluation import mistakes
+    from longshot.evaluation import find_mistakes
 
     assert request.images is not None
     directions = []
     for true, predicted in ((pair.first, pair.second), (pair.second, pair.first)):
         # The same image can be mistaken in many tasks: it is shown once.
-        queries = mistakes(
+        queries = find_mistakes(
             bed.testbed, cell.tasks, cell.predictions, pair.dataset, true, predicted, limit=10 * SHOTS
         )
         keys = list(dict.fromkeys(query.key for query in queries))[:SHOTS]

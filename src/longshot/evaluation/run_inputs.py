@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from longshot.evaluation.predictions import Predictions
     from longshot.models import Backbone, Features, Precomputed
 
+
 TestbedLike: TypeAlias = Testbed | str | Path
 
 
