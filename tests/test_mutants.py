@@ -45,7 +45,7 @@ def test_the_same_seed_plants_the_same_mutants() -> None:
 
 def test_faults_by_hand_must_stand_once(tmp_path: Path) -> None:
     listed = tmp_path / "list.txt"
-    listed.write_text("# a comment\n\nreports/ways.py | TOP = 5 | TOP = 6\n")
+    listed.write_text("# a comment\n\nreports/paper_tables.py | TOP = 5 | TOP = 6\n")
     [mutant] = mutants.read_list(listed)
     assert "TOP = 6" in mutant.text and mutant.change == "TOP = 5 → TOP = 6"
     listed.write_text("reports/paper_tables.py | TOP = 7 | TOP = 6\n")

@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from longshot.base import UserError
-from longshot.training.training_images import STEPS, parse_augmentation
+from longshot.training import parse_augmentation
+from longshot.training.training_images import STEPS
 
 
 def generator(seed: int = 0) -> Generator:

@@ -3,7 +3,7 @@
 from .compute import one_thread as one_thread  # One thread per worker: sums then depend on no number of cores
 from .compute import score_tasks as score_tasks  # Scores of all tasks, some at a time
 from .dispatch import leaves_open as leaves_open  # Whether a method has settings to choose before its first task
-from .dispatch import spread_accuracies as spread_accuracies  # A method's accuracy on each task, by the executor there is
+from .dispatch import spread_accuracies as spread_accuracies  # A method's accuracy on each task, by any executor
 from .image_source import adaptable as adaptable  # A backbone as a network that methods can adapt
 from .image_source import same_shape as same_shape  # Positions of tasks with equal ways, support and query, in groups
 from .plan import Backbones as Backbones  # What may be given as backbones of an evaluation
@@ -29,7 +29,7 @@ from .testbed_statistics import ClassIntervals as ClassIntervals  # Intervals th
 from .testbed_statistics import count_confusions as count_confusions  # Count predictions class by class
 from .testbed_statistics import find_mistakes as find_mistakes  # Queries of one class that were given to another
 from .testbed_statistics import measure_confidences as measure_confidences  # Confidence and correctness of every query
-from .testbed_statistics import numbered_classes as numbered_classes  # The classes of every task as numbers, and their names
+from .testbed_statistics import numbered_classes as numbered_classes  # The classes of every task as numbers
 from .testbed_statistics import shared_queries as shared_queries  # Which tasks 0 … min(len) − 1 ask the same
 from .units import part_path as part_path  # Where the results of a unit lie
 from .units import read_columns as read_columns  # Some columns of a unit and its `seconds`, for a quick look

@@ -15,7 +15,7 @@ from .folders import TrainedNetwork as TrainedNetwork  # A finished training
 from .folders import read_trained as read_trained  # The outcome of the training in the folder
 from .loop import train as train  # Train a network on the train classes of a dataset and keep the best one
 from .search_trials import need_optuna as need_optuna  # The package that proposes trials
-from .settings import TrainingSettings as TrainingSettings  # The parameters of `train` but algorithm, dataset and folder
+from .settings import TrainingSettings as TrainingSettings  # The settings of `train`: types, bounds and defaults
 from .settings import ValidationTasks as ValidationTasks  # What a training is judged on
 from .settings import choose_classes as choose_classes  # Train classes and validation classes, disjoint
 from .settings import choose_shape as choose_shape  # How many ways, shots and queries an episode has
