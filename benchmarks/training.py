@@ -28,10 +28,10 @@ from longshot.base import Episode
 from longshot.data import open_dataset
 from longshot.training import training_settings
 from longshot.training.distributed import Team
-from longshot.training.episodes import EpisodeSource
-from longshot.training.images import Prefetch
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Stepper
+from longshot.training.training_episodes import EpisodeSource
+from longshot.training.training_images import Prefetch
 
 ROUNDS = 4
 STEPS = {28: 6, 84: 2}  # size → steps in a turn

@@ -9,7 +9,7 @@ import pytest
 
 import longshot
 from longshot.evaluation.run_record import new_run
-from longshot.evaluation.stores import RunFolder
+from longshot.evaluation.run_stores import RunFolder
 from longshot.evaluation.units import Unit
 
 WriteRun = Callable[..., Path]

@@ -16,7 +16,7 @@ from torch import Tensor
 import longshot
 from longshot.base import ImageTask, UserError
 from longshot.evaluation import Results, read_run
-from longshot.evaluation.choices import validation_tasks
+from longshot.evaluation.dispatch import validation_tasks
 from longshot.evaluation.run_record import add_entry, write_run
 from longshot.models import ImageMethod, Network
 from longshot.models.methods.finetune_network import FinetuneAll

@@ -13,9 +13,8 @@ import pytest
 
 from longshot.base import UserError
 from longshot.evaluation import Compared, RunComparison, SeriesPair, compare_pairs, enough_resamples
-from longshot.evaluation.compare import SeriesValues, _Job, _over_classes
-from longshot.evaluation.paired_tests import deciding_tasks
-from longshot.evaluation.verdicts import RunSeries
+from longshot.evaluation.run_comparison import SeriesValues, _Job, _over_classes
+from longshot.evaluation.verdicts import RunSeries, deciding_tasks
 from longshot.statistics import Interval, compare_paired, crossed_interval, holm, tasks_to_decide
 from longshot.tasks import Testbed
 

@@ -15,7 +15,7 @@ from scipy import stats
 import longshot
 from longshot.base import UserError
 from longshot.evaluation import Results
-from longshot.evaluation.compare import compare_runs, compare_within
+from longshot.evaluation.run_comparison import compare_runs, compare_within
 
 PLAIN, COSINE = "protonet", "protonet(distance='cosine')"
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.evaluation import estimates
+from longshot.evaluation import runner
 
 
 @pytest.fixture
 def estimate(beds: Path, features: longshot.Features, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Estimates of protonet on 200 tasks of 5 ways and 4 queries a class, at two seconds a task."""
-    monkeypatch.setattr(estimates, "_probe", lambda *_: 2.0)
+    monkeypatch.setattr(runner, "_probe", lambda *_: 2.0)
 
     def call(**options: Any) -> dict[str, Any]:
-        (record,) = estimates.estimate(
+        (record,) = runner.estimate(
             beds / "fixed.parquet", backbones=features, methods="protonet", **{"workers": 4, **options}
         )
         return record
@@ -56,4 +56,4 @@ def test_finished_units_cost_nothing(
 def test_the_middle_task_is_timed(beds: Path) -> None:
     testbed = longshot.Testbed.load(beds / "any.parquet")
     sizes = testbed.column("support_label").lengths
-    assert sizes[estimates._middle(testbed)] == sorted(sizes)[len(sizes) // 2]
+    assert sizes[runner._middle(testbed)] == sorted(sizes)[len(sizes) // 2]

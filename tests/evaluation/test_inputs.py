@@ -11,7 +11,7 @@ import pytest
 
 from longshot.base import UserError, hash_text
 from longshot.evaluation import FeatureSource, backbone_name, backbone_parts
-from longshot.evaluation.inputs import OpenedBackbones, as_list, describe_value, features_for
+from longshot.evaluation.run_inputs import OpenedBackbones, as_list, describe_value, features_for
 
 
 def features(rows: int = 2, shape: tuple[int, ...] = (2, 3), **facts: Any) -> Any:

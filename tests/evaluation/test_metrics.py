@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from longshot.evaluation.metrics import WORST_LOSS, Metrics, task_metrics
+from longshot.evaluation.compute import WORST_LOSS, Metrics, task_metrics
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import pytest
 
 import longshot
 from longshot.base import UserError
-from longshot.evaluation.inputs import open_backbones
+from longshot.evaluation.run_inputs import open_backbones
 from longshot.models import get_network, load_backbone, save_checkpoint
 
 STORY = {"preprocessing": "decode|resize(16,16)|value_range(0,1)"}

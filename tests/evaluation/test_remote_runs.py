@@ -12,8 +12,8 @@ import pytest
 import longshot
 from longshot.base import UserError
 from longshot.evaluation import Results, read_run
-from longshot.evaluation.remote_runs import RemoteRun
 from longshot.evaluation.run_record import merged, new_run, write_run
+from longshot.evaluation.run_stores import RemoteRun
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
 

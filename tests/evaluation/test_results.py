@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import longshot
 from longshot.base import UserError
-from longshot.evaluation import Results, stores, summary_rows
-from longshot.evaluation.results import METRICS
+from longshot.evaluation import Results, run_stores, summary_rows
+from longshot.evaluation.units import METRICS
 from longshot.models import ProtoNet
 
 METHODS = ["protonet", "protonet(distance='cosine')"]
@@ -51,7 +51,7 @@ class TestMemory:
     ) -> None:
         monkeypatch.chdir(tmp_path)
         for writer in ("write_run", "file_lock"):
-            monkeypatch.setattr(stores, writer, None)  # a call would fail
+            monkeypatch.setattr(run_stores, writer, None)  # a call would fail
         longshot.evaluate(beds / "fixed.parquet", backbones=features, methods="protonet")
         assert list(tmp_path.iterdir()) == []
 

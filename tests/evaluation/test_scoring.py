@@ -13,7 +13,7 @@ import pytest
 
 import longshot
 from longshot.base import UserError
-from longshot.evaluation import SCORES, scoring
+from longshot.evaluation import SCORES, predictions, run_inputs
 from longshot.statistics import compare_paired, holm, mean_interval
 
 PREDICTIONS: Any = SimpleNamespace(name="mine", testbed="bed")
@@ -43,19 +43,19 @@ def run(**series: list[float]) -> Any:
 
 
 def test_means_are_over_all_tasks_and_then_by_dataset() -> None:
-    rows = scoring._means(PREDICTIONS, table([0.5, 0.7, 0.1, 0.3], "yyxx"))
+    rows = predictions._means(PREDICTIONS, table([0.5, 0.7, 0.1, 0.3], "yyxx"))
     assert [(row["dataset"], row["tasks"]) for row in rows] == [("all", 4), ("x", 2), ("y", 2)]
     assert [row["accuracy"] for row in rows] == pytest.approx([0.4, 0.2, 0.6])
     assert rows[2]["accuracy_half"] == pytest.approx(mean_interval([0.5, 0.7]).half)
     assert rows[0]["balanced_accuracy"] == pytest.approx(0.2)
-    [alone] = scoring._means(PREDICTIONS, table([0.5]))
+    [alone] = predictions._means(PREDICTIONS, table([0.5]))
     assert alone["dataset"] == "all" and alone["accuracy_half"] is None
 
 
 def test_a_runs_series_are_paired_by_task_and_corrected_together() -> None:
     own = [0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.9, 0.8]
     better, level = [value - 0.1 for value in own], [0.9, 0.7, 0.8, 0.9, 0.7, 0.8, 0.9, 0.8]
-    paired = scoring._compare(table(own), TESTBED, run(ridge=better, protonet=level, unfinished=own[:5]))
+    paired = predictions._compare(table(own), TESTBED, run(ridge=better, protonet=level, unfinished=own[:5]))
     assert [row["against"] for row in paired] == [
         "protonet on net",
         "ridge on net",
@@ -72,13 +72,13 @@ def test_a_runs_series_are_paired_by_task_and_corrected_together() -> None:
 
 def test_a_run_without_finished_results_is_refused() -> None:
     with pytest.raises(UserError, match="holds no finished results on the testbed bed"):
-        scoring._compare(table([0.5, 0.6]), TESTBED, run(ridge=[0.5]))
+        predictions._compare(table([0.5, 0.6]), TESTBED, run(ridge=[0.5]))
 
 
 def test_scores_are_written_as_their_ending_says(tmp_path: Path) -> None:
     rows = table([0.5, 0.75])
-    scoring._write(rows, tmp_path / "scores.CSV", ".csv")
-    scoring._write(rows, tmp_path / "scores.parquet", ".parquet")
+    predictions._write(rows, tmp_path / "scores.CSV", ".csv")
+    predictions._write(rows, tmp_path / "scores.parquet", ".parquet")
     assert pacsv.read_csv(tmp_path / "scores.CSV")["accuracy"].to_pylist() == [0.75, 0.5]
     assert pq.read_table(tmp_path / "scores.parquet").equals(rows)
     with pytest.raises(
@@ -91,18 +91,18 @@ def test_the_testbed_of_a_folder_is_the_one_that_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        scoring, "Testbed", SimpleNamespace(load=lambda path: SimpleNamespace(content_hash=path.stem))
+        run_inputs, "Testbed", SimpleNamespace(load=lambda path: SimpleNamespace(content_hash=path.stem))
     )
     folder = tmp_path / "testbeds"
     folder.mkdir()
     with pytest.raises(UserError, match=r"holds no testbeds/\*\.parquet"):
-        scoring.find_testbed(tmp_path, PREDICTIONS)
+        run_inputs.find_testbed(tmp_path, PREDICTIONS)
     (folder / "only.parquet").touch()
     nameless: Any = SimpleNamespace(name="mine", testbed=None)
-    assert scoring.find_testbed(tmp_path, nameless).content_hash == "only"
+    assert run_inputs.find_testbed(tmp_path, nameless).content_hash == "only"
     with pytest.raises(UserError, match="which is none of the 1 in"):
-        scoring.find_testbed(tmp_path, PREDICTIONS)
+        run_inputs.find_testbed(tmp_path, PREDICTIONS)
     (folder / "bed.parquet").touch()
-    assert scoring.find_testbed(tmp_path, PREDICTIONS).content_hash == "bed"
+    assert run_inputs.find_testbed(tmp_path, PREDICTIONS).content_hash == "bed"
     with pytest.raises(UserError, match="holds 2 testbeds and the predictions 'mine' name none"):
-        scoring.find_testbed(tmp_path, nameless)
+        run_inputs.find_testbed(tmp_path, nameless)

@@ -9,7 +9,7 @@ from scipy.special import softmax
 from sklearn.metrics import confusion_matrix
 
 import longshot
-from longshot.evaluation import count_confusions, measure_confidences, mistakes, shared_queries
+from longshot.evaluation import count_confusions, find_mistakes, measure_confidences, shared_queries
 from longshot.statistics import Confusion, most_confused
 
 
@@ -92,7 +92,7 @@ class TestPairs:
             == pair.mistakes
             == int(confusions.chances[*_positions(confusions, true, other)])
         )
-        shown = mistakes(bed, np.arange(len(bed)), rows, pair.dataset, true, other, limit=3)
+        shown = find_mistakes(bed, np.arange(len(bed)), rows, pair.dataset, true, other, limit=3)
         assert len(shown) == 3
         for mistake in shown:
             task = bed[mistake.task]
@@ -103,7 +103,9 @@ class TestPairs:
         self, bed: longshot.Testbed, guesses: list[list[int]]
     ) -> None:
         (dataset,) = bed.datasets
-        assert mistakes(bed, np.arange(len(bed)), guesses, dataset, "round/crimson", "no such class") == []
+        assert (
+            find_mistakes(bed, np.arange(len(bed)), guesses, dataset, "round/crimson", "no such class") == []
+        )
 
     def test_nothing_confused(self, bed: longshot.Testbed) -> None:
         rows = [task.query_label.tolist() for task in bed]

@@ -8,7 +8,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.evaluation import Results
-from longshot.evaluation.stores import RunMemory
+from longshot.evaluation.run_stores import RunMemory
 from longshot.evaluation.views import plot_summary
 
 

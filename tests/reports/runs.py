@@ -18,7 +18,7 @@ from longshot.base import write_json
 from longshot.evaluation import testbed_path
 from longshot.evaluation.run_record import new_run
 from longshot.evaluation.units import Unit, write_unit
-from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.tasks import Testbed
 
 Series = Mapping[str, Any]  # backbone, method, setting, skill (chance of a right answer)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longshot.api import report
-from longshot.reports import SECTIONS, load
+from longshot.reports import SECTIONS, read_runs
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun
@@ -71,7 +71,7 @@ def test_opens_from_disk_silently(browser: Any, written: tuple[Path, Path]) -> N
 
 
 def test_table_shows_the_numbers(browser: Any, written: tuple[Path, Path]) -> None:
-    data = load(written[0])
+    data = read_runs(written[0])
     entries = summarise(data)
     shown = Opened(browser, written[1]).texts(".results tbody td.num")
     ordered = [entries[bed, s] for s in range(len(data.series)) for bed in range(len(data.beds))]
@@ -135,8 +135,8 @@ def test_text_stands_out_in_both_schemes(coloured: tuple[str, Any], selector: st
 def test_wrong_predictions_are_marked(browser: Any, make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(beds={"one": False}, series=DEFAULT[:1])
     opened = Opened(browser, report(run, tmp_path / "page.html", images=draw_images, pictures=2))
-    cell = load(run).cells[0, 0]
-    testbed = load(run).beds[0].testbed
+    cell = read_runs(run).cells[0, 0]
+    testbed = read_runs(run).beds[0].testbed
     assert testbed is not None and cell.predictions is not None
     tasks = [int(text.split()[1]) for text in opened.texts(".task h4")]
     assert len(tasks) == 4

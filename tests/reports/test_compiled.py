@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import DictLoader, Environment
 
-from longshot.reports.compiled import CompiledTemplates
+from longshot.reports.frame import CompiledTemplates
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from longshot.base import UserError
-from longshot.reports import costs, load, render
-from longshot.reports.cost_plot import Point, scatter
+from longshot.reports import costs, read_runs, render_report
+from longshot.reports.costs import Point, scatter
 from longshot.reports.summary import summarise
-from longshot.reports.tables import rows
+from longshot.reports.tables import duration, rows
 
 from .conftest import MakeRun
 from .runs import DEFAULT
@@ -65,11 +65,11 @@ def test_equals_share_the_front() -> None:
     ],
 )
 def test_times_in_words(seconds: float, text: str) -> None:
-    assert costs.duration(seconds) == text
+    assert duration(seconds) == text
 
 
 def test_medians_and_totals_come_from_the_rows(run: Path) -> None:
-    data = load(run)
+    data = read_runs(run)
     bed_costs = costs.costs(data, summarise(data), 0)
     assert [cost.entry.series for cost in bed_costs] == [0, 2, 1]  # the quickest first
     for cost in bed_costs:
@@ -79,35 +79,35 @@ def test_medians_and_totals_come_from_the_rows(run: Path) -> None:
 
 
 def test_the_kind_comes_from_the_record_of_the_run(run: Path) -> None:
-    assert [series.kind for series in load(run).series] == list(KINDS)
+    assert [series.kind for series in read_runs(run).series] == list(KINDS)
     record = json.loads((run / "run.json").read_text())
     for method in record["methods"].values():
         del method["kind"]
     (run / "run.json").write_text(json.dumps(record))
-    assert {series.kind for series in load(run).series} == {"frozen"}
+    assert {series.kind for series in read_runs(run).series} == {"frozen"}
 
 
 def test_flat_rows_have_kind_and_times(run: Path) -> None:
-    row = rows(load(run))[1]
+    row = rows(read_runs(run))[1]
     assert row["kind"] == "adapted"
     assert row["seconds_median"] == pytest.approx(0.5) and row["seconds_total"] == pytest.approx(15)
 
 
 def test_layout_cost_parts_the_kinds(run: Path) -> None:
-    (sheet, _) = costs.sheets(load(run))
+    (sheet, _) = costs.cost_sheets(read_runs(run))
     assert [[row[3].text for row in block] for block in sheet.blocks] == [[kind] for kind in KINDS]
-    text = render(load(run), format="md", layout="cost")
+    text = render_report(read_runs(run), format="md", layout="cost")
     assert "| 2.00 ms | 60.0 ms | front |" in text and "| 500 ms | 15.0 s |  |" in text
-    assert render(load(run), format="latex", layout="cost").count(r"\midrule") == 2 * 3
+    assert render_report(read_runs(run), format="latex", layout="cost").count(r"\midrule") == 2 * 3
 
 
 def test_without_times_there_is_no_section(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load(make_run())
+    data = read_runs(make_run())
     for cell in data.cells.values():
         monkeypatch.setitem(dict_of(cell.metrics), "seconds", np.full(len(cell.tasks), np.nan))
-    assert 'id="cost"' not in render(data)
+    assert 'id="cost"' not in render_report(data)
     with pytest.raises(UserError, match="needs the seconds of every task, and 0 of 2 testbeds"):
-        costs.sheets(data)
+        costs.cost_sheets(data)
 
 
 def dict_of(context: Any) -> dict[str, Any]:
@@ -124,12 +124,12 @@ def test_times_of_different_machines_carry_a_notice(run: Path) -> None:
         machine = {"processor": name, "cores": 2, "device": "cpu", "system": "any"}
         record["sessions"].append({"started": "2026-01-02T03:04:05+00:00", "machine": machine})
         (run / "run.json").write_text(json.dumps(record))
-        assert notices in render(load(run), pictures=0)
+        assert notices in render_report(read_runs(run), pictures=0)
 
 
 def test_published_numbers_do_not_go_with_costs(run: Path) -> None:
     with pytest.raises(UserError, match="not in the cost md table"):
-        render(load(run), format="md", layout="cost", published="semantic")
+        render_report(read_runs(run), format="md", layout="cost", published="semantic")
 
 
 def points(places: list[tuple[float, float]]) -> list[Point]:
@@ -157,7 +157,7 @@ def test_one_point_and_wide_spans_can_be_drawn() -> None:
 
 
 def test_the_page_and_the_command(run_cli: Run, run: Path, tmp_path: Path) -> None:
-    text = render(load(run), pictures=0)
+    text = render_report(read_runs(run), pictures=0)
     section = text[text.index('<section id="cost">') :]
     section = section[: section.index("</section>")]
     assert section.count('class="plot"') == 2 and section.count("<td>front</td>") == 4

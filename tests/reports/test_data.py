@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from longshot.base import UserError
-from longshot.reports import load
-from longshot.reports.data import ReportData
+from longshot.reports import read_runs
+from longshot.reports.report_data import ReportData
 
 from .conftest import MakeRun
 from .runs import DEFAULT, cell, report_of
@@ -18,52 +18,54 @@ ONE = {"fixed": False}
 
 
 def test_order_is_that_of_the_run(make_run: MakeRun) -> None:
-    data = load(make_run())
+    data = read_runs(make_run())
     assert [bed.name for bed in data.beds] == ["fixed", "any"]
     assert [series.backbone for series in data.series] == ["pixels", "net", "net"]
 
 
 def test_two_runs_on_one_testbed_share_it(make_run: MakeRun) -> None:
-    data = load([make_run("a", beds=ONE, series=DEFAULT[:1]), make_run("b", beds=ONE, series=DEFAULT[1:])])
+    data = read_runs(
+        [make_run("a", beds=ONE, series=DEFAULT[:1]), make_run("b", beds=ONE, series=DEFAULT[1:])]
+    )
     assert len(data.beds) == 1 and len(data.series) == 3
 
 
 def test_the_same_rows_in_two_runs_are_shown_once(make_run: MakeRun) -> None:
-    data = load([make_run("a", beds=ONE), make_run("b", beds=ONE)])
+    data = read_runs([make_run("a", beds=ONE), make_run("b", beds=ONE)])
     assert [series.note for series in data.series] == ["", "", ""]
 
 
 def test_rows_that_differ_are_named_after_their_run(make_run: MakeRun) -> None:
     worse = {**DEFAULT[0], "skill": 0.1}
-    data = load([make_run("a", beds=ONE, series=DEFAULT[:1]), make_run("b", beds=ONE, series=[worse])])
+    data = read_runs([make_run("a", beds=ONE, series=DEFAULT[:1]), make_run("b", beds=ONE, series=[worse])])
     assert [series.note for series in data.series] == ["a", "b"]
 
 
 def test_seeds_are_told_apart(make_run: MakeRun) -> None:
-    data = load(make_run(beds=ONE, series=[{**DEFAULT[0], "seed": 0}, {**DEFAULT[0], "seed": 1}]))
+    data = read_runs(make_run(beds=ONE, series=[{**DEFAULT[0], "seed": 0}, {**DEFAULT[0], "seed": 1}]))
     assert [series.note for series in data.series] == ["seed 0", "seed 1"]
 
 
 def test_different_testbeds_of_one_name_carry_their_hash(make_run: MakeRun) -> None:
-    data = load([make_run("a", beds=ONE, tasks=10), make_run("b", beds=ONE, tasks=11)])
+    data = read_runs([make_run("a", beds=ONE, tasks=10), make_run("b", beds=ONE, tasks=11)])
     assert [bed.name for bed in data.beds] == [f"fixed ({bed.hash[:8]})" for bed in data.beds]
 
 
 def test_a_unit_that_is_missing_is_counted(make_run: MakeRun) -> None:
     run = make_run()
     min(run.glob("part-*.parquet")).unlink()
-    data = load(run)
+    data = read_runs(run)
     assert data.missing == (1,) and len(data.cells) == 5
 
 
 def test_no_run() -> None:
     with pytest.raises(UserError, match="at least 1 run folder, 0 were given"):
-        load([])
+        read_runs([])
 
 
 def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
-        load(tmp_path / "nowhere")
+        read_runs(tmp_path / "nowhere")
 
 
 def test_a_run_without_rows(make_run: MakeRun) -> None:
@@ -71,14 +73,14 @@ def test_a_run_without_rows(make_run: MakeRun) -> None:
     for part in run.glob("part-*.parquet"):
         part.unlink()
     with pytest.raises(UserError, match="holds 0 result rows and a report needs at least 1"):
-        load(run)
+        read_runs(run)
 
 
 def test_damaged_record(make_run: MakeRun) -> None:
     run = make_run()
     (run / "run.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match=r"run\.json"):
-        load(run)
+        read_runs(run)
 
 
 class TestShared:

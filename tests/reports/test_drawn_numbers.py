@@ -11,18 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.reports import (
-    EstimateRow,
-    charts,
-    cost_plot,
-    learning_curves,
-    plots,
-    split_plots,
-    testbed_plots,
-)
-from longshot.reports.charts import Curve
-from longshot.reports.cost_plot import Point
-from longshot.reports.plots import PlotLine
+from longshot.reports import EstimateRow, charts, costs, learning_curves, testbed_plots
+from longshot.reports.charts import Curve, PlotLine
+from longshot.reports.costs import Point
 from longshot.tasks import Balance, Change
 
 from .runs import write_history
@@ -39,9 +30,9 @@ def canvas(monkeypatch: pytest.MonkeyPatch) -> Canvas:
         figures.append(figure)
         return "<svg/>"
 
-    for module in (charts, cost_plot, learning_curves, plots, testbed_plots):
+    for module in (charts, costs, learning_curves, testbed_plots):
         monkeypatch.setattr(module, "to_svg", keep)
-    monkeypatch.setattr(split_plots, "save_figure", keep)
+    monkeypatch.setattr(testbed_plots, "save_figure", keep)
 
     def draw(drawing: Callable[[], Any]) -> list[Any]:
         drawing()
@@ -68,7 +59,7 @@ class TestDistribution:
     def test_means_and_the_middle_eighty_per_cent(self, canvas: Canvas) -> None:
         even, low = np.linspace(0, 1, 11), np.full(4, 0.25)
         lines = [PlotLine(0, "even", even), PlotLine(1, "low", low)]
-        [axes] = canvas(lambda: plots.distribution(lines, 0.2, prefix="p"))
+        [axes] = canvas(lambda: charts.plot_distribution(lines, 0.2, prefix="p"))
         assert words(axes) == ["even", "50.0 %", "low", "25.0 %"]
         _, middle, mean, _, narrow, other = axes.lines
         assert points(middle) == [(10.0, -40.0), (90.0, -40.0)] and points(mean) == [pytest.approx((50, -40))]
@@ -81,7 +72,7 @@ class TestDistribution:
         width = 0.9 * min(values.std(), (q75 - q25) / 1.34) * 5**-0.2
         mirrored = [*values, *(-values), *(2 - values)]
         expected = np.array([sum(math.exp(-(((g - v) / width) ** 2) / 2) for v in mirrored) for g in grid])
-        assert plots.density(values, grid) == pytest.approx(expected / expected.max())
+        assert charts.density(values, grid) == pytest.approx(expected / expected.max())
 
     def test_density_without_a_middle_half_takes_the_deviation(self) -> None:
         values, grid = np.array([0.5] * 8 + [0.1, 0.9]), np.linspace(0, 1, 5)
@@ -91,14 +82,18 @@ class TestDistribution:
         beside += math.exp(-((0.65 / width) ** 2) / 2) + math.exp(
             -((0.35 / width) ** 2) / 2
         )  # 0.1 and its mirror
-        assert plots.density(values, grid)[1] == pytest.approx(beside / expected, rel=1e-3)
-        assert plots.density(np.array([0.5, 0.5]), np.array([0.5, 0.515]))[1] == pytest.approx(math.exp(-0.5))
+        assert charts.density(values, grid)[1] == pytest.approx(beside / expected, rel=1e-3)
+        assert charts.density(np.array([0.5, 0.5]), np.array([0.5, 0.515]))[1] == pytest.approx(
+            math.exp(-0.5)
+        )
 
 
 class TestByValue:
     def test_bins_change_at_thirteen_values(self) -> None:
-        assert [group.label for group in plots.bins(np.arange(12.0))] == [str(number) for number in range(12)]
-        groups = plots.bins(np.arange(13.0))
+        assert [group.label for group in charts.bins(np.arange(12.0))] == [
+            str(number) for number in range(12)
+        ]
+        groups = charts.bins(np.arange(13.0))
         assert len(groups) == 8
         for group in groups:
             inside = np.arange(13.0)[group.rows]
@@ -110,7 +105,7 @@ class TestByValue:
     def test_means_intervals_and_chance(self, canvas: Canvas) -> None:
         x, y = np.array([2.0, 2.0, 4.0]), np.array([0.5, 0.7, 0.9])
         [axes] = canvas(
-            lambda: plots.by_value([PlotLine(0, "a", y, x)], xlabel="way", chance=None, prefix="p")
+            lambda: charts.by_value([PlotLine(0, "a", y, x)], xlabel="way", chance=None, prefix="p")
         )
         line, chance = axes.lines
         assert points(line) == [pytest.approx((2, 60)), pytest.approx((4, 90))]
@@ -120,7 +115,7 @@ class TestByValue:
         assert np.array(whisker) == pytest.approx(np.array([[2, 60 - half], [2, 60 + half]]))
         assert [text.get_text() for text in axes.get_xticklabels()] == ["2", "4"]
         [axes] = canvas(
-            lambda: plots.by_value([PlotLine(0, "a", y, x)], xlabel="shot", chance=0.2, prefix="p")
+            lambda: charts.by_value([PlotLine(0, "a", y, x)], xlabel="shot", chance=0.2, prefix="p")
         )
         assert axes.lines[1].get_ydata() == [20.0, 20.0]
 
@@ -130,7 +125,7 @@ class TestByValue:
     ) -> None:
         y = np.array([0.5, 0.5])
         lines = [PlotLine(number, "a", y, np.array([2.0, most])) for number in (0, 1)]
-        [axes] = canvas(lambda: plots.by_value(lines, xlabel="way", chance=0.2, prefix="p"))
+        [axes] = canvas(lambda: charts.by_value(lines, xlabel="way", chance=0.2, prefix="p"))
         assert axes.get_xscale() == scale
         (first, _), (second, _) = (points(line) for line in axes.lines[:2])
         middle = math.sqrt(first[0] * second[0]) if scale == "log" else (first[0] + second[0]) / 2
@@ -142,15 +137,15 @@ class TestByValue:
             assert (low, high) == pytest.approx((2 - 0.06 * 13.9, 15.9 + 0.06 * 13.9))
 
     def test_more_than_seven_values_have_round_ticks(self) -> None:
-        assert plots._ticks(np.arange(2.0, 9.0), False) == list(range(2, 9))
-        assert plots._ticks(np.arange(2.0, 21.0), False) == [5.0, 10.0, 15.0, 20.0]
-        assert plots._ticks(np.geomspace(1, 100, 9), True) == pytest.approx([1, 2, 5, 10, 20, 50, 100])
+        assert charts._ticks(np.arange(2.0, 9.0), False) == list(range(2, 9))
+        assert charts._ticks(np.arange(2.0, 21.0), False) == [5.0, 10.0, 15.0, 20.0]
+        assert charts._ticks(np.geomspace(1, 100, 9), True) == pytest.approx([1, 2, 5, 10, 20, 50, 100])
 
     @pytest.mark.parametrize(
         ("value", "text"), [(3.0, "3"), (2.54, "2.5"), (999.4, "999.4"), (12345.0, "1.234e+04")]
     )
     def test_numbers_are_short(self, value: float, text: str) -> None:
-        assert plots._short(value) == text
+        assert charts._short(value) == text
 
 
 class TestIntervals:
@@ -276,10 +271,10 @@ class TestSplits:
     def test_classes_stand_in_the_plane_with_the_means_of_their_sets(self, canvas: Canvas) -> None:
         embeddings = np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
         sets = {"train": np.array([0, 1]), "validation": np.array([], int), "test": np.array([2, 3])}
-        panel = split_plots.SplitPanel("R = 1", sets)
-        [axes] = canvas(lambda: split_plots.class_map(embeddings, [panel], "map.svg"))
+        panel = testbed_plots.SplitPanel("R = 1", sets)
+        [axes] = canvas(lambda: testbed_plots.class_map(embeddings, [panel], "map.svg"))
         offsets = [cloud.get_offsets().tolist() for cloud in axes.collections]
-        plane, _ = split_plots.plane(embeddings)
+        plane, _ = testbed_plots.plane(embeddings)
         assert offsets[:3] == [plane[[0, 1]].tolist(), [], plane[[2, 3]].tolist()]
         assert len(offsets) == 5  # an empty set has no mean
         assert np.array(offsets[3:]) == pytest.approx(np.zeros((2, 1, 2)), abs=1e-9)
@@ -290,8 +285,8 @@ class TestSplits:
     )
     def test_panels_fill_rows(self, canvas: Canvas, count: int, shape: tuple[int, int]) -> None:
         sets = {"train": np.array([0]), "validation": np.array([1]), "test": np.array([2])}
-        panels = [split_plots.SplitPanel(str(number), sets) for number in range(count)]
-        axes = canvas(lambda: split_plots.class_map(np.eye(3), panels, "map.svg"))
+        panels = [testbed_plots.SplitPanel(str(number), sets) for number in range(count)]
+        axes = canvas(lambda: testbed_plots.class_map(np.eye(3), panels, "map.svg"))
         grid = axes[0].get_subplotspec().get_gridspec()
         assert (grid.nrows, grid.ncols) == shape
         assert sum(panel.get_visible() for panel in axes) == count
@@ -299,10 +294,10 @@ class TestSplits:
     def test_means_whiskers_and_the_regression_line(self, canvas: Canvas) -> None:
         x, mean = np.array([0.0, 2.0]), np.array([0.6, 0.5])
         series = [
-            split_plots.DivergenceSeries("a", x, mean, mean - 0.1, mean + 0.1, (0.6, -0.05)),
-            split_plots.DivergenceSeries("b", x, mean - 0.3),
+            testbed_plots.DivergenceSeries("a", x, mean, mean - 0.1, mean + 0.1, (0.6, -0.05)),
+            testbed_plots.DivergenceSeries("b", x, mean - 0.3),
         ]
-        [axes] = canvas(lambda: split_plots.accuracy_by_divergence(series, "a.svg", title=""))
+        [axes] = canvas(lambda: testbed_plots.accuracy_by_divergence(series, "a.svg", title=""))
         line, first, second = axes.lines
         assert points(line) == [pytest.approx((0, 60)), pytest.approx((2, 50))]
         assert points(first) == [pytest.approx((-0.008, 60)), pytest.approx((1.992, 50))]
@@ -313,9 +308,9 @@ class TestSplits:
 
     def test_divergences_over_decades_stand_on_a_logarithmic_axis(self, canvas: Canvas) -> None:
         x = np.array([0.01, 1.0, 100.0])
-        series = [split_plots.DivergenceSeries("a", x, np.array([0.6, 0.5, 0.4]), line=(0.5, -0.05))]
+        series = [testbed_plots.DivergenceSeries("a", x, np.array([0.6, 0.5, 0.4]), line=(0.5, -0.05))]
         [axes] = canvas(
-            lambda: split_plots.accuracy_by_divergence(series, "a.svg", title="", logarithmic=True)
+            lambda: testbed_plots.accuracy_by_divergence(series, "a.svg", title="", logarithmic=True)
         )
         line, marks = axes.lines
         assert points(line) == [pytest.approx((-2, 60)), pytest.approx((2, 40))]
@@ -325,17 +320,19 @@ class TestSplits:
 
     @pytest.mark.parametrize(("chance", "shown"), [(0.31, True), (0.29, False)])
     def test_chance_is_drawn_within_twice_the_span(self, canvas: Canvas, chance: float, shown: bool) -> None:
-        series = [split_plots.DivergenceSeries("a", np.array([0.0, 1.0]), np.array([0.6, 0.5]))]
-        [axes] = canvas(lambda: split_plots.accuracy_by_divergence(series, "a.svg", title="", chance=chance))
+        series = [testbed_plots.DivergenceSeries("a", np.array([0.0, 1.0]), np.array([0.6, 0.5]))]
+        [axes] = canvas(
+            lambda: testbed_plots.accuracy_by_divergence(series, "a.svg", title="", chance=chance)
+        )
         assert ("chance" in [line.get_label() for line in axes.lines]) is shown
 
     def test_a_number_needs_room(self) -> None:
-        assert split_plots._named(np.array([0.0, 0.5, 1.0, 1.2, 2.2]), 1.0) == ["0", "", "1", "", "2.2"]
+        assert testbed_plots._named(np.array([0.0, 0.5, 1.0, 1.2, 2.2]), 1.0) == ["0", "", "1", "", "2.2"]
 
     def test_clouds_have_their_least_squares_line(self, canvas: Canvas) -> None:
         x, y = np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.3, 0.4])
-        some = [split_plots.Cloud("tasks", x, y), split_plots.Cloud("flat", x, np.full(3, 0.5))]
-        left_axes, right_axes = canvas(lambda: split_plots.clouds(some, "a.svg", title="", xlabel="R"))
+        some = [testbed_plots.Cloud("tasks", x, y), testbed_plots.Cloud("flat", x, np.full(3, 0.5))]
+        left_axes, right_axes = canvas(lambda: testbed_plots.clouds(some, "a.svg", title="", xlabel="R"))
         assert left_axes.collections[0].get_offsets().tolist() == [[0, 50], [1, 30], [2, 40]]
         assert points(left_axes.lines[0]) == [pytest.approx((0, 45)), pytest.approx((2, 35))]
         assert left_axes.get_title(loc="left") == "tasks\nr = -0.50"
@@ -351,7 +348,7 @@ class TestLearning:
 
     def test_validations_and_the_network_that_was_kept(self, canvas: Canvas, tmp_path: Path) -> None:
         [history] = learning_curves.read_trainings([write_history(tmp_path / "net")])
-        [axes] = canvas(lambda: learning_curves.plots([history]))
+        [axes] = canvas(lambda: learning_curves.curve_plots([history]))
         line, star = axes.lines
         assert points(line) == [
             pytest.approx(point) for point in ((10, 73.75), (20, 80.0), (30, 73.75), (40, 67.5))
@@ -362,7 +359,7 @@ class TestLearning:
 
     def test_a_single_validation_has_a_whisker(self, canvas: Canvas, tmp_path: Path) -> None:
         [history] = learning_curves.read_trainings([write_history(tmp_path / "net", records=10)])
-        [axes] = canvas(lambda: learning_curves.plots([history]))
+        [axes] = canvas(lambda: learning_curves.curve_plots([history]))
         [whisker] = segments(axes)
         assert whisker[0][0] == whisker[1][0] == 10
         assert whisker[1][1] - whisker[0][1] == pytest.approx(4.0)
@@ -376,7 +373,7 @@ class TestCosts:
     )
 
     def test_points_intervals_and_the_front(self, canvas: Canvas) -> None:
-        [axes] = canvas(lambda: cost_plot.scatter(self.POINTS, prefix="p"))
+        [axes] = canvas(lambda: costs.scatter(self.POINTS, prefix="p"))
         front, *dots = axes.lines
         end = axes.get_xlim()[1]
         assert points(front) == [pytest.approx(point) for point in ((0.001, 50), (1.0, 90), (end, 90))]
@@ -392,12 +389,12 @@ class TestCosts:
         assert sorted(words(axes)) == ["1", "2", "3"]
 
     def test_the_time_axis_reaches_beyond_its_points(self) -> None:
-        ends = cost_plot._limits(np.array([1e-4, 1.0]))  # a tenth of four decades
+        ends = costs._limits(np.array([1e-4, 1.0]))  # a tenth of four decades
         assert ends == pytest.approx((10**-4.4, 10**0.4))
-        assert cost_plot._limits(np.array([2.0])) == pytest.approx((1.0, 4.0))  # a factor of four at least
+        assert costs._limits(np.array([2.0])) == pytest.approx((1.0, 4.0))  # a factor of four at least
 
     @pytest.mark.parametrize(
         ("seconds", "text"), [(1.0, "1 s"), (0.5, "500 ms"), (0.001, "1 ms"), (2e-6, "2 µs"), (3e-9, "3 ns")]
     )
     def test_times_have_their_unit(self, seconds: float, text: str) -> None:
-        assert cost_plot._tick(seconds) == text
+        assert costs._tick(seconds) == text

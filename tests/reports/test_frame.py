@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from longshot.base import span
-from longshot.reports import frame, overlap_page, page, testbed_page
-from longshot.reports.data import ReportData
+from longshot.reports import data_pages, frame, page
+from longshot.reports.report_data import ReportData
 from longshot.reports.sections.base import Request
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Correlation, Slope
@@ -120,11 +120,11 @@ class TestTestbedPage:
         ],
     )
     def test_both_ends_of_a_balance_are_named(self, counts: dict[str, int], sentence: str) -> None:
-        assert testbed_page._ends(Balance("birds", counts, 1.0, 1.0)) == sentence
+        assert data_pages._ends(Balance("birds", counts, 1.0, 1.0)) == sentence
 
     def test_a_balance_names_classes_as_the_taxonomy_does(self) -> None:
         balance = Balance("birds", {"n01": 2, "n02": 1}, 1.0, 1.0, {"n01": "tench"})
-        assert testbed_page._ends(balance) == "Most often: tench (n01) (2), n02 (1)."
+        assert data_pages._ends(balance) == "Most often: tench (n01) (2), n02 (1)."
 
     @staticmethod
     def planted(**columns: list[float | None]) -> Any:
@@ -138,7 +138,7 @@ class TestTestbedPage:
         return type("Planted", (), body)()
 
     def test_a_task_stands_at_one_end_and_the_lower_number_comes_first(self) -> None:
-        groups = testbed_page.choose(self.planted(coarsity=[2.0, 1.0, 2.0, 1.0, None]), 2)
+        groups = data_pages.choose_pictured(self.planted(coarsity=[2.0, 1.0, 2.0, 1.0, None]), 2)
         assert groups == [
             ("Finest: lowest coarsity", [1, 3]),
             ("Coarsest: highest coarsity", [0, 2]),
@@ -147,15 +147,15 @@ class TestTestbedPage:
 
     def test_accuracy_after_selection_goes_before_coarsity(self) -> None:
         bed = self.planted(coarsity=[1.0, 2.0, 3.0], accuracy_after=[0.9, 0.1, 0.5])
-        (_, hardest), (_, easiest), (_, drawn_tasks) = testbed_page.choose(bed, 1)
+        (_, hardest), (_, easiest), (_, drawn_tasks) = data_pages.choose_pictured(bed, 1)
         assert (hardest, easiest, drawn_tasks) == ([1], [0], [2])
         level = self.planted(coarsity=[1.0, 2.0, 3.0], accuracy_after=[0.5, 0.5, 0.5])
-        assert testbed_page.choose(level, 1)[0] == ("Finest: lowest coarsity", [0])
+        assert data_pages.choose_pictured(level, 1)[0] == ("Finest: lowest coarsity", [0])
 
     def test_few_tasks_are_halved(self) -> None:
-        low, high = testbed_page.choose(self.planted(coarsity=[1.0, 2.0, 3.0]), 3)
+        low, high = data_pages.choose_pictured(self.planted(coarsity=[1.0, 2.0, 3.0]), 3)
         assert (low[1], high[1]) == ([0], [2, 1])
-        assert testbed_page.choose(self.planted(coarsity=[1.0]), 3) == [("Drawn at random", [0])]
+        assert data_pages.choose_pictured(self.planted(coarsity=[1.0]), 3) == [("Drawn at random", [0])]
 
 
 class TestOverlap:
@@ -172,14 +172,14 @@ class TestOverlap:
             shown.extend(sections)
             return title
 
-        monkeypatch.setattr(overlap_page, "write_page", write)
+        monkeypatch.setattr(data_pages, "write_page", write)
         rows = [
             {"kind": kind, "key_a": f"a{number}", "key_b": f"b{number}"}
             for kind in ("near", "exact")
             for number in range(3)
         ]
         meta = {**self.META, **options.pop("meta", {})}
-        title = overlap_page.render_overlap(pa.Table.from_pylist(rows), [], meta, **options)
+        title = data_pages.render_overlap(pa.Table.from_pylist(rows), [], meta, **options)
         return title, shown
 
     def test_pairs_and_classes_beyond_the_limit_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from longshot.base import UserError
-from longshot.reports import load, read_trainings, render
-from longshot.reports.learning_curves import POINTS, plots, write_curves
+from longshot.reports import read_runs, read_trainings, render_report
+from longshot.reports.learning_curves import POINTS, curve_plots, write_curves
 
 from .conftest import MakeRun
 from .runs import write_history
@@ -49,11 +49,15 @@ def test_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_without_validation_there_is_the_loss_alone(tmp_path: Path) -> None:
     trainings = read_trainings([write_history(tmp_path / "net", every=0)])
-    assert [title for title, _ in plots(trainings)] == ["Training loss"] and trainings[0].best_at() is None
+    assert [title for title, _ in curve_plots(trainings)] == ["Training loss"] and trainings[
+        0
+    ].best_at() is None
 
 
 def test_plots_are_themed_and_say_what_they_show(tmp_path: Path) -> None:
-    panels = dict(plots(read_trainings([write_history(tmp_path / "a$b$"), write_history(tmp_path / "c")])))
+    panels = dict(
+        curve_plots(read_trainings([write_history(tmp_path / "a$b$"), write_history(tmp_path / "c")]))
+    )
     assert list(panels) == ["Training loss", "Validation accuracy"]
     for title, svg in panels.items():
         assert Xml.fromstring(svg).attrib["aria-label"] == f"{title} against step: a$b$, c"
@@ -69,11 +73,11 @@ def test_a_loss_that_is_no_number_leaves_a_gap(tmp_path: Path) -> None:
     (folder / "history.jsonl").write_text("\n".join(lines))
     (history,) = read_trainings([folder])
     assert np.flatnonzero(np.isnan(history.loss)).tolist() == [3, 4]
-    assert len(plots([history])) == 2
+    assert len(curve_plots([history])) == 2
 
 
 def test_long_histories_are_averaged(tmp_path: Path) -> None:
-    svg = plots(read_trainings([write_history(tmp_path / "net", records=5000, every=1000)]))[0][1]
+    svg = curve_plots(read_trainings([write_history(tmp_path / "net", records=5000, every=1000)]))[0][1]
     longest = max(path.count("L") for path in re.findall(r' d="([^"]+)"', svg))
     assert POINTS / 2 < longest < POINTS
 
@@ -117,7 +121,7 @@ def test_what_is_no_training_is_refused(tmp_path: Path) -> None:
 
 def test_the_page_shows_curves_and_a_table(make_run: MakeRun, tmp_path: Path) -> None:
     folders = [write_history(tmp_path / f"net{i}") for i in range(9)]
-    text = render(load(make_run()), training=folders)
+    text = render_report(read_runs(make_run()), training=folders)
     section = text[text.index('<section id="training">') :]
     section = section[: section.index("</section>")]
     assert section.count('class="plot"') == 2 and "(1 series left out: the plot holds 8)" in section

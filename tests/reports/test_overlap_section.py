@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from longshot.base import write_json
-from longshot.reports import environment, load
+from longshot.reports import environment, read_runs
+from longshot.reports.page import overlap
 from longshot.reports.sections.base import Request
-from longshot.reports.sections.overlap import overlap
 from longshot.reports.summary import compare_all, summarise
 
 from .conftest import MakeRun
@@ -29,10 +29,10 @@ def _request(folder: Path, upstream: dict[str, list[dict[str, Any]]] | None) -> 
     """The run with what is known about the network "net", by testbed hash ("*": the first testbed of the run)."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     if upstream is not None:
-        first = load(folder).beds[0].hash
+        first = read_runs(folder).beds[0].hash
         run["upstream"] = {"net": {first if bed == "*" else bed: leaks for bed, leaks in upstream.items()}}
         write_json(folder / "run.json", run)
-    data = load(folder)
+    data = read_runs(folder)
     pairs = compare_all(data)
     return Request(data, pairs, summarise(data, pairs), None, 0, None)
 

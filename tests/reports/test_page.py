@@ -12,7 +12,7 @@ import pytest
 import longshot
 from longshot.base import UserError, speak_as
 from longshot.cli.faces import ShellFace
-from longshot.reports import SECTIONS, load, render
+from longshot.reports import SECTIONS, read_runs, render_report
 
 from .conftest import MakeRun
 from .runs import DEFAULT, draw_images, write_history, write_run
@@ -37,7 +37,7 @@ class Tags(HTMLParser):
 
 
 def page(run: Path | list[Path], **options: object) -> str:
-    return render(load(run), images=draw_images, **options)  # type: ignore[arg-type]
+    return render_report(read_runs(run), images=draw_images, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,8 @@ def test_a_fixed_shape_has_no_plot_by_way(make_run: MakeRun) -> None:
 
 def test_beyond_some_testbeds_only_the_table_of_results_has_all(make_run: MakeRun) -> None:
     run = make_run(beds={"one": False, "two": False})
-    all_plots, one_plot = (render(load(run), pictures=0, plotted=plotted) for plotted in (2, 1))
-    assert all_plots == render(load(run), pictures=0)
+    all_plots, one_plot = (render_report(read_runs(run), pictures=0, plotted=plotted) for plotted in (2, 1))
+    assert all_plots == render_report(read_runs(run), pictures=0)
     assert "plots and tests of the first 1 testbeds" in one_plot and len(one_plot) < len(all_plots)
     section = one_plot.partition('id="results"')[2].partition("<section")[0]
     assert "one" in section and "two" in section
@@ -114,7 +114,7 @@ def test_no_pictures_wanted_no_section(make_run: MakeRun) -> None:
 
 
 def test_without_images_the_page_says_so(make_run: MakeRun) -> None:
-    text = render(load(make_run()))
+    text = render_report(read_runs(make_run()))
     assert text.count("No pictures: this report was made without access to the images.") == 2
 
 
@@ -166,7 +166,7 @@ def test_600_tasks_of_four_series_stay_small(make_run: MakeRun) -> None:
 
 def test_unknown_format(make_run: MakeRun) -> None:
     with pytest.raises(UserError, match="no report format 'pdf'; the formats are html, md, csv, latex, json"):
-        render(load(make_run()), format="pdf")
+        render_report(read_runs(make_run()), format="pdf")
 
 
 def test_public_function_writes_the_file(make_run: MakeRun, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from longshot.base import UserError
-from longshot.reports import load, pictures
-from longshot.reports.data import METRICS, Cell
+from longshot.reports import pictures, read_runs
+from longshot.reports.report_data import METRICS, Cell
 
 from .conftest import MakeRun
 from .runs import DEFAULT, draw_images, read_rows
@@ -25,17 +25,17 @@ def cell(accuracy: list[float]) -> Cell:
 
 
 def test_hardest_and_easiest_by_the_mean_over_series() -> None:
-    hard, easy = pictures.choose([cell([0.9, 0.1, 0.5, 0.6]), cell([0.9, 0.3, 0.5, 0.4])], 1)
+    hard, easy = pictures.choose_extremes([cell([0.9, 0.1, 0.5, 0.6]), cell([0.9, 0.3, 0.5, 0.4])], 1)
     assert hard == [(1, pytest.approx(0.2))] and easy == [(0, pytest.approx(0.9))]
 
 
 def test_equal_tasks_go_by_number() -> None:
-    hard, easy = pictures.choose([cell([0.5] * 6)], 2)
+    hard, easy = pictures.choose_extremes([cell([0.5] * 6)], 2)
     assert [task for task, _ in hard] == [0, 1] and [task for task, _ in easy] == [2, 3]
 
 
 def test_no_task_is_both_hard_and_easy() -> None:
-    hard, easy = pictures.choose([cell([0.1, 0.2, 0.3])], 5)
+    hard, easy = pictures.choose_extremes([cell([0.1, 0.2, 0.3])], 5)
     assert [task for task, _ in hard] == [0, 1] and [task for task, _ in easy] == [2]
 
 
@@ -51,7 +51,7 @@ def test_thumbnail_is_a_small_picture() -> None:
 
 def test_marks_equal_the_predictions(make_run: MakeRun) -> None:
     run = make_run(beds={"one": False})
-    data = load(run)
+    data = read_runs(run)
     album = pictures.albums(data, draw_images, 2, {0: 1}, None)[0]
     testbed = data.beds[0].testbed
     assert testbed is not None
@@ -80,7 +80,7 @@ def test_a_large_task_shows_its_worst_classes_and_says_what_is_left_out(
 ) -> None:
     monkeypatch.setattr(pictures, "MAX_CLASSES", 2)
     monkeypatch.setattr(pictures, "MAX_QUERY", 3)
-    album = pictures.albums(load(make_run(beds={"one": False})), draw_images, 1, {0: 0}, None)[0]
+    album = pictures.albums(read_runs(make_run(beds={"one": False})), draw_images, 1, {0: 0}, None)[0]
     task = album.hardest[0]
     assert len(task.rows) == 2 and task.more_classes == 3
     assert [row.more_query for row in task.rows] == [1, 1]
@@ -90,9 +90,9 @@ def test_missing_images_become_one_line(make_run: MakeRun) -> None:
     def images(name: str, keys: object) -> list[Image.Image]:
         raise UserError(f"The dataset '{name}' is not known here.")
 
-    album = pictures.albums(load(make_run(beds={"one": False}, series=DEFAULT[:1])), images, 1, {0: 0}, None)[
-        0
-    ]
+    album = pictures.albums(
+        read_runs(make_run(beds={"one": False}, series=DEFAULT[:1])), images, 1, {0: 0}, None
+    )[0]
     assert album.problem == "No pictures: The dataset 'shapes' is not known here." and album.hardest == ()
 
 

@@ -8,23 +8,23 @@ import xml.etree.ElementTree as Xml
 import numpy as np
 import pytest
 
-from longshot.reports import plots, svg
+from longshot.reports import charts, svg
 
 LABEL = 'a$b$ <i>&amp; #010101 id="x" url(#y) ' + "\x07 日本"
 RNG = np.random.default_rng(0)
 
 
-def lines(count: int = 3, label: str = "series") -> list[plots.PlotLine]:
+def lines(count: int = 3, label: str = "series") -> list[charts.PlotLine]:
     return [
-        plots.PlotLine(i, f"{label} {i}", RNG.integers(0, 21, 80) / 20, RNG.integers(2, 8, 80).astype(float))
+        charts.PlotLine(i, f"{label} {i}", RNG.integers(0, 21, 80) / 20, RNG.integers(2, 8, 80).astype(float))
         for i in range(count)
     ]
 
 
-def draw(kind: str, data: list[plots.PlotLine], prefix: str = "p") -> str:
+def draw(kind: str, data: list[charts.PlotLine], prefix: str = "p") -> str:
     if kind == "distribution":
-        return plots.distribution(data, 0.2, prefix=prefix)
-    return plots.by_value(data, xlabel="way", chance=None, prefix=prefix)
+        return charts.plot_distribution(data, 0.2, prefix=prefix)
+    return charts.by_value(data, xlabel="way", chance=None, prefix=prefix)
 
 
 KINDS = ("distribution", "by_value")
@@ -65,36 +65,36 @@ def test_equal_data_give_equal_bytes(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_task_can_be_drawn(kind: str) -> None:
-    Xml.fromstring(draw(kind, [plots.PlotLine(0, "one", np.array([0.5]), np.array([5.0]))]))
+    Xml.fromstring(draw(kind, [charts.PlotLine(0, "one", np.array([0.5]), np.array([5.0]))]))
 
 
 def test_density_keeps_its_mass_inside() -> None:
     grid = np.linspace(0, 1, 201)
-    heights = plots.density(np.full(50, 1.0), grid)
+    heights = charts.density(np.full(50, 1.0), grid)
     assert heights.max() == 1 and heights.argmax() == 200
 
 
 def test_density_peaks_where_the_values_are() -> None:
     grid = np.linspace(0, 1, 201)
     values = np.concatenate([np.full(20, 0.2), np.full(80, 0.7)])
-    assert grid[plots.density(values, grid).argmax()] == pytest.approx(0.7, abs=0.01)
+    assert grid[charts.density(values, grid).argmax()] == pytest.approx(0.7, abs=0.01)
 
 
 def test_few_values_stand_for_themselves() -> None:
-    groups = plots.bins(np.array([2.0, 5.0, 5.0, 20.0]))
+    groups = charts.bins(np.array([2.0, 5.0, 5.0, 20.0]))
     assert [(group.label, int(group.rows.sum())) for group in groups] == [("2", 1), ("5", 2), ("20", 1)]
 
 
 def test_many_values_become_ranges_that_hold_every_task_once() -> None:
     values = RNG.random(500) * 19 + 1
-    groups = plots.bins(values)
+    groups = charts.bins(values)
     assert len(groups) == 8
     assert np.array_equal(np.sum([group.rows for group in groups], axis=0), np.ones(500))
 
 
 def test_ranges_survive_heavy_ties() -> None:
     values = np.concatenate([np.full(400, 5.0), np.arange(20.0)])
-    assert np.sum([group.rows for group in plots.bins(values)]) == 420
+    assert np.sum([group.rows for group in charts.bins(values)]) == 420
 
 
 def test_more_series_than_colours_differ_by_marker() -> None:

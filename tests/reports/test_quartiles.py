@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from longshot.base import UserError
-from longshot.reports import load, published, quartiles, render
+from longshot.reports import paper_tables, published, read_runs, render_report
 from longshot.statistics import quantile_bins
 
 from .conftest import MakeRun
@@ -25,9 +25,9 @@ def run(make_run: MakeRun) -> Path:
 
 
 def test_columns_are_whole_quartiles_and_uniform(run: Path) -> None:
-    data = load(run)
-    (table,) = quartiles.quartile_tables(data)
-    assert table.heads == (*quartiles.NAMES, "Uniform testbed (plain)")
+    data = read_runs(run)
+    (table,) = paper_tables.quartile_tables(data)
+    assert table.heads == (*paper_tables.NAMES, "Uniform testbed (plain)")
     cell = data.cells[1, 0]
     assert cell.coarsity is not None
     bins = quantile_bins(cell.coarsity)
@@ -38,13 +38,13 @@ def test_columns_are_whole_quartiles_and_uniform(run: Path) -> None:
 
 
 def test_inductive_rows_come_first(run: Path) -> None:
-    (table,) = quartiles.quartile_tables(load(run), published("semantic"))
+    (table,) = paper_tables.quartile_tables(read_runs(run), published("semantic"))
     settings = [line.setting for line in table.lines]
     assert settings == sorted(settings)
 
 
 def test_a_tie_is_never_bold_alone(run: Path) -> None:
-    (table,) = quartiles.quartile_tables(load(run))
+    (table,) = paper_tables.quartile_tables(read_runs(run))
     inductive = [line.values for line in table.lines if line.setting == "inductive"]
     assert len(inductive) > 1
     for column in zip(*inductive, strict=True):
@@ -53,14 +53,14 @@ def test_a_tie_is_never_bold_alone(run: Path) -> None:
 
 
 def test_published_rows_are_marked_and_never_bold(run: Path) -> None:
-    text = render(load(run), format="md", layout="quartiles", published="semantic")
+    text = render_report(read_runs(run), format="md", layout="quartiles", published="semantic")
     lines = [line for line in text.splitlines() if "(published)" in line]
     assert len(lines) == 5 and not any("**" in line for line in lines)
     assert "| ProtoNet (published) | ResNet-12 | inductive | 70.77 ± 0.37 | 59.72 |" in lines[0]
 
 
 def test_a_method_with_other_settings_than_the_papers_is_left_out_and_named(run: Path) -> None:
-    text = render(load(run), format="md", layout="quartiles", published="semantic")
+    text = render_report(read_runs(run), format="md", layout="quartiles", published="semantic")
     assert "PT-MAP (published)" in text and "TIM (published)" not in text
     assert (
         "authors' settings (variant 'semantic-paper'). Left out, because they were run here with other"
@@ -70,7 +70,7 @@ def test_a_method_with_other_settings_than_the_papers_is_left_out_and_named(run:
 
 
 def test_latex_separates_the_settings(run: Path) -> None:
-    text = render(load(run), format="latex", layout="quartiles", published="semantic")
+    text = render_report(read_runs(run), format="latex", layout="quartiles", published="semantic")
     assert text.count(r"\midrule") == 2
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {8}
@@ -78,7 +78,7 @@ def test_latex_separates_the_settings(run: Path) -> None:
 
 def test_without_coarsity_the_layout_is_refused(make_run: MakeRun) -> None:
     with pytest.raises(UserError, match=r"needs a testbed with the coarsity of at least 8 tasks, and 0 of 2"):
-        quartiles.quartile_tables(load(make_run()))
+        paper_tables.quartile_tables(read_runs(make_run()))
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_without_coarsity_the_layout_is_refused(make_run: MakeRun) -> None:
 )
 def test_what_does_not_go_together_is_refused(run: Path, options: dict[str, str]) -> None:
     with pytest.raises(UserError):
-        render(load(run), **options)  # type: ignore[arg-type]
+        render_report(read_runs(run), **options)  # type: ignore[arg-type]
 
 
 def test_quartiles_are_equal_parts(run: Path) -> None:
-    (table,) = quartiles.quartile_tables(load(run))
+    (table,) = paper_tables.quartile_tables(read_runs(run))
     assert len(table.ranges) == 4 and np.all(np.diff(np.array(table.ranges).reshape(-1)) >= 0)

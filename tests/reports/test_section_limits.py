@@ -11,18 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.reports import quartiles
-from longshot.reports.data import Cell, ReportData
-from longshot.reports.sections import (
-    calibration,
-    confusions,
-    cost,
-    difficulty,
-    drops,
-    paired,
-    ranks,
-    training,
-)
+from longshot.reports import costs, page, paper_tables
+from longshot.reports.report_data import Cell, ReportData
+from longshot.reports.sections import mistakes, rankings, task_difficulty
 from longshot.reports.sections.base import Request, sampler, uniform
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Calibration, CriticalDifference, confusion, mean_interval, welch
@@ -84,7 +75,7 @@ class TestDifficulty:
         }
         own = cell([0.5, 0.6], [0, 2], coarsity=np.array([1.0, 2.0]))
         bed = on(report_of([own]), planted_testbed(columns)).beds[0]
-        measured = difficulty.measured(bed, own)
+        measured = task_difficulty.measured(bed, own)
         assert {name: values.tolist() for name, values in measured.items()} == {
             "coarsity": [1.0, 2.0],
             "count": [3.0, 5.0],  # of the tasks that were evaluated
@@ -94,21 +85,21 @@ class TestDifficulty:
         columns: Any = dict.fromkeys(("a", "coarsity", "b", "c", "d"), np.zeros(2))
         strength = {"a": 0.1, "coarsity": 0.0, "b": -0.9, "c": math.nan, "d": 0.5}
         related = {name: SimpleNamespace(r=r) for name, r in strength.items()}
-        assert difficulty._plotted(columns, related) == ["coarsity", "b", "d"]
+        assert task_difficulty._plotted(columns, related) == ["coarsity", "b", "d"]
 
     @pytest.mark.parametrize(("count", "window"), [(90, 30), (599, 199), (600, 200), (9000, 200)])
     def test_a_window_is_two_hundred_tasks_or_a_third(self, count: int, window: int) -> None:
-        assert difficulty.window(count) == window
+        assert task_difficulty.window(count) == window
 
     @pytest.mark.parametrize(("tasks", "x_drawn"), [(9, [1.0]), (10, [1.0, 2.0])])
     def test_a_value_needs_ten_tasks(self, tasks: int, x_drawn: list[float]) -> None:
         x = np.repeat([1.0, 2.0], [12, tasks])
-        assert difficulty.curve(x, np.linspace(0, 1, len(x)))[0].tolist() == x_drawn
+        assert task_difficulty.curve(x, np.linspace(0, 1, len(x)))[0].tolist() == x_drawn
 
     @pytest.mark.parametrize(("values", "rolling"), [(12, False), (13, True)])
     def test_more_than_twelve_values_are_smoothed(self, values: int, rolling: bool) -> None:
         x = np.repeat(np.arange(float(values)), 10)
-        x_drawn, mean, _, _ = difficulty.curve(x, x / 100)
+        x_drawn, mean, _, _ = task_difficulty.curve(x, x / 100)
         assert (len(x_drawn) != values) is rolling
         if not rolling:
             assert mean == pytest.approx(np.arange(values) / 100)
@@ -117,13 +108,13 @@ class TestDifficulty:
     def test_a_panel_needs_two_values_of_ten_tasks_or_more(self, tasks: int, there: bool) -> None:
         coarsity = np.repeat([1.0, 2.0], [12, tasks - 12]) if tasks > 23 else np.repeat([1.0, 2.0], [14, 9])
         own = cell(np.linspace(0, 1, tasks), coarsity=coarsity)
-        section = difficulty.difficulty(request(report_of([own])))
+        section = task_difficulty.difficulty(request(report_of([own])))
         assert section is not None and bool(section.context["panels"]) is there
 
     def test_means_by_dataset_and_their_first_places(self) -> None:
         names = ("x",) * 7 + ("y",) * 7
         low, high = cell([0.5] * 14, datasets=names), cell([0.75] * 7 + [0.25] * 7, datasets=names)
-        section = difficulty.difficulty(request(report_of([low, high])))
+        section = task_difficulty.difficulty(request(report_of([low, high])))
         assert section is not None
         [table] = section.context["by_dataset"]
         assert table["names"] == [("x", 7), ("y", 7)]
@@ -137,8 +128,8 @@ class TestQuartiles:
         cells = [cell(np.arange(float(tasks)) / 10, coarsity=coarsity, **changes)]
         return report_of(cells)
 
-    def table(self, data: ReportData, beside: int | None = None) -> quartiles.QuartileTable | None:
-        return quartiles.quartile_table(data, summarise(data), 0, beside)
+    def table(self, data: ReportData, beside: int | None = None) -> paper_tables.QuartileTable | None:
+        return paper_tables.quartile_table(data, summarise(data), 0, beside)
 
     def test_eight_tasks_are_the_fewest(self) -> None:
         assert self.table(self.data(7)) is None
@@ -158,13 +149,13 @@ class TestQuartiles:
         five_way = cell([0.5] * 8)
         other = replace(five_way, shot=np.full(8, 2.0))
         data = report_of([five_way], [other], [five_way], [five_way])
-        assert quartiles._beside(data, 0, [1, 2, 3]) == 2
-        assert quartiles._beside(data, 1, [0, 2]) is None
+        assert paper_tables._beside(data, 0, [1, 2, 3]) == 2
+        assert paper_tables._beside(data, 1, [0, 2]) is None
 
     def test_the_shape_is_told_where_it_is_one(self) -> None:
-        assert quartiles._shape(np.array([5.0, 5.0]), np.array([1.0, 1.0])) == "5-way 1-shot"
+        assert paper_tables._shape(np.array([5.0, 5.0]), np.array([1.0, 1.0])) == "5-way 1-shot"
         for way, shot in (([5.0, 6.0], [1.0, 1.0]), ([5.0, 5.0], [1.0, 2.0])):
-            assert quartiles._shape(np.array(way), np.array(shot)) == "tasks of several shapes"
+            assert paper_tables._shape(np.array(way), np.array(shot)) == "tasks of several shapes"
 
     def test_inductive_rows_stand_first(self) -> None:
         data = report_of(
@@ -188,24 +179,24 @@ class TestConfusions:
 
     def test_classes_with_the_most_mistakes_of_either_direction_are_shown(self) -> None:
         # mistakes: cat 1, dog 2 (one given, one received), fox 1, hen 0
-        assert confusions.top_classes(self.COUNTED, 1) == [1]
-        assert confusions.top_classes(self.COUNTED, 2) == [0, 1]  # the first of equals
-        assert confusions.top_classes(self.COUNTED, 3) == [0, 1, 2]
-        assert len(confusions.top_classes(self.COUNTED)) == 4
+        assert mistakes.top_classes(self.COUNTED, 1) == [1]
+        assert mistakes.top_classes(self.COUNTED, 2) == [0, 1]  # the first of equals
+        assert mistakes.top_classes(self.COUNTED, 3) == [0, 1, 2]
+        assert len(mistakes.top_classes(self.COUNTED)) == 4
 
     def test_a_square_is_a_share_of_the_chances(self) -> None:
-        assert confusions._square(self.COUNTED, 0, 1) == {
+        assert mistakes._square(self.COUNTED, 0, 1) == {
             "count": 1,
             "chances": 4,
             "rate": 0.25,
             "same": False,
         }
-        assert confusions._square(self.COUNTED, 3, 3) == {"count": 2, "chances": 2, "rate": 1.0, "same": True}
+        assert mistakes._square(self.COUNTED, 3, 3) == {"count": 2, "chances": 2, "rate": 1.0, "same": True}
         alone = confusion([0], [0], [0], [0], [0], [("pets", "cat"), ("pets", "dog")])
-        assert confusions._square(alone, 0, 1)["rate"] is None  # they never met
+        assert mistakes._square(alone, 0, 1)["rate"] is None  # they never met
 
     def test_twelve_classes_and_four_pairs_at_most(self) -> None:
-        assert (confusions.TOP_CLASSES, confusions.TOP_PAIRS, confusions.SHOTS) == (12, 4, 4)
+        assert (mistakes.TOP_CLASSES, mistakes.TOP_PAIRS, mistakes.SHOTS) == (12, 4, 4)
 
 
 class TestCalibration:
@@ -224,11 +215,9 @@ class TestCalibration:
             n=queries + 40,
         )
         curves: list[Any] = []
-        monkeypatch.setattr(calibration, "measure", lambda *_: measured)
-        monkeypatch.setattr(
-            calibration, "reliability", lambda lines, prefix: curves.extend(lines) or "<svg/>"
-        )
-        section = calibration.calibrated(request(report_of([cell([0.5, 0.5])])))
+        monkeypatch.setattr(mistakes, "measure_calibration", lambda *_: measured)
+        monkeypatch.setattr(mistakes, "reliability", lambda lines, prefix: curves.extend(lines) or "<svg/>")
+        section = mistakes.calibrated(request(report_of([cell([0.5, 0.5])])))
         assert [curve.x.tolist() for curve in curves] == [shown]
         assert curves[0].y.tolist() == [0.5, 0.6][-len(shown) :]
         assert [line[3].n for line in section.context["lines"]] == [queries + 40]
@@ -236,8 +225,8 @@ class TestCalibration:
     def test_no_series_without_scores_or_testbed(self) -> None:
         own = cell([0.5])
         bed = report_of([own]).beds[0]
-        assert calibration.measure(bed, own) is None
-        assert calibration.measure(replace(bed, testbed=planted_testbed()), own) is None
+        assert mistakes.measure_calibration(bed, own) is None
+        assert mistakes.measure_calibration(replace(bed, testbed=planted_testbed()), own) is None
 
 
 def timed(accuracy: float, seconds: float) -> Cell:
@@ -249,12 +238,12 @@ class TestCost:
     def test_the_front_and_the_highest_means_are_drawn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """26 series, of which the quickest is the poorest: it is on the front and stays."""
         drawn_points: list[Any] = []
-        monkeypatch.setattr(cost, "scatter", lambda points, prefix: drawn_points.extend(points) or "<svg/>")
+        monkeypatch.setattr(costs, "scatter", lambda points, prefix: drawn_points.extend(points) or "<svg/>")
         cells = [timed(0.1, 0.5), timed(0.05, 9.0), timed(0.9, 0.6)]
         cells += [
             timed(0.3 + 0.01 * number, 1.0 + number) for number in range(23)
         ]  # the third dominates them
-        section = cost.cost(request(report_of(cells)))
+        section = costs.cost(request(report_of(cells)))
         assert section is not None
         [panel] = section.context["panels"]
         assert panel["left_out"] == 2 and len(drawn_points) == 24
@@ -264,14 +253,14 @@ class TestCost:
         assert [point.number for point, _, _ in panel["lines"]] == list(range(1, 27))
 
     def test_without_times_there_is_no_cost(self) -> None:
-        assert cost.cost(request(report_of([timed(0.5, math.nan)]))) is None
+        assert costs.cost(request(report_of([timed(0.5, math.nan)]))) is None
 
 
 def test_more_rows_than_a_plot_holds_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
-    monkeypatch.setattr(paired, "intervals", lambda rows, **_: shown.extend(rows) or "<svg/>")
+    monkeypatch.setattr(rankings, "intervals", lambda rows, **_: shown.extend(rows) or "<svg/>")
     cells = [cell([0.5 + 0.01 * number, 0.4 + 0.01 * number]) for number in range(27)]
-    section = paired.paired(request(report_of(cells)))
+    section = rankings.paired(request(report_of(cells)))
     assert section is not None
     [panel] = section.context["panels"]
     assert (len(shown), panel["left_out"], len(panel["lines"])) == (24, 2, 26)
@@ -283,7 +272,7 @@ def test_brackets_end_with_the_rows_of_the_plot(monkeypatch: pytest.MonkeyPatch)
     """26 series and 24 rows: a group is cut at the last row, and one of a single row in view has no bracket."""
     brackets: list[Any] = []
     monkeypatch.setattr(
-        ranks, "intervals", lambda rows, groups, **_: brackets.append((len(rows), groups)) or ""
+        rankings, "intervals", lambda rows, groups, **_: brackets.append((len(rows), groups)) or ""
     )
     ranking = CriticalDifference(
         ranks=np.arange(1.0, 27.0),
@@ -298,7 +287,7 @@ def test_brackets_end_with_the_rows_of_the_plot(monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setattr("longshot.statistics.critical_difference", lambda _: ranking)
     data = report_of([cell([0.5, 0.4, 0.3])] * 26)
-    panel = ranks._panel(data, 0, data.shared(0))
+    panel = rankings._panel(data, 0, data.shared(0))
     assert brackets == [(24, [(0, 1), (20, 23), (22, 23)])]
     assert (panel["left_out"], panel["blocks"], panel["kind"]) == (2, 3, "tasks")
 
@@ -307,21 +296,21 @@ def test_brackets_end_with_the_rows_of_the_plot(monkeypatch: pytest.MonkeyPatch)
 def test_a_single_long_training_is_said_to_be_thinned(
     monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...], thinned: bool
 ) -> None:
-    monkeypatch.setattr(training, "plots", lambda shown: [])
+    monkeypatch.setattr(page, "curve_plots", lambda shown: [])
     histories: Any = [SimpleNamespace(step=np.arange(length)) for length in lengths]
-    section = training.training(request(report_of([cell([0.5])]), trainings=histories))
+    section = page.training(request(report_of([cell([0.5])]), trainings=histories))
     assert section is not None and section.context["thinned"] is thinned
     assert section.context["left_out"] == 0
 
 
 def test_eight_trainings_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "plots", lambda shown: [str(len(shown))])
+    monkeypatch.setattr(page, "curve_plots", lambda shown: [str(len(shown))])
     histories: Any = [SimpleNamespace(step=np.arange(5))] * 8 + [SimpleNamespace(step=np.arange(500))]
-    section = training.training(request(report_of([cell([0.5])]), trainings=histories))
+    section = page.training(request(report_of([cell([0.5])]), trainings=histories))
     assert section is not None and section.context["panels"] == ["8"]
     assert section.context["left_out"] == 1 and not section.context["thinned"]  # the long one is not drawn
     assert len(section.context["trainings"]) == 9
-    assert training.training(request(report_of([cell([0.5])]))) is None
+    assert page.training(request(report_of([cell([0.5])]))) is None
 
 
 @pytest.mark.parametrize(
@@ -335,7 +324,7 @@ def test_a_drop_is_paired_where_all_queries_are_shared(
     before, after = cell([0.9, 0.8, 0.7], datasets=names), cell([0.5, 0.6, 0.1], datasets=names)
     bed: Any = type("ThreeTasks", (), {"__len__": lambda _: 3})()
     data = on(report_of([before], [after]), bed, bed)
-    [(_, series_drops)] = drops.bed_drops(data, 0, 1)
+    [(_, series_drops)] = task_difficulty.bed_drops(data, 0, 1)
     assert series_drops[-1].paired is paired_drop
     expected = mean_interval([0.4, 0.2, 0.6]) if paired_drop else welch([0.9, 0.8, 0.7], [0.5, 0.6, 0.1])
     assert series_drops[-1].drop.half == pytest.approx(expected.half)

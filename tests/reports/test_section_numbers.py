@@ -12,12 +12,12 @@ from scipy import stats
 
 from longshot.base import UserError
 from longshot.reports import EstimateRow
-from longshot.reports.costs import duration, pareto
-from longshot.reports.data import Cell, ReportData, Shared
-from longshot.reports.sections import drops, paired, planning, ranks
+from longshot.reports.costs import pareto
+from longshot.reports.report_data import Cell, ReportData, Shared
+from longshot.reports.sections import rankings, task_difficulty
 from longshot.reports.sections.base import Request, focused, plot_label, shown_series, span, strongest
 from longshot.reports.summary import compare_all, summarise
-from longshot.reports.tables import points
+from longshot.reports.tables import duration, points
 from longshot.statistics import Interval, critical_difference, mean_interval, tasks_needed
 
 from .runs import cell, report_of
@@ -39,7 +39,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[EstimateRow], dict[
         drawn_rows.append((estimates, options))
         return "<svg/>"
 
-    for module in (drops, paired, ranks):
+    for module in (task_difficulty, rankings):
         monkeypatch.setattr(module, "intervals", draw)
     return drawn_rows
 
@@ -81,7 +81,7 @@ class TestPaired:
         low, high = [0.25, 0.5, 0.75, 0.5], [0.5, 0.75, 0.5, 0.5]
         for cells, sign in (((low, high), 0), ((high, low), 1)):
             page = request(report_of([cell(values) for values in cells]))
-            section = paired.paired(page)
+            section = rankings.paired(page)
             assert section is not None
             (panel,) = section.context["panels"]
             (line,) = panel["lines"]
@@ -96,14 +96,14 @@ class TestPaired:
             assert options["zero"] is True
 
     def test_a_sure_difference_is_no_tie(self, rows: Any) -> None:
-        section = paired.paired(request(report_of([cell([0.5] * 6), cell([0.75] * 6)])))
+        section = rankings.paired(request(report_of([cell([0.5] * 6), cell([0.75] * 6)])))
         assert section is not None
         assert section.context["panels"][0]["lines"][0]["note"] == "−25.0 · 0/0/100"
         assert section.context["count"] == 1
 
     def test_the_nearest_come_first(self, rows: Any) -> None:
         cells = [cell(np.full(3, mean)) for mean in (0.1, 0.9, 0.5)]
-        section = paired.paired(request(report_of(cells)))
+        section = rankings.paired(request(report_of(cells)))
         assert section is not None
         assert [line["series"] for line in section.context["panels"][0]["lines"]] == [2, 0]
 
@@ -117,7 +117,7 @@ class TestRanks:
         accuracy = np.arange(20.0).reshape(10, 2)
 
         def blocks(names: str) -> tuple[str, Any]:
-            return ranks.blocks(Shared((0, 1), np.arange(10), accuracy, tuple(names)))
+            return rankings.blocks(Shared((0, 1), np.arange(10), accuracy, tuple(names)))
 
         kind, scores = blocks("aabbccddee")
         assert kind == "datasets" and scores.tolist() == [[4 * i + 1.0, 4 * i + 2.0] for i in range(5)]
@@ -126,7 +126,7 @@ class TestRanks:
 
     def test_rows_reach_half_the_critical_difference(self, rows: Any) -> None:
         accuracy = [[0.9, 0.8, 0.9, 0.7], [0.5, 0.6, 0.5, 0.75], [0.1, 0.2, 0.1, 0.2]]
-        section = ranks.ranks(request(report_of([named(values, "xxxx") for values in accuracy])))
+        section = rankings.ranks(request(report_of([named(values, "xxxx") for values in accuracy])))
         assert section is not None
         ((drawn_rows, options),) = rows
         assert [(row.index, row.value, row.note) for row in drawn_rows] == [
@@ -151,7 +151,7 @@ class TestRanks:
     )
     def test_when_there_is_something_to_rank(self, rows: Any, count: int, names: str, there: bool) -> None:
         cells = [named([0.5 + 0.1 * s] * len(names), names) for s in range(count)]
-        assert (ranks.ranks(request(report_of(cells))) is not None) == there
+        assert (rankings.ranks(request(report_of(cells))) is not None) == there
 
     def test_average_over_sources_for_series_that_have_them_all(self, rows: Any) -> None:
         """Constant accuracies have intervals of no width, so ranks are 1, 2, 3 on every source."""
@@ -160,7 +160,7 @@ class TestRanks:
         data = report_of(first, [*second, named([0.3] * 4, "xxyz")])
         cells = {key: value for key, value in data.cells.items() if key != (1, 1)}
         cells[1, 0] = named([0.1] * 4, "xxyz")
-        section = ranks.source_ranks(data, {b: replace(data, cells=cells).shared(b) for b in (0, 1)})
+        section = rankings.source_ranks(data, {b: replace(data, cells=cells).shared(b) for b in (0, 1)})
         assert section["sources"] == [
             ("0", "x"),
             ("0", "y"),
@@ -181,7 +181,7 @@ class TestDrops:
     def test_the_change_and_its_interval(self, rows: Any) -> None:
         before, after = [0.8, 0.9, 0.7, 0.8], [0.5, 0.6, 0.3, 0.4]
         data = report_of([named(before, "xxxx")], [named(after, "xxxx")])
-        section = drops.drop(request(data))
+        section = task_difficulty.drop(request(data))
         assert section is not None and section.context["start"] == "0"
         (panel,) = section.context["panels"]
         assert (panel["bed"], panel["paired"], panel["other_shape"], panel["left_out"]) == (
@@ -198,13 +198,13 @@ class TestDrops:
     def test_the_smallest_drop_comes_first(self, rows: Any) -> None:
         starts = [named([0.9, 0.8], "xx"), named([0.9, 0.8], "xx")]
         data = report_of(starts, [named([0.2, 0.1], "xx"), named([0.7, 0.6], "xx")])
-        drops.drop(request(data))
+        task_difficulty.drop(request(data))
         assert [row.index for row in rows[0][0]] == [1, 0]
 
     def test_other_ways_or_shots_are_told(self, rows: Any) -> None:
         for change in ({"way": np.array([5.0, 6.0])}, {"shot": np.array([1.0, 2.0])}):
             data = report_of([named([0.9, 0.8], "xx")], [replace(named([0.7, 0.6], "xx"), **change)])
-            section = drops.drop(request(data))
+            section = task_difficulty.drop(request(data))
             assert section is not None and section.context["panels"][0]["other_shape"]
 
     def test_parts_are_listed_where_there_are_several(self, rows: Any) -> None:
@@ -212,18 +212,18 @@ class TestDrops:
         several = report_of([named([0.9, 0.8], "xy")], [named([0.7, 0.6], "xy")])
         counts = []
         for data in (single, several):
-            section = drops.drop(request(data))
+            section = task_difficulty.drop(request(data))
             assert section is not None
             counts.append([line[2].dataset for line in section.context["panels"][0]["lines"]])
         assert counts == [[None], ["x", "y", None]]
 
     def test_testbeds_without_a_common_dataset_have_no_drop(self) -> None:
-        assert drops.bed_drops(report_of([named([0.9], "x")], [named([0.7], "y")]), 0, 1) == []
+        assert task_difficulty.bed_drops(report_of([named([0.9], "x")], [named([0.7], "y")]), 0, 1) == []
 
     def test_intrinsic_and_modelling_difficulty(self, rows: Any) -> None:
         """The best leaves 0.25 unsolved; from the worst to the best it is 0.5."""
         cells = [named([0.5, 1.0], "xx"), named([0.25, 0.25], "xx")]
-        section = drops.drop(request(report_of(cells, [named([0.5, 0.5], "xx")])))
+        section = task_difficulty.drop(request(report_of(cells, [named([0.5, 0.5], "xx")])))
         assert section is not None
         (line,) = section.context["datasets"]  # the second testbed has one series
         assert (line["intrinsic"].mean, line["modelling"].mean) == (0.25, 0.5)
@@ -234,7 +234,7 @@ class TestPlanning:
     def test_tasks_for_half_a_point(self) -> None:
         values = np.tile([0.4, 0.6], 20)
         data = report_of([cell(values), cell(values + np.tile([0.01, 0.02], 20))])
-        section = planning.enough(request(data))
+        section = rankings.enough(request(data))
         assert section is not None
         first, second = section.context["lines"]
         assert first["needed"] == tasks_needed(float(np.std(values, ddof=1)), 0.005)
@@ -248,7 +248,7 @@ class TestPlanning:
         data = report_of([cell([0.4, 0.6] * 3)])
         for needed, expected in ((6, True), (7, False)):
             monkeypatch.setattr("longshot.statistics.tasks_needed", lambda *_, needed=needed: needed)
-            section = planning.enough(request(data))
+            section = rankings.enough(request(data))
             assert section is not None and section.context["lines"][0]["enough"] is expected
 
     @pytest.mark.parametrize(("share", "doubtful"), [(0.95, []), (0.9499, [("m1 · net", "m0 · net")])])
@@ -256,14 +256,14 @@ class TestPlanning:
         self, share: float, doubtful: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         data = report_of([cell([0.4, 0.6]), cell([0.5, 0.7])])
-        stable = planning._stability(data.shared(0))
+        stable = rankings._stability(data.shared(0))
         above = np.array([[0.5, 1 - share], [share, 0.5]])
-        monkeypatch.setattr(planning, "_stability", lambda _: replace(stable, above=above))
-        section = planning.enough(request(data))
+        monkeypatch.setattr(rankings, "_stability", lambda _: replace(stable, above=above))
+        section = rankings.enough(request(data))
         assert section is not None and section.context["findings"][0]["doubtful"] == doubtful
 
     def test_single_tasks_plan_nothing(self) -> None:
-        assert planning.enough(request(report_of([cell([0.5]), cell([0.6])]))) is None
+        assert rankings.enough(request(report_of([cell([0.5]), cell([0.6])]))) is None
 
 
 class TestCosts:

@@ -10,16 +10,12 @@ import pytest
 
 from longshot import statistics
 from longshot.evaluation import count_confusions, measure_confidences
-from longshot.reports import load, published
-from longshot.reports.data import ReportData
+from longshot.reports import published, read_runs
+from longshot.reports.report_data import ReportData
 from longshot.reports.sections.base import Request
-from longshot.reports.sections.calibration import calibrated
-from longshot.reports.sections.confusions import confused
-from longshot.reports.sections.difficulty import curve, difficulty
-from longshot.reports.sections.drops import bed_drops, drop
-from longshot.reports.sections.paired import paired
-from longshot.reports.sections.planning import enough
-from longshot.reports.sections.ranks import blocks, ranks
+from longshot.reports.sections.mistakes import calibrated, confused
+from longshot.reports.sections.rankings import blocks, enough, paired, ranks
+from longshot.reports.sections.task_difficulty import bed_drops, curve, difficulty, drop
 from longshot.reports.summary import compare_all, summarise
 
 from .conftest import MakeRun
@@ -30,7 +26,7 @@ FINE: dict[str, Any] = {"coarsity": True, "classes_by": "semantic"}
 
 
 def request(run: Path | list[Path], **options: Any) -> Request:
-    data = load(run)
+    data = read_runs(run)
     pairs = compare_all(data)
     settings = {"images": draw_images, "pictures": 2, "focus": None, **options}
     return Request(data, pairs, summarise(data, pairs), **settings)
@@ -88,7 +84,7 @@ def test_settings_are_ranked_and_paired_apart(make_run: MakeRun) -> None:
 
 def test_many_datasets_are_the_blocks(make_run: MakeRun) -> None:
     run = make_run(beds={"one": {"datasets": tuple("abcdef")}}, tasks=36)
-    kind, scores = blocks(load(run).shared(0))
+    kind, scores = blocks(read_runs(run).shared(0))
     assert kind == "datasets" and scores.shape == (6, 3)
 
 
@@ -161,7 +157,7 @@ def test_breakdown_by_dataset(make_run: MakeRun) -> None:
 
 
 def test_drop_is_paired_where_queries_are_shared(make_run: MakeRun) -> None:
-    data = load(make_run(beds={"uniform": {"seed": 3}, "hard": {"seed": 3, "support_from": 20}}))
+    data = read_runs(make_run(beds={"uniform": {"seed": 3}, "hard": {"seed": 3, "support_from": 20}}))
     drops_by_series = bed_drops(data, 0, 1)
     before, after = values(data, 0, 0), values(data, 1, 0)
     assert drops_by_series[0][1][-1].paired
@@ -169,7 +165,7 @@ def test_drop_is_paired_where_queries_are_shared(make_run: MakeRun) -> None:
 
 
 def test_drop_between_other_queries_is_not_paired(make_run: MakeRun) -> None:
-    data = load(make_run())
+    data = read_runs(make_run())
     drops_by_series = bed_drops(data, 0, 1)
     assert drops_by_series[0][1][-1].drop == statistics.welch(values(data, 0, 0), values(data, 1, 0))
 

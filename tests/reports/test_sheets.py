@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshot.reports import Sheet, SheetCell, to_latex
-from longshot.reports.sheets import to_markdown
+from longshot.reports.tables import to_markdown
 
 SHEET = Sheet(
     "Few & many",

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 
 from longshot.base import UserError
 from longshot.reports import SETS, DivergenceSeries, SplitPanel, accuracy_by_divergence, class_map
-from longshot.reports.split_plots import plane
+from longshot.reports.testbed_plots import plane
 
 
 def _panels(count: int) -> list[SplitPanel]:

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from longshot.evaluation import Results
-from longshot.evaluation.compare import compare_within
-from longshot.reports import column_marks, load
-from longshot.reports.data import METRICS, Cell, ReportData
+from longshot.evaluation.run_comparison import compare_within
+from longshot.reports import column_marks, read_runs
+from longshot.reports.report_data import METRICS, Cell, ReportData
 from longshot.reports.summary import (
     CorrectedComparison,
     compare_all,
@@ -66,7 +66,7 @@ def test_page_and_compare_agree(make_run: MakeRun) -> None:
     run = make_run(
         tasks=40, beds={"one": False, "two": True}, series=[*DEFAULT, {**DEFAULT[0], "backbone": "b"}]
     )
-    shown = [(t.result, t.p, t.tied) for t in compare_all(load(run)).values()]
+    shown = [(t.result, t.p, t.tied) for t in compare_all(read_runs(run)).values()]
     printed = [(c.result, c.p_holm, c.verdict == "tied") for c in compare_within(Results(run))]
     assert shown == printed and len(shown) == 12
 
@@ -107,7 +107,7 @@ def test_marks_of_a_part_follow_the_same_rule() -> None:
 
 def test_summary_of_a_run_equals_the_rows(make_run: MakeRun) -> None:
     run = make_run()
-    data = load(run)
+    data = read_runs(run)
     rows = read_rows(run).to_pylist()
     for (bed, series), entry in summarise(data).items():
         measured = data.series[series]
@@ -248,7 +248,7 @@ class TestSettings:
 
 
 def test_the_interval_over_classes_of_a_run(make_run: MakeRun) -> None:
-    data = load(make_run(tasks=40))
+    data = read_runs(make_run(tasks=40))
     testbed, rows = data.beds[0].testbed, data.cells[0, 0]
     assert testbed is not None and rows.predictions is not None
     right, tasks, classes = [], [], []

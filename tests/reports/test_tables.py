@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.reports import load, sheets, tables
-from longshot.reports.data import ReportData
+from longshot.reports import read_runs, tables
+from longshot.reports.report_data import ReportData
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun
@@ -33,7 +33,7 @@ def nasty(make_run: MakeRun) -> Path:
 
 def test_csv_numbers_equal_the_rows(make_run: MakeRun) -> None:
     run = make_run()
-    table = list(csv.DictReader(io.StringIO(tables.to_csv(load(run)))))
+    table = list(csv.DictReader(io.StringIO(tables.report_csv(read_runs(run)))))
     assert len(table) == 6
     first = table[0]
     values = [
@@ -47,48 +47,50 @@ def test_csv_numbers_equal_the_rows(make_run: MakeRun) -> None:
 
 
 def test_csv_leaves_missing_numbers_empty(make_run: MakeRun) -> None:
-    table = list(csv.DictReader(io.StringIO(tables.to_csv(load(make_run(tasks=1))))))
+    table = list(csv.DictReader(io.StringIO(tables.report_csv(read_runs(make_run(tasks=1))))))
     assert {row["low"] for row in table} == {""}
 
 
 def test_csv_keeps_any_string(nasty: Path) -> None:
-    assert next(csv.DictReader(io.StringIO(tables.to_csv(load(nasty)))))["method"] == NASTY
+    assert next(csv.DictReader(io.StringIO(tables.report_csv(read_runs(nasty)))))["method"] == NASTY
 
 
 def test_json_equals_csv(make_run: MakeRun) -> None:
-    data = load(make_run())
-    parsed = list(csv.DictReader(io.StringIO(tables.to_csv(data))))
-    assert [row["mean"] for row in json.loads(tables.to_json(data))] == [float(row["mean"]) for row in parsed]
+    data = read_runs(make_run())
+    parsed = list(csv.DictReader(io.StringIO(tables.report_csv(data))))
+    assert [row["mean"] for row in json.loads(tables.report_json(data))] == [
+        float(row["mean"]) for row in parsed
+    ]
 
 
 def test_markdown_numbers_and_marks(make_run: MakeRun) -> None:
     inductive = [{**series, "setting": "inductive"} for series in DEFAULT]
-    data = load(make_run(tasks=200, series=inductive))
+    data = read_runs(make_run(tasks=200, series=inductive))
     entries = summarise(data)
-    line = tables.to_markdown(data).splitlines()[4]
+    line = tables.report_markdown(data).splitlines()[4]
     assert entries[0, 2].mark == "best"
     assert f"| **{tables.estimate_text(entries[0, 2])}** |" in line
 
 
 def test_markdown_marks_ties(make_run: MakeRun) -> None:
     twin = [{**series, "skill": 2.0} for series in DEFAULT[:2]]  # both always right
-    text = tables.to_markdown(load(make_run(beds={"one": False}, series=twin)))
+    text = tables.report_markdown(read_runs(make_run(beds={"one": False}, series=twin)))
     assert len(re.findall(r"\*\*[\d.]+ ± [\d.]+\*\* =", text)) == 2
 
 
 def test_markdown_cells_do_not_break(nasty: Path) -> None:
-    lines = tables.to_markdown(load(nasty)).splitlines()[:4]
+    lines = tables.report_markdown(read_runs(nasty)).splitlines()[:4]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
     assert not any(re.search(r"(?<!\\)<", line) for line in lines)
 
 
 @pytest.mark.parametrize("text", ["n_steps", "a-b"])
 def test_markdown_leaves_plain_words_alone(text: str) -> None:
-    assert sheets.escape_markdown(text) == text
+    assert tables.escape_markdown(text) == text
 
 
 def test_latex_columns_and_braces_match(nasty: Path) -> None:
-    text = tables.to_latex(load(nasty))
+    text = tables.report_latex(read_runs(nasty))
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", line)) for line in body} == {3}
     bare = re.sub(r"\\[{}]", "", text)
@@ -100,7 +102,9 @@ def test_latex_compiles(nasty: Path, tmp_path: Path) -> None:
     program = shutil.which("pdflatex") or shutil.which("tectonic")
     if program is None:
         pytest.skip("needs pdflatex or tectonic")
-    source = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + tables.to_latex(load(nasty))
+    source = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + tables.report_latex(
+        read_runs(nasty)
+    )
     (tmp_path / "table.tex").write_text(source + r"\end{document}", encoding="utf-8")
     command = [program, "table.tex"] if "tectonic" in program else [program, "-halt-on-error", "table.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
@@ -112,7 +116,7 @@ def test_series_without_a_testbed_get_a_dash(make_run: MakeRun) -> None:
         make_run("a", beds={"x": False}, series=DEFAULT[:1]),
         make_run("b", beds={"x": False, "y": True}, series=DEFAULT[1:]),
     ]
-    assert tables.to_markdown(load(runs)).splitlines()[2].endswith("| – |")
+    assert tables.report_markdown(read_runs(runs)).splitlines()[2].endswith("| – |")
 
 
 class TestLetterByLetter:
@@ -125,19 +129,19 @@ class TestLetterByLetter:
         return replace(data, beds=(replace(data.beds[0], name="my_bed"),), series=series)
 
     def test_markdown(self, data: ReportData) -> None:
-        assert tables.to_markdown(data).splitlines() == [
+        assert tables.report_markdown(data).splitlines() == [
             "| Method | Backbone | Setting | my_bed |",
             "| :--- | :--- | :--- | ---: |",
             "| m0 | net | inductive | **50.0 ± 0.0** = |",
             "| m1 (run b) | net | inductive | **62.5 ± 43.1** = |",
             "",
-            sheets.escape_markdown(tables.NOTE),
+            tables.escape_markdown(tables.NOTE),
         ]
 
     def test_latex(self, data: ReportData) -> None:
-        lines = tables.to_latex(data).splitlines()
+        lines = tables.report_latex(data).splitlines()
         assert lines[0] == r"% needs \usepackage{booktabs}"
-        assert lines[4] == rf"\caption{{{sheets.escape_latex(tables.NOTE)}}}"
+        assert lines[4] == rf"\caption{{{tables.escape_latex(tables.NOTE)}}}"
         assert lines[5:] == [
             r"\begin{tabular}{lllr}",
             r"\toprule",
@@ -151,7 +155,7 @@ class TestLetterByLetter:
         ]
 
     def test_rows(self, data: ReportData) -> None:
-        first, second = json.loads(tables.to_json(data))
+        first, second = json.loads(tables.report_json(data))
         assert list(first) == [
             *("testbed", "backbone", "method", "setting", "kind", "note"),
             *("mean", "low", "high", "class_low", "class_high", "n", "std"),
@@ -169,7 +173,7 @@ class TestLetterByLetter:
         assert (first["mark"], second["p_against_best"], first["testbed"]) == ("tied", None, "my_bed")
 
     def test_csv_is_the_same(self, data: ReportData) -> None:
-        header, first, _ = tables.to_csv(data).splitlines()
+        header, first, _ = tables.report_csv(data).splitlines()
         assert header.split(",")[:7] == ["testbed", "backbone", "method", "setting", "kind", "note", "mean"]
         assert first.startswith("my_bed,net,m0,inductive,frozen,,0.5,0.5,0.5,,,6,0.0,")
 
@@ -183,12 +187,12 @@ def test_percent(value: float, digits: int, text: str) -> None:
 
 
 def test_every_special_letter_is_escaped() -> None:
-    assert sheets.escape_markdown(r"\ ` * < > | [ ] ~ _x x_y x_") == r"\\ \` \* \< \> \| \[ \] \~ \_x x_y x\_"
-    assert sheets.escape_latex("\\{}&%$#_~^<>|\"'-±–·×") == (
+    assert tables.escape_markdown(r"\ ` * < > | [ ] ~ _x x_y x_") == r"\\ \` \* \< \> \| \[ \] \~ \_x x_y x\_"
+    assert tables.escape_latex("\\{}&%$#_~^<>|\"'-±–·×") == (
         r"\textbackslash{}\{\}\&\%\$\#\_\textasciitilde{}\textasciicircum{}\textless{}\textgreater{}\textbar{}"
         r"""{"}{'}{-}$\pm$--$\cdot$$\times$"""
     )
-    assert sheets.escape_latex("a\n b") == sheets.escape_markdown("a\n b") == "a b"
+    assert tables.escape_latex("a\n b") == tables.escape_markdown("a\n b") == "a b"
 
 
 def test_numbers_in_words() -> None:

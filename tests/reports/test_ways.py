@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshot.base import UserError
-from longshot.reports import load, published, render, ways
+from longshot.reports import paper_tables, published, read_runs, render_report
 
 from .conftest import MakeRun
 from .runs import DEFAULT
@@ -32,7 +32,7 @@ def run(make_run: MakeRun) -> Path:
 
 
 def test_columns_are_uniform_testbeds_by_ways_then_shots(run: Path) -> None:
-    (sheet,) = ways.sheets(load(run))
+    (sheet,) = paper_tables.way_sheets(read_runs(run))
     assert sheet.heads == [
         *HEADS,
         ("5-way", "1-shot top-1"),
@@ -44,8 +44,8 @@ def test_columns_are_uniform_testbeds_by_ways_then_shots(run: Path) -> None:
 
 
 def test_the_numbers_are_those_of_the_rows(run: Path) -> None:
-    data = load(run)
-    (sheet,) = ways.sheets(data)
+    data = read_runs(run)
+    (sheet,) = paper_tables.way_sheets(data)
     first = sheet.blocks[0][0]
     beds = [bed.name for bed in data.beds]
     expected = [
@@ -56,7 +56,7 @@ def test_the_numbers_are_those_of_the_rows(run: Path) -> None:
 
 
 def test_inductive_rows_stand_above_and_ties_are_shared(run: Path) -> None:
-    (sheet,) = ways.sheets(load(run))
+    (sheet,) = paper_tables.way_sheets(read_runs(run))
     assert [{row[2].text for row in block} for block in sheet.blocks] == [{"inductive"}, {"transductive"}]
     for block in sheet.blocks:
         for column in zip(*(row[3:] for row in block), strict=True):
@@ -66,7 +66,7 @@ def test_inductive_rows_stand_above_and_ties_are_shared(run: Path) -> None:
 
 
 def test_published_table_is_as_printed_and_never_bold(run: Path) -> None:
-    text = render(load(run), format="md", layout="ways", published="semantic")
+    text = render_report(read_runs(run), format="md", layout="ways", published="semantic")
     theirs = text[text.index("**Published: Bennequin et al., 2022") :]
     rows = [line for line in theirs.splitlines() if "(published)" in line]
     assert len(rows) == 5 and "other settings: TIM;" in theirs and not any("**" in row for row in rows)
@@ -77,7 +77,7 @@ def test_published_table_is_as_printed_and_never_bold(run: Path) -> None:
 
 
 def test_latex_groups_the_columns_by_ways(run: Path) -> None:
-    text = render(load(run), format="latex", layout="ways", published="semantic")
+    text = render_report(read_runs(run), format="latex", layout="ways", published="semantic")
     assert text.count(r"\begin{tabular}") == 2
     assert r"\multicolumn{2}{c}{5{-}way} & \multicolumn{2}{c}{8{-}way}" in text
     assert r"\cmidrule(lr){4-5}\cmidrule(lr){6-7}" in text
@@ -87,12 +87,12 @@ def test_latex_groups_the_columns_by_ways(run: Path) -> None:
 
 
 def test_two_testbeds_of_one_shape_are_told_apart(make_run: MakeRun) -> None:
-    (sheet,) = ways.sheets(load(make_run(beds={"one": False, "two": False})))
+    (sheet,) = paper_tables.way_sheets(read_runs(make_run(beds={"one": False, "two": False})))
     assert [head for _, head in sheet.heads[3:]] == ["2-shot top-1 (one)", "2-shot top-1 (two)"]
 
 
 def test_without_a_uniform_testbed_the_layout_is_refused(make_run: MakeRun) -> None:
     with pytest.raises(UserError, match="tasks of one shape, and 0 of 2 are such"):
-        ways.sheets(
-            load(make_run(beds={"any": True, "fine": {"classes_by": "semantic"}})), published("semantic")
+        paper_tables.way_sheets(
+            read_runs(make_run(beds={"any": True, "fine": {"classes_by": "semantic"}})), published("semantic")
         )

@@ -14,7 +14,7 @@ from PIL import Image
 
 from longshot.base import UserError
 from longshot.reports import render_testbed
-from longshot.reports.testbed_page import choose
+from longshot.reports.data_pages import choose_pictured
 from longshot.tasks import AnyShape, FixedShape, Testbed, describe, sample
 
 ATTACK = "<script>window.hacked = true</script>"
@@ -117,27 +117,27 @@ def test_the_ends_of_the_balance_are_named(make_dataset) -> None:
 
 
 def test_both_ends_and_a_few_at_random(make_dataset) -> None:
-    groups = dict(choose(measured(make_dataset, coarsity=[5.0, 1, 9, 2, 8, 5, 5, 5, 5]), 2))
+    groups = dict(choose_pictured(measured(make_dataset, coarsity=[5.0, 1, 9, 2, 8, 5, 5, 5, 5]), 2))
     assert groups["Finest: lowest coarsity"] == [1, 3] and groups["Coarsest: highest coarsity"] == [2, 4]
     assert len(groups["Drawn at random"]) == 2 and not {1, 2, 3, 4} & set(groups["Drawn at random"])
 
 
 def test_selected_images_are_ordered_by_accuracy(make_dataset) -> None:
     bed = measured(make_dataset, coarsity=np.arange(9.0), accuracy_after=[0.5, 0.1, 0.9, *[0.5] * 6])
-    groups = choose(bed, 1)
+    groups = choose_pictured(bed, 1)
     assert [rows for _, rows in groups[:2]] == [[1], [2]] and "Hardest" in groups[0][0]
 
 
 @pytest.mark.parametrize("columns", [{}, {"coarsity": [3.0] * 9}], ids=["unmeasured", "constant"])
 def test_only_random_tasks_without_a_scale(make_dataset, columns) -> None:
     bed = measured(make_dataset, **columns)
-    assert [heading for heading, _ in choose(bed, 3)] == ["Drawn at random"]
-    assert choose(bed, 3) == choose(bed, 3)
+    assert [heading for heading, _ in choose_pictured(bed, 3)] == ["Drawn at random"]
+    assert choose_pictured(bed, 3) == choose_pictured(bed, 3)
 
 
 def test_no_task_is_shown_twice(make_dataset) -> None:
     bed = measured(make_dataset, tasks=3, coarsity=[1.0, 2, 3])
-    rows = [row for _, group in choose(bed, 5) for row in group]
+    rows = [row for _, group in choose_pictured(bed, 5) for row in group]
     assert sorted(rows) == [0, 1, 2]
 
 

@@ -186,10 +186,10 @@ def test_reports_and_comparisons_leave_judges_out(world: World, tmp_path: Path) 
     assert compared.judges == (
         "judge under a label chose the images of 'hard': its numbers there are not to be ranked",
     )
-    from longshot.reports import load
+    from longshot.reports import read_runs
     from longshot.reports.summary import summarise
 
-    data = load(tmp_path / "run")
+    data = read_runs(tmp_path / "run")
     marks = {data.series[s].backbone: entry.mark for (_, s), entry in summarise(data).items()}
     assert marks.pop("judge under a label") == "judge" and "judge" not in marks.values()
     assert [data.series[s].backbone for s in data.shared(0, "inductive").series] == ["c", "d"]

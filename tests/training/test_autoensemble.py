@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from longshot.base import UserError
 from longshot.models import Ensemble, embed, get_network, load_checkpoint
 from longshot.training import ImageBatch, train
-from longshot.training.autoensemble import AutoEnsemble, select
-from longshot.training.images import turned
+from longshot.training.batch_algorithms import AutoEnsemble, select
+from longshot.training.training_images import turned
 
 
 def test_images_are_turned_each_by_its_own() -> None:

@@ -10,7 +10,7 @@ import torch
 from longshot.base import Episode, ImageTask, UserError
 from longshot.models import KEY, VALUE, Network, class_scores, get_network
 from longshot.models.methods.ctx import CTX as Method
-from longshot.training.ctx import CTXTraining, simclr_episode
+from longshot.training.episodic_algorithms import CTXTraining, simclr_episode
 
 
 def written_out(
@@ -122,7 +122,7 @@ def test_the_share_of_simclr_episodes(share: float, converted: int, monkeypatch:
         count += 1
         return episode
 
-    monkeypatch.setattr("longshot.training.ctx.simclr_episode", counting)
+    monkeypatch.setattr("longshot.training.episodic_algorithms.simclr_episode", counting)
     algorithm, network = CTXTraining(simclr=share, width=4), get_network("cnn4(width=4)", size=(16, 16))
     with torch.no_grad():
         network.extras.update({k: torch.nn.Parameter(v) for k, v in algorithm.extras(network, 2).items()})

@@ -19,11 +19,10 @@ import longshot
 from forked import ForkedProcess, ForkServer
 from longshot.base import Episode, UserError
 from longshot.models import Network, load_checkpoint
-from longshot.training import ImageBatch, estimate, train, training_settings
-from longshot.training.adversarial import Adversarial
+from longshot.training import ImageBatch, estimate_training, train, training_settings
 from longshot.training.base import Step
+from longshot.training.episodic_algorithms import Adversarial, ProtoNetTraining
 from longshot.training.folders import read_facts
-from longshot.training.protonet import ProtoNetTraining
 
 SMALL = {"network": "cnn4(width=4)", "size": 16}
 CALL = "protonet(query=3, shot=2, way=2)"
@@ -197,7 +196,7 @@ def test_half_precision(photos: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["adversarial(way=2, shot=2, query=3, every=4)", "multiclass"])
 def test_the_cost_of_any_algorithm(photos: Path, call: str) -> None:
-    cost = estimate(call, photos, training_settings(steps=10, validation_tasks=4, **SMALL))
+    cost = estimate_training(call, photos, training_settings(steps=10, validation_tasks=4, **SMALL))
     assert cost["steps"] == 10
     assert cost["images_per_step"] == (64 if call == "multiclass" else 10)
     assert cost["seconds"] > 0

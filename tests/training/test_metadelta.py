@@ -14,9 +14,9 @@ from torch import nn
 from longshot.models import Network, get_network, load_checkpoint
 from longshot.statistics import Interval
 from longshot.training import ImageBatch, MetaDelta, make_optimiser, train, training_settings
-from longshot.training.metadelta import perceptron
+from longshot.training.batch_algorithms import perceptron
 from longshot.training.setup import prepare
-from longshot.training.validation import Validation
+from longshot.training.training_episodes import Validation
 
 
 @pytest.fixture

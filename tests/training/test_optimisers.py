@@ -10,7 +10,7 @@ import torch
 from longshot.base import UserError
 from longshot.training import make_optimiser, make_schedule
 from longshot.training.base import ParameterGroup
-from longshot.training.optimisers import canonical_optimiser, canonical_schedule
+from longshot.training.steps import canonical_optimiser, canonical_schedule
 
 
 def weight() -> torch.nn.Parameter:

@@ -23,14 +23,13 @@ from longshot.tasks import (
     UniformClasses,
     UniformInstances,
 )
-from longshot.training import ValidationTasks, get_algorithm, training_settings
-from longshot.training.adversarial import Mixed
-from longshot.training.augment import parse as parse_augment
-from longshot.training.data import make_validation
-from longshot.training.episodes import EpisodeSource, Shuffled, network_features
-from longshot.training.images import Prefetch, TrainingImages, with_rotations
+from longshot.training import ValidationTasks, get_algorithm, parse_augmentation, training_settings
+from longshot.training.episodic_algorithms import Mixed
+from longshot.training.settings import make_validation
+from longshot.training.training_episodes import EpisodeSource, Shuffled, network_features
+from longshot.training.training_images import Prefetch, TrainingImages, with_rotations
 
-PLAIN = parse_augment("")
+PLAIN = parse_augmentation("")
 
 
 @pytest.fixture(scope="module")

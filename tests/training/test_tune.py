@@ -25,7 +25,7 @@ from longshot.base import (
 )
 from longshot.models import get_method, method_class
 from longshot.training import Space, algorithm_class, tune
-from longshot.training.search import TrialObjective, run_search
+from longshot.training.search_trials import TrialObjective, run_search
 from longshot.training.spaces import Trial, get_space, parse_parameter, space_names, space_of_call
 
 pytest.importorskip("optuna", reason="needs the extra 'tune'")

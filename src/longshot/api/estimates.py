@@ -93,9 +93,9 @@ def _sample(*subjects: Any, out: object = None, **settings: Any) -> Estimate:
 
 
 def _evaluate(*subjects: Any, **settings: Any) -> Estimate:
-    from longshot.evaluation import estimate
+    from longshot.evaluation import estimate_evaluation
 
-    return Estimate(estimate(*subjects, **settings))
+    return Estimate(estimate_evaluation(*subjects, **settings))
 
 
 def _train(
@@ -107,11 +107,11 @@ def _train(
     taxonomy: Any = None,
     **settings: Any,
 ) -> Estimate:
-    from longshot.training import estimate, open_for_training, planned
+    from longshot.training import estimate_training, open_for_training, plan_training
 
-    chosen, checked = planned(algorithm, settings)
+    chosen, checked = plan_training(algorithm, settings)
     data = open_for_training(dataset, splits, taxonomy, checked.classes)
-    cost = estimate(chosen, data, checked)
+    cost = estimate_training(chosen, data, checked)
     return Estimate([cost], tuple(cost["notes"]))
 
 

@@ -92,9 +92,9 @@ def report_text(
 ) -> str:
     """What :func:`report` writes, as text."""
     from longshot.evaluation import find_images
-    from longshot.reports import load, render
+    from longshot.reports import read_runs, render_report
 
-    data = load(runs)
+    data = read_runs(runs)
     if images is None and format == "html" and pictures:
         images = find_images(data.fingerprints(), datasets)
-    return render(data, format=format, images=images, pictures=pictures, **settings)
+    return render_report(data, format=format, images=images, pictures=pictures, **settings)

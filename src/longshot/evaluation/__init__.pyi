@@ -1,47 +1,48 @@
 """What other rooms may use of this one, a line each."""
 
-from .accuracies import spread_accuracies as spread_accuracies  # Share of each task's queries that a method gets …
-from .choices import leaves_open as leaves_open  # Whether the method must choose among candidates before its first …
-from .class_intervals import ClassIntervals as ClassIntervals  # The queries of some tasks of a testbed, for …
-from .compare import compare as compare  # Compare run B with run A task by task
+from .compute import one_thread as one_thread  # One thread per worker: sums then depend on no number of cores
 from .compute import score_tasks as score_tasks  # Scores of all tasks, some at a time
-from .estimates import estimate as estimate  # What `evaluate` with the same arguments would take
-from .image_source import adaptable as adaptable  # The backbone called `name` (`opened` where it is an object) as a …
-from .inputs import FeatureSource as FeatureSource  # One dataset seen through one backbone, or through several side …
-from .inputs import TestbedLike as TestbedLike
-from .inputs import backbone_name as backbone_name  # The canonical name of one or several backbones side by side
-from .inputs import backbone_parts as backbone_parts  # `"pixels + efficientnet-lite0"` → its backbones
-from .inputs import open_distinct_testbeds as open_distinct_testbeds  # The testbeds by name
-from .inputs import open_methods as open_methods  # The methods behind names and objects, each once
-from .inputs import used_rows as used_rows  # The rows that some tasks use, each once, ascending
-from .judging import judges_in as judges_in  # (content hash of a testbed, backbone) for each backbone of a run that …
-from .judging import method_accuracies as method_accuracies  # The method's full call, and its accuracy on each …
-from .judging import say_judges as say_judges  # One sentence per testbed that networks of the run chose the images of
-from .paired_tests import SIGNIFICANCE as SIGNIFICANCE
-from .paired_tests import SeriesPair as SeriesPair  # Two series on the same T tasks, which `tasks` stands for
-from .paired_tests import compare_pairs as compare_pairs  # Test every pair, and correct by Holm's method over all …
-from .paired_tests import enough_resamples as enough_resamples  # How many random signs a test needs where `pairs` …
-from .pictures import find_images as find_images  # `images(dataset_name, keys)` for a page
-from .plan import Backbones as Backbones
+from .dispatch import leaves_open as leaves_open  # Whether a method has settings to choose before its first task
+from .dispatch import spread_accuracies as spread_accuracies  # A method's accuracy on each task, by any executor
+from .image_source import adaptable as adaptable  # A backbone as a network that methods can adapt
+from .image_source import same_shape as same_shape  # Positions of tasks with equal ways, support and query, in groups
+from .plan import Backbones as Backbones  # What may be given as backbones of an evaluation
 from .plan import EvaluationPlan as EvaluationPlan  # Testbeds × backbones × methods
-from .predictions import SCORES as SCORES
+from .predictions import SCORES as SCORES  # Metrics that predictions are scored by
+from .predictions import score as score  # Check and score predictions that other people's code made
 from .results import Results as Results  # What an evaluation measured
-from .results import cell_rows as cell_rows  # The rows of `table` that belong to one testbed × backbone × method × …
+from .results import cell_rows as cell_rows  # The rows of one testbed × backbone × method × seed
+from .run_comparison import compare as compare  # Compare run B with run A task by task
+from .run_inputs import FeatureSource as FeatureSource  # One dataset seen through one or several backbones
+from .run_inputs import TestbedLike as TestbedLike  # A testbed, or the path of one
+from .run_inputs import backbone_name as backbone_name  # The canonical name of one or several backbones side by side
+from .run_inputs import backbone_parts as backbone_parts  # `"pixels + efficientnet-lite0"` → its backbones
+from .run_inputs import open_distinct_testbeds as open_distinct_testbeds  # The testbeds by name
+from .run_inputs import open_methods as open_methods  # The methods behind names and objects, each once
+from .run_inputs import used_rows as used_rows  # The rows that some tasks use, each once, ascending
 from .run_record import read_run as read_run  # The record of a run
+from .run_stores import testbed_path as testbed_path  # Where a run keeps its copy of a testbed
+from .run_stores import write_folder as write_folder  # Write results from memory as the folder of a run
+from .runner import estimate_evaluation as estimate_evaluation  # What `evaluate` with the same arguments would take
 from .runner import evaluate as evaluate  # Run every method on every testbed through every backbone
-from .scoring import score as score  # Check and score predictions that other people's code made
-from .stores import testbed_path as testbed_path  # Where a run keeps its copy of a testbed
-from .stores import write_folder as write_folder  # Write results that are held in memory as the folder of a run …
+from .testbed_statistics import ClassIntervals as ClassIntervals  # Intervals that hold for other classes too
 from .testbed_statistics import count_confusions as count_confusions  # Count predictions class by class
-from .testbed_statistics import measure_confidences as measure_confidences  # Confidence and correctness of every …
-from .testbed_statistics import mistakes as mistakes  # Up to `limit` queries of class `true` that were given to …
-from .testbed_statistics import numbered_classes as numbered_classes  # The classes of every task as numbers, and …
+from .testbed_statistics import find_mistakes as find_mistakes  # Queries of one class that were given to another
+from .testbed_statistics import measure_confidences as measure_confidences  # Confidence and correctness of every query
+from .testbed_statistics import numbered_classes as numbered_classes  # The classes of every task as numbers
 from .testbed_statistics import shared_queries as shared_queries  # Which tasks 0 … min(len) − 1 ask the same
-from .threads import one_thread as one_thread  # Each worker computes on one thread, so that sums do not depend on …
 from .units import part_path as part_path  # Where the results of a unit lie
 from .units import read_columns as read_columns  # Some columns of a unit and its `seconds`, for a quick look
 from .verdicts import Compared as Compared  # Series B against series A on one testbed
-from .verdicts import Outcome as Outcome
+from .verdicts import Outcome as Outcome  # What a gate says: passed, failed, undecided
 from .verdicts import RunComparison as RunComparison  # What `compare` tells
+from .verdicts import SIGNIFICANCE as SIGNIFICANCE  # The level of all tests
+from .verdicts import SeriesPair as SeriesPair  # Two series on the same T tasks, which `tasks` stands for
+from .verdicts import compare_pairs as compare_pairs  # Test every pair of series, corrected by Holm
+from .verdicts import enough_resamples as enough_resamples  # How many random signs a test of many pairs needs
+from .views import find_images as find_images  # `images(dataset_name, keys)` for a page
+from .views import judges_in as judges_in  # Backbones of a run that chose images of its testbeds
+from .views import method_accuracies as method_accuracies  # A method's full call, and its accuracy on each task
+from .views import names_only as names_only  # What a run vouches for by names of images only, in words
+from .views import say_judges as say_judges  # Which networks chose a testbed's images, in words
 from .views import summary_rows as summary_rows  # The summary as table rows
-from .vouched import names_only as names_only  # One sentence for each testbed, and each network's view of a …

@@ -1,4 +1,4 @@
-"""Units of an evaluation on their way to whatever computes them, and their rows on the way back.
+"""Units of an evaluation and candidates of a choice, sent to whatever computes them; their rows on the way back.
 
 Here, a worker reads features where they lie. On a cluster it gets the rows of features that tasks use, once, or with
 every unit where they are too many; and networks with the images of their tasks, where it cannot read these itself.
@@ -6,22 +6,40 @@ every unit where they are too many; and networks with the images of their tasks,
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
-from longshot.base import Crew, Executor, Ints, Progress, Ragged, TaskRows, Tick
+from longshot.base import (
+    Crew,
+    Executor,
+    Floats,
+    Ints,
+    Progress,
+    Ragged,
+    TaskPlan,
+    TaskRows,
+    Tick,
+    UserError,
+    executor,
+    progress,
+)
 from longshot.data import ImageStore, Shipment, shipment
-from longshot.evaluation.compute import Work, compute, score_tasks
+from longshot.evaluation.compute import WORST_LOSS, Work, compute, score_tasks, task_metrics
 from longshot.evaluation.image_source import ImageSource, sent_images
-from longshot.evaluation.inputs import FeatureSource, used_rows
-from longshot.evaluation.metrics import WORST_LOSS, task_metrics
+from longshot.evaluation.run_inputs import FeatureSource, used_rows
 from longshot.evaluation.units import Unit
-from longshot.models import ImageMethod, advise
+from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise
+
+if TYPE_CHECKING:
+    from longshot.data import Dataset
+
 
 _AT_ONCE = 1 << 30  # bytes of features up to which they travel before the units
 _TOGETHER = 16  # units that travel together at most
@@ -67,12 +85,12 @@ class Evaluator:
         if isinstance(parcel.content, Work):
             return compute(replace(parcel.content, source=source), self.device, self.save_scores, tick)
         assert isinstance(source, ImageSource)
-        return measure(parcel.content.method, source, parcel.content.tasks, tick)
+        return measure_candidate(parcel.content.method, source, parcel.content.tasks, tick)
 
 
 @torch.no_grad()
-def measure(method: ImageMethod, source: ImageSource, tasks: TaskRows, tick: Tick) -> list[float]:
-    """Accuracy and loss of a candidate on one task; none right at the worst loss where it breaks down."""
+def measure_candidate(method: ImageMethod, source: ImageSource, tasks: TaskRows, tick: Tick) -> list[float]:
+    """Measure accuracy and loss of a candidate on one task; none right at the worst loss where it breaks down."""
     [(_, scores, labels, ways)] = score_tasks(method, source, tasks, source.backbone.device, _SEED)
     metrics = task_metrics(scores, labels, ways)
     values = [float(metrics.accuracy), float(metrics.loss)]
@@ -91,9 +109,8 @@ class Dispatch:
     workers: int = 1
     _numbers: dict[int, int] = field(default_factory=dict)  # id of a source → its number
     _held: list[Any] = field(default_factory=list)
-    _rows: dict[int, Ints | None] = field(
-        default_factory=dict
-    )  # id → rows that went ahead; None: with every unit
+    # id → rows that went ahead; None: with every unit
+    _rows: dict[int, Ints | None] = field(default_factory=dict)
     _shipments: dict[int, Shipment] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,13 +138,9 @@ class Dispatch:
         self, candidates: Sequence[tuple[str, Candidate]], bar: Progress
     ) -> Generator[tuple[ChoiceKey, list[float]], None, None]:
         """((choice, candidate, task), [accuracy, loss]) as they are finished."""
-
-        def parcels() -> Iterator[tuple[ChoiceKey, Parcel]]:
-            for key, candidate in candidates:
-                yield (key, candidate.method.call, candidate.number), self._candidate(candidate)
-
+        parcels = (((key, each.method.call, each.number), self._candidate(each)) for key, each in candidates)
         options: dict[str, Any] = {"count": len(candidates), "workers": self.workers, "chunk": 1}
-        yield from self.executor.map(self._crew(), parcels(), bar, **options)
+        yield from self.executor.map(self._crew(), parcels, bar, **options)
 
     def _crew(self) -> Crew[Parcel, Any]:
         return Crew(Evaluator, (self._held, self.device, self.save_scores))
@@ -187,20 +200,9 @@ def _without_source(content: Any) -> Any:
 def only_rows(source: FeatureSource, rows: Ints) -> FeatureSource:
     """The source with some rows [M], ascending, in the place of all."""
     chosen = pa.array(rows)
-    return replace(
-        source,
-        features=tuple(
-            replace(
-                features,
-                array=features.array[rows],
-                keys=features.keys.take(chosen),
-                path=None,
-                digests=None,
-                used=None,
-            )
-            for features in source.features
-        ),
-    )
+    parts = [replace(features, path=None, digests=None, used=None) for features in source.features]
+    cut = [replace(part, array=part.array[rows], keys=part.keys.take(chosen)) for part in parts]
+    return replace(source, features=tuple(cut))
 
 
 def renumbered(tasks: TaskRows, rows: Ints) -> TaskRows:
@@ -210,3 +212,157 @@ def renumbered(tasks: TaskRows, rows: Ints) -> TaskRows:
         return part.with_values(np.searchsorted(rows, part.values).astype(part.values.dtype))
 
     return replace(tasks, support=among(tasks.support), query=among(tasks.query))
+
+
+class Scorer:
+    """A worker: it holds features and a method."""
+
+    def __init__(self, array: NDArray[Any], method: Method, device: torch.device) -> None:
+        self.method, self.gatherer = method, Gatherer([array], device)
+
+    def __call__(self, tasks: TaskRows, tick: Tick) -> Floats:
+        """[T] of some tasks."""
+        return accuracies(tasks, self.method, self.gatherer)
+
+
+def spread_accuracies(tasks: TaskRows, method: Method, array: NDArray[Any], device: torch.device) -> Floats:
+    """Share of each task's queries that a method gets right, [T]; ``array`` [N, d] are the features."""
+    pool = executor()
+    if pool.distant and len(tasks):  # only rows in use travel
+        rows = used_rows([tasks])
+        tasks, array = renumbered(tasks, rows), np.asarray(array[rows])
+    step = max(1, -(-len(tasks) // (4 * pool.slots))) if pool.slots > 1 else max(1, len(tasks))
+    parts = [tasks.slice(start, min(start + step, len(tasks))) for start in range(0, len(tasks), step)]
+    crew = Crew(Scorer, (array, method, device), torch.get_num_threads())
+    shares = pool.gather(crew, parts, count=len(parts), chunk=1)
+    return np.concatenate(shares) if shares else np.empty(0)
+
+
+# Settings that a method leaves open, chosen on a few tasks of the dataset's validation classes.
+
+
+def leaves_open(method: object) -> bool:
+    """Whether the method must choose among candidates before its first task."""
+    return isinstance(method, ImageMethod) and method.validation > 0 and len(method.candidates()) > 0
+
+
+def validation_split(dataset: Dataset, method: ImageMethod) -> str:
+    """``validation`` or else ``train``: where the method's validation tasks come from; UserError when neither is."""
+    for split in ("validation", "train"):
+        if len(dataset.splits.get(split, ())) >= 2:
+            return split
+    candidates = method.candidates()
+    raise UserError(
+        f"The method {method.call} chooses a setting on tasks of validation classes, but the dataset '{dataset.name}' "
+        "has neither validation nor train classes",
+        f"give the setting itself, as in {candidates[len(candidates) // 2].call}",
+    )
+
+
+def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -> TaskRows:
+    """``count`` tasks of the split's classes with the shapes of ``count`` tasks spread over ``like``.
+
+    Ways, shots and queries per class are those of the task copied, as far as classes and images go round.
+    """
+    classes = dataset.split_classes(split)
+    rng = np.random.default_rng([_SEED, count])
+    copied = np.linspace(0, len(like) - 1, count).round().astype(np.int64)
+    numbers: list[list[int]] = []  # per task: its classes
+    images: list[list[tuple[Ints, Ints]]] = []  # per task and class: support and query rows
+    for task in copied.tolist():
+        way = min(int(like.ways[task]), len(classes))
+        shots, queries = (
+            np.bincount(labels.row(task).astype(np.int64), minlength=way)[:way]
+            for labels in (like.support_label, like.query_label)
+        )
+        numbers.append(rng.permutation(classes)[:way].tolist())
+        own = []
+        for label, chosen in enumerate(numbers[-1]):
+            pool = dataset.rows(chosen)
+            shuffled = pool.start + rng.permutation(pool.stop - pool.start)
+            shot = min(int(shots[label]), max(len(shuffled) - 1, 0))
+            own.append((shuffled[:shot], shuffled[shot : shot + int(queries[label])]))
+        images.append(own)
+    counts = (Ragged.from_lists([[len(slot[part]) for slot in own] for own in images]) for part in (0, 1))
+    plan = TaskPlan(Ragged.from_lists(numbers), *counts)
+    support, query = (
+        Ragged.from_lists([np.concatenate([slot[part] for slot in own]) for own in images]) for part in (0, 1)
+    )
+    return TaskRows.from_plan(plan, support, query)
+
+
+def choose_settings(
+    works: Sequence[Work], run: dict[str, Any], dispatch: Dispatch, save: Callable[[], None]
+) -> list[Work]:
+    """The works with the chosen candidate in place of a method that leaves a setting open.
+
+    What was measured goes into ``run["choices"]`` task by task (``save`` writes it), so that an interrupted choice goes
+    on where it was. The candidate with the highest mean accuracy is chosen, the lower loss deciding between equals.
+    """
+    records: dict[str, dict[str, Any]] = {}
+    candidates: list[tuple[str, Candidate]] = []
+    open_works = [work for work in works if leaves_open(work.method)]
+    for work in open_works:
+        key = choice_key(work)
+        if key in records:
+            continue
+        records[key], missing = _record(work, run)
+        candidates += [(key, candidate) for candidate in missing]
+    if candidates:
+        with (
+            progress("choose settings", total=len(candidates), unit="tasks") as bar,
+            closing(dispatch.measure(candidates, bar)) as measured,
+        ):
+            for (key, call, task), values in measured:
+                records[key]["measured"][call][task] = values
+                save()
+    for work in open_works:
+        records[choice_key(work)]["chosen"] = _best(work.method, records[choice_key(work)]["measured"])
+    if records:
+        save()
+    return [_settled(work, records) if leaves_open(work.method) else work for work in works]
+
+
+def choice_key(work: Work) -> str:
+    """One choice per testbed, dataset, backbone and method; the seed of the run has no part in it."""
+    unit = work.unit
+    return " | ".join((unit.testbed_name, unit.dataset, unit.backbone, unit.method))
+
+
+def _record(work: Work, run: dict[str, Any]) -> tuple[dict[str, Any], list[Candidate]]:
+    """The entry of run.json for a choice, and every candidate and task that it lacks."""
+    method, source = work.method, work.source
+    assert isinstance(method, ImageMethod) and isinstance(source, ImageSource)
+    split = validation_split(source.dataset, method)
+    tasks = validation_tasks(source.dataset, split, work.bound, method.validation)
+    candidates = {candidate.call: candidate for candidate in method.candidates()}
+    facts = {"identity": method.identity, "network": source.hash, "split": split, "tasks": len(tasks)}
+    choices = run.setdefault("choices", {})
+    record: dict[str, Any] = choices.setdefault(choice_key(work), {})
+    if any(record.get(name) != value for name, value in facts.items()):
+        record.clear()
+        record |= {**facts, "measured": {call: [None] * len(tasks) for call in candidates}, "chosen": None}
+    missing = [
+        Candidate(candidates[call], source, tasks.slice(task, task + 1), task)
+        for call, values in record["measured"].items()
+        for task, value in enumerate(values)
+        if value is None
+    ]
+    return record, missing
+
+
+def _best(method: object, measured: dict[str, list[list[float]]]) -> str:
+    assert isinstance(method, ImageMethod)
+
+    def rank(call: str) -> tuple[float, float]:
+        accuracy, loss = np.mean(measured[call], axis=0)
+        return float(accuracy), -float(loss)
+
+    # The first of those that are equal, in the order the method names them.
+    return max((candidate.call for candidate in method.candidates()), key=rank)
+
+
+def _settled(work: Work, records: dict[str, dict[str, Any]]) -> Work:
+    assert isinstance(work.method, ImageMethod)
+    chosen = records[choice_key(work)]["chosen"]
+    return replace(work, method=next(c for c in work.method.candidates() if c.call == chosen))

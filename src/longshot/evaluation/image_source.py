@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.base import ImageTask, Ints, TaskRows, UserError, hash_text, task_seeds
-from longshot.evaluation.inputs import backbone_parts
+from longshot.evaluation.run_inputs import backbone_parts
 from longshot.models import prepare as prepare_fixed_norms
 from longshot.models import read_pixels
 
@@ -182,15 +182,10 @@ def _labels(labels: Ragged, position: int, images: torch.Tensor) -> torch.Tensor
 def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
     """Positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
-    sizes = zip(
-        tasks.ways.tolist(),
-        tasks.support.lengths.tolist(),
-        tasks.query.lengths.tolist(),
-        strict=True,
-    )
+    shapes = np.stack([tasks.ways, tasks.support.lengths, tasks.query.lengths], 1).tolist()
     ordered: list[list[int]] = []
-    for position, shape in enumerate(sizes):
-        of_shape = groups.setdefault(shape, [])
+    for position, (way, support, query) in enumerate(shapes):
+        of_shape = groups.setdefault((way, support, query), [])
         if not of_shape or len(of_shape[-1]) >= at_once:
             of_shape.append([])
             ordered.append(of_shape[-1])

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device
-from longshot.evaluation.choices import leaves_open, validation_split
 from longshot.evaluation.compute import Work
+from longshot.evaluation.dispatch import leaves_open, validation_split
 from longshot.evaluation.image_source import ImageSource, adaptable
-from longshot.evaluation.inputs import (
+from longshot.evaluation.run_inputs import (
     FeatureSource,
     TestbedLike,
     backbone_parts,
@@ -152,14 +152,8 @@ class EvaluationPlan:
         for content_hash, testbed in self.testbeds.items():
             self.names[content_hash] = add_testbed(run, self.names[content_hash], testbed)
         for method in self.methods:
-            facts: dict[str, Any] = {
-                "name": method.name,
-                "setting": method.setting,
-                "kind": method.kind,
-                "settings": method.settings,
-                "version": method.version,
-                "identity": method.identity,
-            }
+            names = ("name", "setting", "kind", "settings", "version", "identity")
+            facts: dict[str, Any] = {name: getattr(method, name) for name in names}
             variant = variant_of(method)
             if variant is not None:
                 facts["variant"] = variant
@@ -254,10 +248,8 @@ class EvaluationPlan:
     def _image_source(self, backbone: str, fingerprint: str) -> ImageSource:
         if (backbone, fingerprint) not in self._images:
             dataset, rows = self.datasets[fingerprint], self.rows(fingerprint)
-            source = ImageSource(
-                self.adaptable(backbone), dataset, None if len(rows) == len(dataset) else rows
-            )
-            self._images[backbone, fingerprint] = source
+            used = None if len(rows) == len(dataset) else rows
+            self._images[backbone, fingerprint] = ImageSource(self.adaptable(backbone), dataset, used)
         return self._images[backbone, fingerprint]
 
     def _bind(self, testbed: Testbed, dataset: str, rows: Features | Dataset) -> TaskRows:

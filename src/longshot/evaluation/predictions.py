@@ -1,4 +1,4 @@
-"""Other people's predictions on a testbed: read, checked task by task, and scored; none of their code is needed.
+"""Other people's predictions on a testbed: read, checked, scored and set against a run; none of their code is needed.
 
 The file is Parquet with the testbed's content hash in its metadata and one row per task: ``task`` int, ``prediction``
 list<int16> (for every query, in the order of the testbed, a position in the task's ``classes``). A CSV, TSV or
@@ -12,10 +12,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
@@ -29,17 +30,23 @@ from longshot.base import (
     canonical_json,
     claim_output,
     delivered,
+    has_columns,
     has_parquet,
     local_copy,
     read_parquet,
 )
-
-if TYPE_CHECKING:
-    from longshot.tasks import Testbed
+from longshot.evaluation.results import Results, cell_rows
+from longshot.evaluation.verdicts import RunSeries
+from longshot.statistics import compare_many, holm, mean_interval
+from longshot.tasks import Testbed
 
 _META_KEY = b"longshot"
 _KIND = Kind("file of predictions", {".parquet": has_parquet("longshot", testbed=..., name=...)})
 SCORES = ("accuracy", "balanced_accuracy", "normalized_accuracy")
+_SCORES_FILE = Kind(
+    "table of scores",
+    {".parquet": has_parquet("longshot_scores"), ".csv": has_columns("task", "dataset", "way", *SCORES)},
+)
 
 
 class PredictionsMeta(Loose):
@@ -122,7 +129,10 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
             f"{file} has no column '{absent[0]}' (found: {', '.join(table.column_names) or 'none'}); predictions "
             "need 'task' and 'prediction', and 'query' where a row is one query."
         )
-    meta = _meta(file, table)
+    try:
+        meta = PredictionsMeta.model_validate_json((table.schema.metadata or {}).get(_META_KEY, b"{}"))
+    except ValueError as error:
+        raise UserError(f"The metadata of {file} is damaged", "write the predictions again") from error
     tasks = _whole(table["task"], "task", file)
     column = table["prediction"].combine_chunks()
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -244,13 +254,6 @@ def _read(file: Path) -> pa.Table:
     return table
 
 
-def _meta(file: Path, table: pa.Table) -> PredictionsMeta:
-    try:
-        return PredictionsMeta.model_validate_json((table.schema.metadata or {}).get(_META_KEY, b"{}"))
-    except ValueError as error:
-        raise UserError(f"The metadata of {file} is damaged", "write the predictions again") from error
-
-
 def _whole(values: pa.Array | pa.ChunkedArray, column: str, file: Path) -> Ints:
     """A column of whole numbers without gaps [N]."""
     if not pa.types.is_integer(values.type):
@@ -288,3 +291,126 @@ def _by_query(table: pa.Table, tasks: Ints, file: Path) -> tuple[Ints, Ragged]:
             "number the queries of a task 0, 1, 2 … without gaps or repeats",
         )
     return numbers.astype(np.int64), Ragged.from_lengths(labels[order], lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionScores:
+    """Scores of predictions: per task, as means, and against the series of a run."""
+
+    name: str  # what made the predictions
+    testbed: str  # content hash
+    checked: bool  # whether the file names the testbed, so that more than counts could be checked
+    table: pa.Table  # one row per task
+    means: list[dict[str, Any]]  # over all tasks, then per dataset where there are several
+    paired: list[dict[str, Any]]  # against every series of a run on the same testbed
+
+    def record(self) -> dict[str, Any]:
+        """All but the rows per task as plain values, for JSON."""
+        return {"testbed": self.testbed, "checked": self.checked, "scores": self.means, "paired": self.paired}
+
+
+def score(
+    predictions: str | os.PathLike[str] | Predictions,
+    testbed: str | os.PathLike[str] | Testbed,
+    *,
+    against: str | os.PathLike[str] | Results | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+) -> PredictionScores:
+    """Check and score predictions that other people's code made; nothing else of theirs is needed.
+
+    Parameters
+    ----------
+    predictions : path or URL, or Predictions
+        A file as ``write_predictions`` makes it, or a table with a row per query.
+    testbed : path or URL, or Testbed
+        A testbed, its file, or the folder of a release or run that holds it.
+    against : path or URL, or Results, optional
+        Compare with what this run holds on the same testbed, task by task.
+    out : path, optional
+        Write the scores per task (.parquet or .csv); ``"-"`` is the screen.
+    force : bool
+        Replace what is there, even if Longshot did not write it.
+
+    Returns
+    -------
+    PredictionScores
+        Accuracy, balanced and normalised accuracy with their 95 % intervals, overall and per dataset.
+
+    Examples
+    --------
+    >>> score("predictions.parquet", "easy.parquet").means[0]["accuracy"]
+    1.0
+    """
+    from longshot.evaluation.run_inputs import find_testbed
+
+    ending = None if out is None else claim_output(out, _SCORES_FILE, force=force)
+    read = predictions if isinstance(predictions, Predictions) else read_predictions(predictions)
+    bed = testbed if isinstance(testbed, Testbed) else find_testbed(local_copy(testbed), read)
+    table = score_predictions(read, bed)
+    if out is not None:
+        _write(table, out, ending)
+    paired = []
+    if against is not None:
+        run = against if isinstance(against, Results) else Results(against)
+        paired = _compare(table, bed, run)
+    return PredictionScores(
+        read.name, bed.content_hash, read.testbed is not None, table, _means(read, table), paired
+    )
+
+
+def _means(predictions: Predictions, table: pa.Table) -> list[dict[str, Any]]:
+    """Means with intervals over all tasks, then per dataset where there are several."""
+    names = sorted(table["dataset"].unique().to_pylist())
+    parts = [("all", table)]
+    if len(names) > 1:
+        parts += [(name, table.filter(pc.equal(table["dataset"], name))) for name in names]
+    rows = []
+    for name, part in parts:
+        row: dict[str, Any] = {"predictions": predictions.name, "dataset": name, "tasks": part.num_rows}
+        for metric in SCORES:
+            interval = mean_interval(part[metric].to_numpy())
+            row[metric], row[f"{metric}_half"] = interval.mean, interval.half
+        rows.append(row)
+    return rows
+
+
+def _compare(table: pa.Table, testbed: Testbed, run: Results) -> list[dict[str, Any]]:
+    """The predictions against every series of a run on the same testbed, paired by task, Holm-corrected."""
+    by_task = table.sort_by("task")
+    measured = run.table()
+    cells = [cell for cell in run.run["cells"] if cell["testbed"] == testbed.content_hash]
+    series: dict[str, Any] = {}
+    for cell in sorted(cells, key=lambda cell: (cell["backbone"], cell["method"], cell["seed"])):
+        rows = cell_rows(measured, cell).sort_by("task")
+        if rows["task"].equals(by_task["task"].cast(rows["task"].type)):
+            name = str(RunSeries(cell["backbone"], cell["method"], cell["seed"]))
+            series[name] = rows["accuracy"].to_numpy()
+    if not series:
+        raise UserError(
+            f"The run {run.name} holds no finished results on the testbed {testbed.content_hash[:12]}…",
+            "evaluate a method on it first, or leave {against} out",
+        )
+    own = by_task["accuracy"].to_numpy()
+    compared = compare_many(np.stack(list(series.values()), 1), np.repeat(own[:, None], len(series), 1))
+    corrected = holm([comparison.p for comparison in compared])
+    return [
+        {
+            "against": name,
+            "its_accuracy": comparison.mean_a,
+            "difference": comparison.difference.mean,
+            "half": comparison.difference.half,
+            "wins": comparison.wins,
+            "losses": comparison.losses,
+            "p_holm": float(p),
+        }
+        for name, comparison, p in zip(series, compared, corrected, strict=True)
+    ]
+
+
+def _write(table: pa.Table, out: str | os.PathLike[str], ending: str | None) -> None:
+    with delivered(out) as temporary:
+        if ending == ".parquet":
+            pq.write_table(table.replace_schema_metadata({"longshot_scores": "{}"}), temporary)
+        else:
+            pacsv.write_csv(table, temporary)

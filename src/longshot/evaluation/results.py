@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import UserError, count, parse_call
+from longshot.base import UserError, count, parse_call, show
 from longshot.evaluation import units
-from longshot.evaluation.remote_runs import open_store
-from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
+from longshot.evaluation.run_record import CELL
+from longshot.evaluation.run_stores import RunFolder, RunMemory, RunStore, open_store
+from longshot.evaluation.units import METRICS
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
     from longshot.tasks import Testbed
 
-METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 Selection: TypeAlias = str | Sequence[str] | None
-_KEYS = ("testbed", "backbone", "method", "seed")
 _SHOWN = 3  # series that repr names
 _ANEW = "remove the file and call {evaluate()} again as before, or take an unchanged copy of the folder"
 
@@ -219,8 +218,6 @@ class Results:
         True
         >>> page.close()
         """
-        from longshot.base import show
-
         return show(self)
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> Figure:
@@ -315,7 +312,7 @@ class Results:
 
 def _class_half(testbed: Testbed, rows: pa.Table) -> float | None:
     """Half the width of accuracy's interval over tasks and classes; None for a single task."""
-    from longshot.evaluation.class_intervals import ClassIntervals
+    from longshot.evaluation.testbed_statistics import ClassIntervals
 
     queries = ClassIntervals(testbed, rows["task"].to_numpy())
     return queries.interval(queries.right(rows["prediction"])).half
@@ -344,7 +341,7 @@ def _of_cell(part: pa.Table, cell: dict[str, Any], run: str, unit: str) -> pa.Ta
 def cell_rows(table: pa.Table, cell: dict[str, Any]) -> pa.Table:
     """The rows of ``table`` that belong to one testbed × backbone × method × seed."""
     mask = pc.equal(table["testbed"], cell["testbed"])
-    for key in _KEYS[1:]:
+    for key in CELL[1:]:
         mask = pc.and_(mask, pc.equal(table[key], cell[key]))
     return table.filter(mask)
 

@@ -25,7 +25,7 @@ _RESTORE = "take an unchanged copy of the folder, or call {evaluate()} into anot
 Name = Annotated[str, Field(min_length=1)]
 UnitId = Annotated[str, Field(pattern="^[0-9a-f]{20}$")]
 Count = Annotated[int, Field(ge=0)]
-_CELL = ("testbed", "backbone", "method", "seed")
+CELL = ("testbed", "backbone", "method", "seed")  # what tells cells apart
 
 
 class RunCell(Loose):
@@ -174,7 +174,7 @@ def _check_record(path: Path, run: dict[str, Any]) -> None:
     except (UserError, ValueError, RecursionError) as error:
         reason = str(error).removesuffix(".").removesuffix("; add it")
         raise UserError(f"{path} is damaged: {reason}", _RESTORE) from error
-    keys = [tuple(getattr(cell, key) for key in _CELL) for cell in record.cells]
+    keys = [tuple(getattr(cell, key) for key in CELL) for cell in record.cells]
     units = [(cell.testbed, cell.backbone, unit) for cell in record.cells for unit in cell.units]
     for kind, names in (("testbed", record.testbeds), ("method", record.methods)):
         absent = [name for cell in record.cells if (name := getattr(cell, kind)) not in names]
@@ -256,10 +256,10 @@ def merged(run: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
             if fingerprint in own and labels.get(label, label) != label:
                 continue  # the same network under another label: its names differ, and nothing else
             add_entry(own, fingerprint, copy.deepcopy(facts), f"the backbone '{label}'")
-    cells = {tuple(cell[key] for key in _CELL) for cell in total["cells"]}
+    cells = {tuple(cell[key] for key in CELL) for cell in total["cells"]}
     for cell in other["cells"]:
         renamed = {**cell, "backbone": labels.get(cell["backbone"], cell["backbone"])}
-        if tuple(renamed[key] for key in _CELL) not in cells:
+        if tuple(renamed[key] for key in CELL) not in cells:
             total["cells"].append(renamed)
     for label, leaks in other.get("upstream", {}).items():
         own = total.setdefault("upstream", {}).setdefault(labels.get(label, label), {})

@@ -1,17 +1,20 @@
-"""Statistics that need a testbed's tasks: its columns as arrays, handed to ``longshot.statistics``."""
+"""Statistics that need a testbed's tasks: confusions, confidences, and intervals that hold for other classes too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from longshot.base import Bools, Floats, Ints, Ragged
-from longshot.statistics import Confusion, confidences, confusion
+from longshot.statistics import Confusion, Crossing, confidences, confusion
 from longshot.tasks import Testbed, dictionary, ragged
+
+if TYPE_CHECKING:
+    from longshot.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def count_confusions(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> Co
     )
 
 
-def mistakes(
+def find_mistakes(
     testbed: Testbed,
     tasks: ArrayLike,
     predictions: Any,
@@ -62,7 +65,7 @@ def mistakes(
     predicted: str,
     limit: int = 8,
 ) -> list[Mistake]:
-    """Up to ``limit`` queries of class ``true`` that were given to ``predicted``, in task order: pictures to see."""
+    """Find up to ``limit`` queries of class ``true`` given to ``predicted``, in task order: pictures to see."""
     numbers = np.asarray(tasks, np.int64).reshape(-1)
     answers = _answers(testbed, tasks, predictions)
     number_of = {name: number for number, name in enumerate(answers.names)}
@@ -123,21 +126,24 @@ def shared_queries(a: Testbed, b: Testbed) -> Bools:
 
 def _answers(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> _Answers:
     """The true and the predicted class of every query of the given tasks."""
-    numbers = np.asarray(tasks, np.int64).reshape(-1)
     rows = as_ragged(predictions)
-    labels = ragged(testbed.table, "query_label").take(numbers)
-    if len(rows) != len(numbers) or not np.array_equal(rows.lengths, labels.lengths):
-        raise ValueError("every task needs one prediction per query")
-    numbered, names = numbered_classes(testbed)
-    classes = numbered.take(numbers)
+    labels, classes, names = _queries(testbed, tasks)
+    _check_lengths(rows, labels)
     start = np.repeat(classes.offsets[:-1], labels.lengths)
-    return _Answers(
-        classes.values[start + labels.values],
-        classes.values[start + rows.values],
-        labels.owners,
-        classes,
-        names,
-    )
+    true, predicted = (classes.values[start + positions.values] for positions in (labels, rows))
+    return _Answers(true, predicted, labels.owners, classes, names)
+
+
+def _queries(testbed: Testbed, tasks: ArrayLike) -> tuple[Ragged, Ragged, tuple[tuple[str, str], ...]]:
+    """Return the query labels and the class numbers of some tasks, a row each, and what the numbers count."""
+    numbers = np.asarray(tasks, np.int64).reshape(-1)
+    classes, names = numbered_classes(testbed)
+    return ragged(testbed.table, "query_label").take(numbers), classes.take(numbers), names
+
+
+def _check_lengths(predictions: Ragged, labels: Ragged) -> None:
+    if not np.array_equal(predictions.lengths, labels.lengths):
+        raise ValueError("every task needs one prediction per query")
 
 
 def numbered_classes(testbed: Testbed) -> tuple[Ragged, tuple[tuple[str, str], ...]]:
@@ -165,3 +171,37 @@ def as_ragged(lists: Any) -> Ragged:
         lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
         return Ragged.from_lengths(lists.flatten().to_numpy(zero_copy_only=False), lengths)
     return Ragged.from_lists(lists)
+
+
+class ClassIntervals:
+    """The queries of some tasks of a testbed, for intervals over tasks and classes.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        Where the tasks are.
+    tasks : ints [R]
+        Task numbers, each once.
+    """
+
+    def __init__(self, testbed: Testbed, tasks: ArrayLike) -> None:
+        self.labels, classes, _ = _queries(testbed, tasks)
+        start = np.repeat(classes.offsets[:-1], self.labels.lengths)
+        self.crossing = Crossing(self.labels.owners, classes.values[start + self.labels.values])
+
+    def right(self, predictions: Any) -> Floats:
+        """[Q] 1 for every query that was right.
+
+        Parameters
+        ----------
+        predictions : Arrow list<int16> [R], or R sequences
+            For each task, the position predicted for each of its queries; ValueError when they do not fit.
+        """
+        rows = as_ragged(predictions)
+        _check_lengths(rows, self.labels)
+        right: Floats = np.equal(rows.values, self.labels.values).astype(np.float64)
+        return right
+
+    def interval(self, values: Floats) -> Interval:
+        """The mean over tasks of ``values`` [Q], such as ``right`` or the difference of two; ``n`` counts classes."""
+        return self.crossing.interval(values)

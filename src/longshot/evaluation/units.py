@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from longshot.base import atomic, hash_json, note
 from longshot.tasks import content_hash
 
+METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 SCHEMA = pa.schema(
     [
         ("testbed", pa.string()),
@@ -24,11 +25,7 @@ SCHEMA = pa.schema(
         ("backbone", pa.string()),
         ("method", pa.string()),
         ("seed", pa.int64()),
-        ("accuracy", pa.float64()),
-        ("balanced_accuracy", pa.float64()),
-        ("normalized_accuracy", pa.float64()),
-        ("top5", pa.float64()),
-        ("loss", pa.float64()),
+        *((metric, pa.float64()) for metric in METRICS),
         ("dataset", pa.string()),
         ("setting", pa.string()),
         ("way", pa.int16()),
@@ -38,19 +35,10 @@ SCHEMA = pa.schema(
     ]
 )
 SCORES = pa.field("scores", pa.list_(pa.float32()))  # query by query, ways numbers each
-_SECONDS = pa.schema(
-    [
-        ("testbed", pa.string()),
-        ("task", pa.int64()),
-        ("backbone", pa.string()),
-        ("method", pa.string()),
-        ("seed", pa.int64()),
-        ("seconds", pa.float64()),
-    ]
-)
-_DIGEST = (
-    b"longshot.digest"  # of the rows, in a file's metadata: page checksums leave headers and footer open
-)
+_KEYS = ("testbed", "task", "backbone", "method", "seed")
+_SECONDS = pa.schema([*map(SCHEMA.field, _KEYS), ("seconds", pa.float64())])
+# Of the rows, in a file's metadata: page checksums leave headers and footer open.
+_DIGEST = b"longshot.digest"
 _WRITE = {"compression": "zstd", "write_page_checksum": True}
 
 

@@ -1,20 +1,30 @@
-"""Results to look at: the summary as rows of text, as an HTML table, and as a figure."""
+"""Results to look at: the summary as text, HTML and figure, what must be said beside it, and pictures for pages."""
 
 from __future__ import annotations
 
 import html
 import io
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from longshot.base import PICTURE, claim_output, delivered, picture_stamp
+from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp
 from longshot.statistics import differs
+from longshot.tasks import is_judge, judges_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL.Image import Image
 
+    from longshot.base import Floats, TaskRows
+    from longshot.data import Dataset
     from longshot.evaluation.results import Results
+    from longshot.models import Features
+
+    FindImages: TypeAlias = Callable[[str, Sequence[str]], list[Image]]
+
+_UNNOTICED = "so that other pictures under these names would go unnoticed"
 
 
 def summary_rows(results: Results) -> list[dict[str, Any]]:
@@ -27,11 +37,7 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     rows = []
     for record, notable in zip(records, wider, strict=True):
         row = {
-            "testbed": record["testbed"],
-            "backbone": record["backbone"],
-            "method": record["method"],
-            "setting": record["setting"],
-            "tasks": record["tasks"],
+            **{name: record[name] for name in ("testbed", "backbone", "method", "setting", "tasks")},
             "accuracy %": with_half(record, "accuracy"),
             "balanced %": with_half(record, "balanced_accuracy"),
             "normalized %": with_half(record, "normalized_accuracy"),
@@ -121,3 +127,159 @@ def plot_summary(
 
 def _label(record: Mapping[str, Any], with_seed: bool) -> str:
     return f"{record['method']} on {record['backbone']}" + (f", seed {record['seed']}" if with_seed else "")
+
+
+# A network that chose a testbed's images says nothing fair about it: tables show its numbers and rank it never. There
+# is one rule for all of them, and it goes by weights, not by labels.
+
+
+def method_accuracies(
+    call: str, tasks: TaskRows, features: Features, device: str = "auto"
+) -> tuple[str, Floats]:
+    """The method's full call, and its accuracy on each task, [T]."""
+    from longshot.base import pick_device
+    from longshot.evaluation.dispatch import spread_accuracies
+    from longshot.models import feature_method
+
+    method = feature_method(call)
+    return method.call, spread_accuracies(tasks, method, features.array, pick_device(device))
+
+
+def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """(content hash of a testbed, backbone) for each backbone of a run that chose images of the testbed.
+
+    Parameters
+    ----------
+    run : mapping
+        A run.json: testbeds with their metadata, backbones with their networks. Of several networks side by side one
+        that judged is enough.
+    """
+    judging = set()
+    for content_hash, meta in run.get("testbeds", {}).items():
+        marks = judges_of(meta)
+        for backbone, by_dataset in run.get("backbones", {}).items() if marks else ():
+            networks = [network for story in by_dataset.values() for network in story.get("networks", ())]
+            if any(is_judge(marks, network) for network in networks):
+                judging.add((content_hash, backbone))
+    return frozenset(judging)
+
+
+def say_judges(run: Mapping[str, Any]) -> list[str]:
+    """One sentence per testbed that networks of the run chose the images of."""
+    by_testbed: dict[str, list[str]] = {}
+    for content_hash, backbone in sorted(judges_in(run)):
+        by_testbed.setdefault(str(run["testbeds"][content_hash]["name"]), []).append(backbone)
+    return [
+        f"{' and '.join(backbones)} chose the images of '{name}': "
+        f"{'its' if len(backbones) == 1 else 'their'} numbers there are not to be ranked"
+        for name, backbones in by_testbed.items()
+    ]
+
+
+def names_only(run: Mapping[str, Any]) -> list[str]:
+    """One sentence for each testbed, and each network's view of a dataset, of which only names were compared.
+
+    Parameters
+    ----------
+    run : mapping
+        The record of a run, ``Results.run``.
+
+    Returns
+    -------
+    list of str
+        Empty where everything was compared by its bytes.
+
+    Examples
+    --------
+    >>> bed = {"name": "hard", "content": {"birds": {"identity": "names"}}, "datasets": {"birds": "f1"}}
+    >>> names_only({"testbeds": {"h": bed}, "backbones": {}})
+    ['identity of the testbed hard: names only of birds, so that other pictures under these names would go unnoticed']
+    """
+    lines, by_content = [], set()
+    for bed in run["testbeds"].values():
+        names = []
+        for dataset, identity in _identities(bed):
+            if identity == "names":
+                names.append(dataset)
+            else:
+                by_content.add(str(_mapping(bed.get("datasets")).get(dataset)))
+        if names:
+            lines.append(
+                f"identity of the testbed {bed['name']}: names only of {', '.join(names)}, {_UNNOTICED}"
+            )
+    for label, views in run["backbones"].items():
+        datasets = sorted(
+            str(view.get("dataset"))
+            for fingerprint, view in views.items()
+            if fingerprint in by_content and _by_names(view)
+        )
+        if datasets:
+            lines.append(
+                f"identity of the images behind '{label}': names only of {', '.join(datasets)}, {_UNNOTICED}"
+            )
+    return lines
+
+
+def _identities(bed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(dataset, identity) of a testbed's record; folders of earlier versions say nothing."""
+    for dataset, entry in sorted(_mapping(bed.get("content")).items()):
+        yield dataset, str(_mapping(entry).get("identity"))
+
+
+def _by_names(view: Mapping[str, Any]) -> bool:
+    networks = view.get("networks")
+    return isinstance(networks, list | tuple) and any(
+        _mapping(network).get("images") == "names" for network in networks
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def find_images(
+    fingerprints: Mapping[str, Sequence[str]] | None = None,
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+) -> FindImages:
+    """``images(dataset_name, keys)`` for a page: a function that opens a dataset when its first picture is needed.
+
+    Parameters
+    ----------
+    fingerprints : mapping, optional
+        Dataset name → the fingerprints it stands for in the testbeds shown; they are looked up in the registry. A name
+        that is not here is opened as a registered name.
+    datasets : mapping, optional
+        Dataset name → dataset or path; comes before the registry.
+
+    Returns
+    -------
+    callable
+        ``images(name, keys)`` gives a list of PIL images, and a UserError when the dataset is nowhere.
+    """
+    opened: dict[str, list[Dataset]] = {}
+
+    def open_all(name: str) -> list[Dataset]:
+        from longshot.data import as_dataset, open_dataset, registry
+
+        if datasets and name in datasets:
+            return [as_dataset(datasets[name])]
+        if fingerprints and name in fingerprints:
+            return [registry.find(fingerprint, name) for fingerprint in fingerprints[name]]
+        return [open_dataset(name)]
+
+    def images(name: str, keys: Sequence[str]) -> list[Image]:
+        import pyarrow as pa
+
+        if name not in opened:
+            opened[name] = open_all(name)
+        problem = UserError(f"The dataset '{name}' is not known", f"pass {{datasets:{name}=PATH}}")
+        for dataset in opened[name]:
+            try:
+                rows = dataset.find_rows(pa.array(keys, pa.string()))
+            except UserError as error:
+                problem = error
+                continue
+            return [dataset.image(int(row)) for row in rows]
+        raise problem
+
+    return images

@@ -168,9 +168,9 @@ class RunLinks:
 
 def run_sections(path: str, run: str) -> list[dict[str, Any]]:
     """The report's sections of a run, without pictures: those have pages of their own."""
-    from longshot.reports import SECTIONS, load, make_request
+    from longshot.reports import SECTIONS, make_request, read_runs
 
-    request = make_request(load(path))
+    request = make_request(read_runs(path))
     made = [make(request) for make in SECTIONS if make.__name__ not in ("tasks", "confused")]
     return _rendered([section for section in made if section is not None], RunLinks(run))
 

@@ -1,65 +1,65 @@
 """What other rooms may use of this one, a line each."""
 
-from . import charts as charts  # The plots of the statistics
+from . import charts as charts  # The plots of a report
 from . import frame as frame  # What every page is made with
 from .charts import EstimateRow as EstimateRow  # An estimate with its interval, in the unit of the axis
 from .charts import intervals as intervals  # One row per estimate
-from .data import Runs as Runs
-from .data import load as load  # Read runs and arrange them
+from .charts import percent_axis as percent_axis  # Ticks of 0 to 100 %
+from .data_pages import render_overlap as render_overlap  # The page of what two datasets share
+from .data_pages import render_testbed as render_testbed  # The page of a testbed
+from .data_pages import testbed_sections as testbed_sections  # All sections but the pictures
 from .frame import Section as Section  # One part of a page
 from .frame import bed_facts as bed_facts  # What the head of a page says about a testbed
 from .frame import environment as environment  # Templates that escape all they are given
 from .frame import write_page as write_page  # A page as one text without any reference to another file
-from .learning_curves import folder_curves as folder_curves  # Draw the curves of one training as `curves.svg` in …
+from .learning_curves import folder_curves as folder_curves  # Draw the curves of one training into its folder
 from .learning_curves import read_trainings as read_trainings  # The histories in the folders, named after them
-from .overlap_page import render_overlap as render_overlap  # The page as one text without any reference to another …
-from .page import SECTIONS as SECTIONS
+from .page import SECTIONS as SECTIONS  # The sections of a report, in their order
 from .page import make_request as make_request  # What the sections are made from, with every pair of series compared
-from .pictures import FindImages as FindImages
-from .pictures import MAX_QUERY as MAX_QUERY  # What one task may show
-from .pictures import MAX_SUPPORT as MAX_SUPPORT  # What one task may show
+from .page import training_section as training_section  # The curves of at least one training
+from .paper_tables import way_head as way_head  # The head of a column, as `5-shot top-1`
+from .paper_tables import way_metrics as way_metrics  # What is shown for a number of ways
+from .pictures import FindImages as FindImages  # (dataset, keys) → images
+from .pictures import MAX_QUERY as MAX_QUERY  # Queries that one class of a task shows
+from .pictures import MAX_SUPPORT as MAX_SUPPORT  # Support images that one class of a task shows
 from .pictures import Thumbnail as Thumbnail  # A thumbnail as a data URI
 from .pictures import albums as albums  # One album per testbed
 from .pictures import class_names as class_names  # The last part of each id, or whole ids where last parts repeat
 from .pictures import thumbnail as thumbnail  # The middle square of an image as a small WebP data URI
-from .plots import percent_axis as percent_axis
 from .published import PublishedNumber as PublishedNumber  # One printed number, as a share (0 … 1)
 from .published import published as published  # The numbers of one paper
 from .report import claim_report as claim_report  # The format of a report that is to be written to `out`
-from .report import render as render  # The report as text
-from .sections.confusions import top_classes as top_classes  # The classes with the most mistakes, of either …
-from .sections.training import training_section as training_section  # The curves of at least one training
-from .sheets import Sheet as Sheet  # A table to read
-from .sheets import SheetCell as SheetCell  # One text of a table
-from .sheets import escape_markdown as escape_markdown  # Text that Markdown shows as it is
-from .sheets import heads as heads  # Heads of columns, under `group` where there is one
-from .sheets import markdown as markdown  # A GitHub-flavoured table under its title
-from .sheets import row as row  # A row of a table
-from .sheets import to_csv as to_csv  # Records of the same keys as CSV
-from .sheets import to_latex as to_latex  # Several tables in one LaTeX text
-from .split_plots import Cloud as Cloud  # One point per task
-from .split_plots import DivergenceSeries as DivergenceSeries  # Accuracy (shares) at n divergences with intervals
-from .split_plots import HardnessPoint as HardnessPoint  # A split on two axes, as shares, each with half its interval
-from .split_plots import PALETTE as PALETTE
-from .split_plots import SETS as SETS  # sets of classes keep theirs everywhere
-from .split_plots import SplitPanel as SplitPanel  # One split of the C classes
-from .split_plots import accuracy_by_divergence as accuracy_by_divergence  # Mean accuracy with its interval at each …
-from .split_plots import class_map as class_map  # Classes in the plane of their first two principal components …
-from .split_plots import clouds as clouds  # Accuracy of single tasks against a divergence, a picture per cloud …
-from .split_plots import hardness_map as hardness_map  # Splits by class similarity (frozen accuracy of the test …
+from .report import render_report as render_report  # The report as text
+from .report_data import Runs as Runs  # What may be given as the runs of a report
+from .report_data import read_runs as read_runs  # Read runs and arrange them
+from .sections.mistakes import top_classes as top_classes  # The classes with the most mistakes
 from .summary import column_marks as column_marks  # Marks of M series on the same T tasks alone, [T, M]
-from .svg import INK as INK  # 010101", "#020202", "#030303", "#fefefe"
-from .svg import LIGHT as LIGHT  # For files of their own
-from .svg import SERIES as SERIES  # 0000{10 + i:02x}" for i in range(COLOURS)]
-from .svg import WIDTH as WIDTH  # drawing units
+from .svg import INK as INK  # Stand-in for the colour of text
+from .svg import LIGHT as LIGHT  # The light colours, for files of their own
+from .svg import SERIES as SERIES  # Stand-ins for the colours of series
+from .svg import WIDTH as WIDTH  # Drawing units of a plot
 from .svg import marker as marker  # Matplotlib's marker of a series
 from .svg import new_axes as new_axes  # Axes inside `margins` in drawing units
 from .svg import new_figure as new_figure  # A figure of `width × height` units under the report's settings
 from .svg import save_figure as save_figure  # Write a figure as its ending says, without a date
 from .svg import shorten as shorten  # Cut the middle out of long text
 from .svg import to_svg as to_svg  # The figure as an `<svg>` element for a page
+from .tables import Sheet as Sheet  # A table to read
+from .tables import SheetCell as SheetCell  # One text of a table
+from .tables import escape_markdown as escape_markdown  # Text that Markdown shows as it is
+from .tables import heads as heads  # Heads of columns, under `group` where there is one
+from .tables import markdown as markdown  # A GitHub-flavoured table under its title
 from .tables import percent as percent  # A share as a percentage
-from .testbed_page import render_testbed as render_testbed  # The page of a testbed as one text without any …
-from .testbed_page import testbed_sections as testbed_sections  # All sections but the pictures
-from .ways import head as head  # `5-shot top-1`
-from .ways import metrics as metrics  # What is shown for a number of ways
+from .tables import row as row  # A row of a table
+from .tables import to_csv as to_csv  # Records of the same keys as CSV
+from .tables import to_latex as to_latex  # Several tables in one LaTeX text
+from .testbed_plots import Cloud as Cloud  # One point per task
+from .testbed_plots import DivergenceSeries as DivergenceSeries  # Accuracy (shares) at n divergences with intervals
+from .testbed_plots import HardnessPoint as HardnessPoint  # A split on two axes, each with half its interval
+from .testbed_plots import PALETTE as PALETTE  # The colours of series in files
+from .testbed_plots import SETS as SETS  # The colours of train, validation and test classes
+from .testbed_plots import SplitPanel as SplitPanel  # One split of the C classes
+from .testbed_plots import accuracy_by_divergence as accuracy_by_divergence  # Plot accuracies with their intervals
+from .testbed_plots import class_map as class_map  # Plot classes in the plane, coloured by set
+from .testbed_plots import clouds as clouds  # Plot accuracies of tasks against a divergence
+from .testbed_plots import hardness_map as hardness_map  # Plot splits by class similarity and transfer loss

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from longshot.base import Bools, Floats, UserError
-from longshot.reports import tables
-from longshot.reports.data import ReportData
-from longshot.reports.sheets import Sheet, SheetCell, heads, row
+from longshot.reports.frame import Section
+from longshot.reports.report_data import ReportData
+from longshot.reports.sections.base import MAX_ROWS, Request, plot_label
 from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
+from longshot.reports.svg import (
+    COLOURS,
+    INK,
+    MUTED,
+    SERIES,
+    WIDTH,
+    new_axes,
+    new_figure,
+    series_style,
+    to_svg,
+)
+from longshot.reports.tables import Sheet, SheetCell, duration, estimate_text, heads, row
 
 HEADS = ("Method", "Backbone", "Setting", "Network")
 NOTE = (
@@ -19,7 +33,6 @@ NOTE = (
     "on the machine of the run, without the features of a frozen network, which are computed once. Bold: first place "
     "on the testbed; = where several share it. “front”: nothing measured here is both quicker and more accurate."
 )
-_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 @dataclass(frozen=True)
@@ -62,16 +75,7 @@ def pareto(seconds: Floats, accuracy: Floats) -> Bools:
     return ~beaten
 
 
-def duration(seconds: float) -> str:
-    """Three figures and a unit: 0.00123 → ``1.23 ms``; a dash where there is no number."""
-    if math.isnan(seconds):
-        return "–"
-    size, unit = next((candidate for candidate in _UNITS if seconds >= candidate[0]), _UNITS[-1])
-    value = seconds / size
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
-
-
-def sheets(data: ReportData) -> list[Sheet]:
+def cost_sheets(data: ReportData) -> list[Sheet]:
     """One table per testbed, frozen networks first, the quickest first; UserError when no times were recorded."""
     entries = summarise(data)
     layouts = []
@@ -104,6 +108,197 @@ def _order(kind: str) -> tuple[int, str]:
 
 def _row(data: ReportData, cost: Cost) -> list[SheetCell]:
     series = data.series[cost.entry.series]
-    mean = SheetCell(tables.estimate_text(cost.entry), cost.entry.mark)
+    mean = SheetCell(estimate_text(cost.entry), cost.entry.mark)
     spent = (duration(cost.median), duration(cost.total), "front" if cost.front else "")
     return row(series.title, series.backbone, series.setting, series.kind, mean, *spent)
+
+
+LabelBox: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
+KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
+_HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 290, 44, 14, 12, 46
+_ANGLES = (135, 45, -45, -135, 180, 0, 90, -90)  # of a number around its point, in the order they are tried
+_RADII = (10, 18, 26, 35, 46, 58, 72, 88, 104)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A series: its place in the report (colour), its number in the plot, kind and measured values (shares)."""
+
+    index: int
+    number: int
+    label: str
+    kind: str
+    seconds: float
+    mean: float
+    low: float  # NaN for a single task
+    high: float
+    front: bool
+
+
+def marker_of(kind: str) -> str:
+    """Matplotlib's marker of a kind of method."""
+    return KINDS.get(kind, "D")
+
+
+def scatter(points: Sequence[Point], *, prefix: str) -> str:
+    """Mean accuracy with its interval against seconds per task on a logarithmic axis; the front as stairs."""
+    with new_figure(_HEIGHT) as figure:
+        axes = new_axes(figure, (_LEFT, _RIGHT, _TOP, _BOTTOM))
+        axes.set_xscale("log")
+        seconds = np.array([max(point.seconds, 1e-9) for point in points])
+        start, end = _limits(seconds)
+        axes.set_xlim(start, end)
+        bounds = [100 * b for p in points for b in (p.low, p.mean, p.high) if not math.isnan(b)]
+        margin = max(1.5, 0.08 * (max(bounds) - min(bounds)))
+        axes.set_ylim(max(-1.0, min(bounds) - margin), min(101.0, max(bounds) + margin))
+        _stairs(axes, points, seconds, end)
+        for point, x in zip(points, seconds, strict=True):
+            colour = SERIES[point.index % COLOURS]
+            if not math.isnan(point.low):
+                axes.vlines([x], 100 * point.low, 100 * point.high, color=colour, linewidth=1.4)
+            style = {**series_style(point.index, 8), "marker": marker_of(point.kind)}
+            axes.plot([x], [100 * point.mean], **style, zorder=3)
+        _number(axes, figure, points, seconds)
+        _time_axis(axes, start, end)
+        axes.grid(axis="y")
+        axes.set(xlabel="time per task (median, logarithmic)", ylabel="accuracy (%)")
+        description = "; ".join(
+            f"{p.number} {p.label} {100 * p.mean:.1f} % in {duration(p.seconds)}" for p in points
+        )
+        return to_svg(figure, prefix, f"Accuracy against time per task: {description}")
+
+
+def _limits(seconds: Floats) -> tuple[float, float]:
+    """Ends of the time axis: a tenth of the span beyond the points, and a factor of four at least."""
+    low, high = float(seconds.min()), float(seconds.max())
+    margin = max(0.1 * math.log(high / low), 0.5 * math.log(4))
+    return low * math.exp(-margin), high * math.exp(margin)
+
+
+def _stairs(axes: Any, points: Sequence[Point], seconds: Floats, end: float) -> None:
+    """The best that can be had within a time: level from each point of the front to the next slower one."""
+    front = sorted((x, 100 * p.mean) for p, x in zip(points, seconds, strict=True) if p.front)
+    x, y = [coordinate for coordinate, _ in front], [coordinate for _, coordinate in front]
+    axes.step(
+        [*x, end], [*y, y[-1]], where="post", color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
+    )
+
+
+def _time_axis(axes: Any, start: float, end: float) -> None:
+    """At most six round times, so that their labels never touch."""
+    decades = math.log10(end / start)
+    subs = (1.0,) if decades > 2.5 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)
+    ticks = [
+        sub * 10.0**power
+        for power in range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
+        for sub in subs
+        if start <= sub * 10.0**power <= end
+    ]
+    ticks = ticks[:: math.ceil(len(ticks) / 6)]
+    axes.set_xticks(ticks, [_tick(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.vlines(
+        ticks, *axes.get_ylim(), color=axes.xaxis.get_gridlines()[0].get_color(), linewidth=0.8, zorder=0.4
+    )
+
+
+def _tick(seconds: float) -> str:
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if seconds >= size * 0.999:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.1g} s"
+
+
+def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: Floats) -> None:
+    """The number of each point beside it; a thin line leads to one that had to stand far off."""
+    data = np.stack([seconds, [100 * point.mean for point in points]], axis=1)
+    places = axes.transData.transform(data) * 72 / figure.dpi
+    taken: list[LabelBox] = [(x - 4.5, y - 4.5, x + 4.5, y + 4.5) for x, y in places]
+    unit = (
+        72 / figure.dpi * (axes.transData.transform((1, 100)) - axes.transData.transform((1, 0)))[1]
+    )  # of a share
+    for point, (x, y) in zip(points, places, strict=True):
+        if not math.isnan(point.low):
+            taken.append(
+                (x - 1, y - unit * (point.mean - point.low), x + 1, y + unit * (point.high - point.mean))
+            )
+    far = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 6, "shrinkB": 5}
+    for point, at, (x, y) in zip(points, data, places, strict=True):
+        half = 3.6 * len(str(point.number)) + 1
+        tried = [_box(x, y, angle, radius, half) for radius in _RADII for angle in _ANGLES]
+        chosen = next((i for i, box in enumerate(tried) if _free(box, taken)), None)
+        if chosen is None:  # no room: the table has all numbers
+            continue
+        low_x, bottom, high_x, top = tried[chosen]
+        taken.append(tried[chosen])
+        axes.annotate(
+            str(point.number),
+            at,
+            xytext=((low_x + high_x) / 2 - x, (bottom + top) / 2 - y),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=INK,
+            fontsize=10,
+            weight="bold" if point.front else "normal",
+            arrowprops=None if chosen < len(_ANGLES) else far,
+        )
+
+
+def _box(x: float, y: float, angle: float, radius: float, half: float) -> LabelBox:
+    turn = math.radians(angle)
+    middle, height = x + (radius + half - 4) * math.cos(turn), y + radius * math.sin(turn)
+    return middle - half, height - 6, middle + half, height + 6
+
+
+def _free(box: LabelBox, taken: Sequence[LabelBox]) -> bool:
+    if box[0] < _LEFT + 1 or box[2] > WIDTH - 2 or box[1] < _BOTTOM + 1 or box[3] > _HEIGHT - 1:
+        return False
+    return not any(
+        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in taken
+    )
+
+
+def cost(request: Request) -> Section | None:
+    """Accuracy against seconds per task, with the front; there when the times of a testbed were recorded.
+
+    A plot holds the front and the highest means.
+    """
+    panels, kinds = [], set[str]()
+    for b, bed in enumerate(request.data.beds):
+        bed_costs = costs(request.data, request.entries, b)
+        if not bed_costs:
+            continue
+        points = [
+            _point(request, series_cost, number) for number, series_cost in enumerate(bed_costs, start=1)
+        ]
+        shown = sorted(points, key=lambda point: (not point.front, -point.mean))[:MAX_ROWS]
+        kinds |= {point.kind for point in points}
+        panels.append(
+            {
+                "bed": bed.name,
+                "svg": scatter(sorted(shown, key=lambda point: point.number), prefix=f"cost{b}"),
+                "left_out": len(points) - len(shown),
+                "lines": [
+                    (p, request.data.series[p.index], series_cost)
+                    for p, series_cost in zip(points, bed_costs, strict=True)
+                ],
+            }
+        )
+    if not panels:
+        return None
+    context = {
+        "panels": panels,
+        "limit": MAX_ROWS,
+        "kinds": [kind for kind in KINDS if kind in kinds],
+        "marker": marker_of,
+        "machines": machines(request.data),
+    }
+    return Section("cost", "Accuracy and cost", context)
+
+
+def _point(request: Request, series_cost: Cost, number: int) -> Point:
+    entry = series_cost.entry
+    label, kind = plot_label(request.data, entry.series), request.data.series[entry.series].kind
+    shares = (entry.mean, entry.low, entry.high)
+    return Point(entry.series, number, label, kind, series_cost.median, *shares, series_cost.front)

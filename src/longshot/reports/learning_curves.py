@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from longshot.base import Floats, Loose, UserError
-from longshot.reports.data import unique_names
+from longshot.reports.report_data import unique_names
 from longshot.reports.svg import (
     COLOURS,
     LIGHT,
@@ -167,7 +167,7 @@ def _finish(axes: Any) -> None:
     axes.set_xlabel("step")
 
 
-def plots(trainings: Sequence[TrainingHistory], *, prefix: str = "curve") -> list[tuple[str, str]]:
+def curve_plots(trainings: Sequence[TrainingHistory], *, prefix: str = "curve") -> list[tuple[str, str]]:
     """(what, SVG for a page): the loss, and the validation accuracy where something was validated."""
     panels: list[tuple[str, str]] = []
     for title, draw in _panels(trainings):

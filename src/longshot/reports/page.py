@@ -6,7 +6,7 @@ A new page of statistics is one function that returns a :class:`Section` and one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,12 @@ import numpy as np
 
 from longshot.base import count, span
 from longshot.evaluation import names_only
-from longshot.reports import frame, plots, tables
-from longshot.reports.data import ReportData
+from longshot.reports import charts, frame, tables
+from longshot.reports.costs import cost
 from longshot.reports.frame import Section
+from longshot.reports.learning_curves import POINTS, TrainingHistory, curve_plots
 from longshot.reports.pictures import albums
+from longshot.reports.report_data import ReportData
 from longshot.reports.sections.base import (
     MAX_LINES,
     MAX_ROWS,
@@ -27,18 +29,49 @@ from longshot.reports.sections.base import (
     shown_series,
     strongest,
 )
-from longshot.reports.sections.calibration import calibrated
-from longshot.reports.sections.confusions import confused
-from longshot.reports.sections.cost import cost
-from longshot.reports.sections.difficulty import difficulty
-from longshot.reports.sections.drops import drop
-from longshot.reports.sections.overlap import overlap
-from longshot.reports.sections.paired import paired
-from longshot.reports.sections.planning import enough
-from longshot.reports.sections.ranks import ranks
-from longshot.reports.sections.training import training
+from longshot.reports.sections.mistakes import calibrated, confused
+from longshot.reports.sections.rankings import enough, paired, ranks
+from longshot.reports.sections.task_difficulty import difficulty, drop
 from longshot.reports.summary import compare_all, leaders, summarise
 from longshot.tasks import say_identity
+
+
+def overlap(request: Request) -> Section | None:
+    """What training and test data are known to share: a result over images that training saw is no result.
+
+    One line per trained network and testbed; there when a run recorded what its networks were trained on.
+    """
+    names = {bed.hash: bed.name for bed in request.data.beds}
+    lines = []
+    for run in request.data.runs:
+        for backbone, by_testbed in run.get("upstream", {}).items():
+            for testbed, leaks in by_testbed.items():
+                if testbed in names:
+                    lines += [{"backbone": backbone, "testbed": names[testbed], **leak} for leak in leaks]
+    if not lines:
+        return None
+    lines = [line for number, line in enumerate(lines) if line not in lines[:number]]
+    leaky = [line for line in lines if line["images"] or line["classes"]]
+    return Section("overlap", "Training and test data", {"lines": lines, "leaky": leaky})
+
+
+def training(request: Request) -> Section | None:
+    """Loss and validation accuracy against the step; there when folders of trainings were given."""
+    return training_section(request.trainings) if request.trainings else None
+
+
+def training_section(trainings: Sequence[TrainingHistory]) -> Section:
+    """The curves of at least one training."""
+    shown = trainings[:MAX_LINES]
+    context = {
+        "panels": curve_plots(shown),
+        "trainings": list(enumerate(trainings)),
+        "left_out": len(trainings) - len(shown),
+        "limit": MAX_LINES,
+        "thinned": any(len(history.step) > POINTS for history in shown),
+        "points": POINTS,
+    }
+    return Section("training", "Learning curves", context)
 
 
 def render_page(request: Request, *, title: str | None = None, plotted: int | None = None) -> str:
@@ -129,9 +162,7 @@ def results(request: Request) -> Section:
         (s, series, [entries.get((b, s)) for b in range(len(data.beds))])
         for s, series in enumerate(data.series)
     ]
-    findings = []
-    for b, bed in enumerate(data.beds):
-        findings.append({"bed": bed.name, "leaders": leaders(data, entries, b)})
+    findings = [{"bed": bed.name, "leaders": leaders(data, entries, b)} for b, bed in enumerate(data.beds)]
     full = {b: max(entries[b, s].n for s, _ in data.column(b)) for b in range(len(data.beds))}
     return Section(
         "results",
@@ -154,10 +185,14 @@ def distribution(request: Request) -> Section:
     data, panels = request.data, []
     for b, bed in enumerate(data.beds):
         column, left_out = strongest(request, b, MAX_ROWS)
-        lines = [plots.PlotLine(s, plot_label(data, s), cell.accuracy) for s, cell in column]
+        lines = [charts.PlotLine(s, plot_label(data, s), cell.accuracy) for s, cell in column]
         chance = request.entries[b, column[0][0]].chance
         panels.append(
-            {"bed": bed.name, "svg": plots.distribution(lines, chance, prefix=f"d{b}"), "left_out": left_out}
+            {
+                "bed": bed.name,
+                "svg": charts.plot_distribution(lines, chance, prefix=f"d{b}"),
+                "left_out": left_out,
+            }
         )
     return Section("distribution", "Distribution of task accuracies", {"panels": panels, "limit": MAX_ROWS})
 
@@ -174,11 +209,11 @@ def by_shape(request: Request) -> Section | None:
             if len(np.unique(np.concatenate([getattr(cell, name) for _, cell in column]))) < 2:
                 continue
             lines = [
-                plots.PlotLine(s, plot_label(data, s), cell.accuracy, getattr(cell, name))
+                charts.PlotLine(s, plot_label(data, s), cell.accuracy, getattr(cell, name))
                 for s, cell in column
             ]
             chance = None if name == "way" else request.entries[b, column[0][0]].chance
-            svg = plots.by_value(lines, xlabel=xlabel, chance=chance, prefix=f"{name}{b}")
+            svg = charts.by_value(lines, xlabel=xlabel, chance=chance, prefix=f"{name}{b}")
             panels.append({"bed": bed.name, "by": name, "svg": svg, "left_out": left_out})
             shown.update(s for s, _ in column)
     if not panels:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from longshot.base import Floats, Ints, Progress, UserError, progress
-from longshot.reports.data import Cell, ReportData
+from longshot.reports.report_data import Cell, ReportData
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from longshot.tasks import Task
+
 
 FindImages: TypeAlias = Callable[[str, Sequence[str]], "list[Image]"]
 
@@ -76,7 +77,7 @@ class Album:
     problem: str | None = None
 
 
-def difficulty(cells: Sequence[Cell]) -> tuple[Ints, Floats]:
+def tasks_by_difficulty(cells: Sequence[Cell]) -> tuple[Ints, Floats]:
     """Tasks that every series has with their mean accuracy over the series; hardest first, ties by number."""
     tasks = cells[0].tasks
     for cell in cells[1:]:
@@ -87,9 +88,11 @@ def difficulty(cells: Sequence[Cell]) -> tuple[Ints, Floats]:
     return tasks[order], means[order]
 
 
-def choose(cells: Sequence[Cell], count: int) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+def choose_extremes(
+    cells: Sequence[Cell], count: int
+) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
     """(task, mean accuracy) of the ``count`` hardest and easiest tasks; no task is in both lists."""
-    tasks, means = difficulty(cells)
+    tasks, means = tasks_by_difficulty(cells)
     hard = min(count, (len(tasks) + 1) // 2)
     ranked = [(int(task), float(mean)) for task, mean in zip(tasks, means, strict=True)]
     # Among equally easy tasks the lower number comes first, as among the hard ones.
@@ -137,7 +140,7 @@ def _album(
         return without("No pictures: this report was made without access to the images.")
     if cell.predictions is None:
         return without("No pictures: the results hold no predictions.")
-    hard, easy = choose(judges, count)
+    hard, easy = choose_extremes(judges, count)
     try:
         hardest, easiest = (
             tuple(_picture(data.beds[b].testbed[task], cell, mean, images, bar) for task, mean in part)

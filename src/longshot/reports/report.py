@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longshot.base import Kind, UserError, claim_output, has_columns, has_json, is_page, starts_with
-from longshot.reports import sheets, tables
-from longshot.reports.data import ReportData
+from longshot.reports import tables
+from longshot.reports.report_data import ReportData
 
 if TYPE_CHECKING:
     from longshot.reports.pictures import FindImages
     from longshot.reports.published import Published
 
+
 _TABLES: dict[str, Callable[[ReportData], str]] = {
-    "md": tables.to_markdown,
-    "csv": tables.to_csv,
-    "latex": tables.to_latex,
-    "json": tables.to_json,
+    "md": tables.report_markdown,
+    "csv": tables.report_csv,
+    "latex": tables.report_latex,
+    "json": tables.report_json,
 }
 FORMATS = ("html", *_TABLES)
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
@@ -29,7 +30,7 @@ KIND = Kind(
         **dict.fromkeys((".html", ".htm"), is_page),
         ".md": tables.is_markdown,
         ".csv": has_columns(*_COLUMNS),
-        ".tex": starts_with(sheets.LATEX_OPENING),
+        ".tex": starts_with(tables.LATEX_OPENING),
         ".json": has_json(**dict.fromkeys(_COLUMNS, ...)),
     },
 )
@@ -54,7 +55,7 @@ def claim_report(out: str | Path, format: str | None, *, force: bool = False) ->
     return format
 
 
-def render(
+def render_report(
     data: ReportData,
     *,
     format: str = "html",
@@ -72,7 +73,7 @@ def render(
     Parameters
     ----------
     data : ReportData
-        What :func:`longshot.reports.data.load` read.
+        What :func:`longshot.reports.report_data.load` read.
     format : str
         ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone.
     images : callable, optional
@@ -89,13 +90,14 @@ def render(
             f"Learning curves stand on the page, not in a {format} table", "leave {training} or {format} out"
         )
     if layout != "plain":
-        from longshot.reports import costs, quartiles, ways
+        from longshot.reports.costs import cost_sheets
+        from longshot.reports.paper_tables import quartile_sheets, way_sheets
 
         if layout == "cost":
-            layouts = costs.sheets(data)
+            layouts = cost_sheets(data)
         else:
-            layouts = (quartiles if layout == "quartiles" else ways).sheets(data, paper)
-        return (sheets.to_markdown if format == "md" else sheets.to_latex)(layouts)
+            layouts = (quartile_sheets if layout == "quartiles" else way_sheets)(data, paper)
+        return (tables.to_markdown if format == "md" else tables.to_latex)(layouts)
     if format in _TABLES:
         return _TABLES[format](data)
     if format != "html":

@@ -12,7 +12,7 @@ import numpy as np
 
 from longshot.base import Floats
 from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
-from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.statistics import differs
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ class SeriesEstimate:
     chance: float  # mean over the tasks of 1 / way
     mark: str  # "best": above all others; "tied": shares the first place; "judge": not ranked; "": none of these
     p: float  # against the best of its setting, corrected; NaN for the best itself and where nothing can be tested
-    class_low: float = (
-        math.nan
-    )  # the interval for other classes too; NaN without predictions or the testbed's copy
+    # the interval for other classes too; NaN without predictions or the testbed's copy
+    class_low: float = math.nan
     class_high: float = math.nan
 
     @property
@@ -122,9 +121,8 @@ def _bounds(estimate: Interval) -> tuple[float, float]:
     return float(estimate.low), float(estimate.high)
 
 
-ComparedPairs: TypeAlias = dict[
-    tuple[int, int, int], "CorrectedComparison"
-]  # (bed, a, b) with series a before b → b against a
+# (bed, a, b) with series a before b → b against a
+ComparedPairs: TypeAlias = dict[tuple[int, int, int], "CorrectedComparison"]
 
 
 @dataclass(frozen=True)

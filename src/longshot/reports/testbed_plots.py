@@ -1,14 +1,35 @@
-"""The plots of a testbed: histograms, class balance, a measure before and after selection."""
+"""The plots of testbeds and of class splits: histograms, class balance, selection; classes in the plane, divergence."""
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longshot.base import Floats, Ints
-from longshot.reports.svg import CHANCE, INK, MUTED, PAPER, SERIES, new_axes, new_figure, shorten, to_svg
+from longshot.reports.svg import (
+    CHANCE,
+    INK,
+    LIGHT,
+    MUTED,
+    PAPER,
+    SERIES,
+    figure_settings,
+    marker,
+    new_axes,
+    new_figure,
+    picture_kind,
+    save_figure,
+    series_style,
+    shorten,
+    to_svg,
+)
 from longshot.tasks import Balance, Change, bin_edges
 
 _BINS = 24
@@ -22,7 +43,9 @@ def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "ta
     mean = float(values.mean())
     with new_figure(210) as figure:
         axes = new_axes(figure, (46, 12, 22, 42))
-        _bars(axes, edges, counts, SERIES[0])
+        # Paper-coloured borders part the bars and take no width of their own from the narrowest.
+        borders: Any = {"edgecolor": PAPER, "linewidth": 0.8 if len(counts) > 1 else 0}
+        axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=SERIES[0], **borders)
         axes.axvline(mean, **{**CHANCE, "zorder": 3, "color": INK})
         _above(axes, edges, mean, f"mean {mean:.4g}")
         axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.04 * counts.max()))
@@ -31,11 +54,8 @@ def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "ta
         if np.issubdtype(values.dtype, np.integer):
             _integer_ticks(axes.xaxis)
         axes.grid(axis="y")
-        return to_svg(
-            figure,
-            prefix,
-            f"Histogram of {xlabel}: {values.min():.4g} to {values.max():.4g}, mean {mean:.4g}",
-        )
+        ends = f"{values.min():.4g} to {values.max():.4g}"
+        return to_svg(figure, prefix, f"Histogram of {xlabel}: {ends}, mean {mean:.4g}")
 
 
 def balance(classes: Balance, *, prefix: str) -> str:
@@ -89,19 +109,6 @@ def change(measure: Change, *, prefix: str, chance: float | None = None) -> str:
         return to_svg(figure, prefix, f"{measure.name} before and after selection: {means}")
 
 
-def _bars(axes: Any, edges: Floats, counts: Ints, colour: str) -> None:
-    # Paper-coloured borders part the bars and take no width of their own from the narrowest.
-    axes.bar(
-        edges[:-1],
-        counts,
-        width=np.diff(edges),
-        align="edge",
-        color=colour,
-        edgecolor=PAPER,
-        linewidth=0.8 if len(counts) > 1 else 0,
-    )
-
-
 def _above(axes: Any, edges: Floats, x: float, text: str) -> None:
     """Text over the axes at ``x``, on the side where there is room."""
     right = x > (edges[0] + edges[-1]) / 2
@@ -113,3 +120,232 @@ def _integer_ticks(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+PALETTE = LIGHT.series
+# sets of classes keep theirs everywhere
+SETS = {"train": PALETTE[0], "validation": PALETTE[5], "test": PALETTE[1]}
+
+
+@dataclass(frozen=True, eq=False)
+class SplitPanel:
+    """One split of the C classes: ``sets`` maps train, validation and test to positions among them."""
+
+    title: str
+    sets: Mapping[str, Ints]
+
+
+@dataclass(frozen=True, eq=False)
+class DivergenceSeries:
+    """Accuracy (shares) at n divergences with intervals; ``line`` is intercept and slope of the regression."""
+
+    label: str
+    x: Floats
+    mean: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    line: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """One point per task: its divergence x [T] and accuracy [T] (shares)."""
+
+    title: str
+    x: Floats
+    accuracy: Floats
+
+
+@dataclass(frozen=True)
+class HardnessPoint:
+    """A split on two axes, as shares, each with half its interval; ``reference``: one to hold the others against."""
+
+    label: str
+    frozen: float
+    frozen_half: float
+    transfer_loss: float
+    transfer_loss_half: float
+    reference: bool = False
+
+
+def plane(embeddings: Floats) -> tuple[Floats, Floats]:
+    """The first two principal components of class embeddings [C, d] → points [C, 2], shares of variance [2].
+
+    The largest coordinate of each axis is positive, so that the same embeddings give the same picture. One dimension,
+    or classes that all agree, leave the missing coordinates 0.
+    """
+    centred = np.asarray(embeddings, np.float64) - np.mean(embeddings, axis=0)
+    vectors, values, _ = np.linalg.svd(centred, full_matrices=False)
+    points = np.zeros((len(centred), 2))
+    count = min(2, len(values))
+    points[:, :count] = vectors[:, :count] * values[:count]
+    points *= np.where(points[np.abs(points).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    shares = np.zeros(2)
+    total = float((values**2).sum())
+    if total > 0:
+        shares[:count] = values[:count] ** 2 / total
+    return points, shares
+
+
+def class_map(
+    embeddings: Floats, panels: Sequence[SplitPanel], path: str | os.PathLike[str], title: str = ""
+) -> None:
+    """Classes in the plane of their first two principal components, coloured by set; a picture per split.
+
+    A large mark is the mean of a set's classes. The number beside a picture's title is the distance of the train and
+    the test mean among all d dimensions, not in the plane.
+    """
+    points, shares = plane(embeddings)
+    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
+    rows = math.ceil(len(panels) / columns)
+    with _figure(path, 3.4 * columns + 0.3, 3.1 * rows + 0.9) as figure:
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for axes, panel in zip(grid.flat, panels, strict=False):
+            _draw_sets(axes, points, panel.sets)
+            means = [embeddings[panel.sets[name]].mean(axis=0) for name in ("train", "test")]
+            apart = float(np.linalg.norm(means[0] - means[1]))
+            axes.set_title(f"{shorten(panel.title, 34)}, means {apart:.2f} apart")
+        for axes in grid[-1]:
+            axes.set_xlabel(f"1st component ({100 * shares[0]:.0f} %)")
+        for axes in grid[:, 0]:
+            axes.set_ylabel(f"2nd component ({100 * shares[1]:.0f} %)")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=LIGHT.ink)
+
+
+def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, Ints]) -> None:
+    size = float(np.clip(1600 / len(points), 6, 30))  # a thousand classes must not become one blot
+    for number, (name, colour) in enumerate(SETS.items()):
+        style: Any = {"color": colour, "alpha": 0.75, "marker": marker(number), "linewidth": 0}
+        axes.scatter(*points[sets[name]].T, s=size, **style, label=name)
+    for number, (name, colour) in enumerate(SETS.items()):
+        if len(sets[name]):
+            x, y = points[sets[name]].mean(axis=0)
+            axes.scatter([x], [y], s=150, color=colour, marker=marker(number), edgecolor="white", linewidth=2)
+
+
+def hardness_map(points: Sequence[HardnessPoint], path: str | os.PathLike[str], title: str) -> None:
+    """Splits by class similarity (frozen accuracy of the test classes) and transfer loss, with their intervals.
+
+    Classes get more alike to the right, transfer harder upwards, so that the hardest splits are at the top right.
+    """
+    with _figure(path, 7.6, 4.6) as figure:
+        axes = figure.subplots()
+        axes.axhline(0, color=LIGHT.muted, linewidth=1, linestyle=(0, (3, 3)))
+        for number, point in enumerate(points):
+            axes.errorbar(
+                [100 * point.frozen],
+                [100 * point.transfer_loss],
+                xerr=[100 * point.frozen_half],
+                yerr=[100 * point.transfer_loss_half],
+                **series_style(number, 7 if point.reference else 10, LIGHT)
+                | {"markeredgecolor": "white" if point.reference else LIGHT.ink, "markeredgewidth": 0.8},
+                linestyle="none",
+                linewidth=1.4,
+                alpha=0.75 if point.reference else 1.0,
+                label=shorten(point.label, 34),
+            )
+        axes.invert_xaxis()
+        axes.grid()
+        axes.set(xlabel="frozen accuracy of the test classes (%): more alike →", title=title)
+        axes.set_ylabel("transfer loss (points): harder transfer →")
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def accuracy_by_divergence(
+    series: Sequence[DivergenceSeries],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    xlabel: str = "divergence of train and test classes",
+    chance: float | None = None,
+    colours: Sequence[str] = PALETTE,
+    logarithmic: bool = False,
+) -> None:
+    """Mean accuracy with its interval at each divergence, and the regression line through the means.
+
+    On a logarithmic axis the line is that over log10 x.
+    """
+    position = np.log10 if logarithmic else np.asarray
+    unit = "tenfold" if logarithmic else "unit"
+    everything = np.concatenate([position(line.x) for line in series])
+    span = float(np.ptp(everything)) or 1.0
+    with _figure(path, 7, 4.2) as figure:
+        axes = figure.subplots()
+        for number, line in enumerate(series):
+            colour = colours[number % len(colours)]
+            # Neighbouring series stand a little apart so that their whiskers can be told from each other.
+            x = position(line.x) + (number - (len(series) - 1) / 2) * 0.008 * span
+            if line.low is not None and line.high is not None:
+                axes.vlines(x, 100 * line.low, 100 * line.high, color=colour, linewidth=1.6)
+            label = line.label
+            if line.line is not None:
+                ends = position(np.array([line.x.min(), line.x.max()]))
+                axes.plot(
+                    ends, 100 * (line.line[0] + line.line[1] * ends), color=colour, linewidth=1.2, alpha=0.7
+                )
+                label += f" ({100 * line.line[1]:+.2f} per {unit})"
+            axes.plot(
+                x,
+                100 * line.mean,
+                linestyle="none" if line.line is not None else "solid",
+                linewidth=1.4,
+                **series_style(number, palette=LIGHT) | {"color": colour},
+                label=label,
+            )
+        lowest, highest = (f(f(line.mean) for line in series) for f in (min, max))
+        reach = 2 * (highest - lowest)  # a line far below would flatten all else
+        if chance is not None and lowest - chance <= reach:
+            axes.axhline(100 * chance, color=LIGHT.muted, linewidth=1, linestyle=(0, (3, 3)), label="chance")
+        ticks = np.unique(everything)
+        axes.set_xticks(ticks, _named(ticks, 0.06 * span, logarithmic))
+        axes.grid(axis="y")
+        axes.set(xlabel=xlabel, ylabel="accuracy (%)", title=title)
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _named(ticks: Floats, room: float, logarithmic: bool = False) -> list[str]:
+    """The numbers at ticks; one nearer than ``room`` to the named one before it goes without."""
+    named: list[str] = []
+    last = -math.inf
+    for tick in ticks.tolist():
+        free = tick - last >= room
+        named.append(f"{10**tick if logarithmic else tick:.3g}" if free else "")
+        last = tick if free else last
+    return named
+
+
+def clouds(some: Sequence[Cloud], path: str | os.PathLike[str], *, title: str, xlabel: str) -> None:
+    """Accuracy of single tasks against a divergence, a picture per cloud, with the least-squares line."""
+    with _figure(path, 3.5 * len(some) + 0.4, 3.5) as figure:
+        row = figure.subplots(1, len(some), squeeze=False, sharey=True)[0]
+        for axes, cloud in zip(row, some, strict=True):
+            axes.scatter(cloud.x, 100 * cloud.accuracy, s=16, color=PALETTE[0], alpha=0.6, linewidth=0)
+            shown = cloud.title
+            if np.ptp(cloud.x) > 0 and np.ptp(cloud.accuracy) > 0:
+                rise, start = np.polyfit(cloud.x, cloud.accuracy, 1)
+                ends = np.array([cloud.x.min(), cloud.x.max()])
+                axes.plot(ends, 100 * (start + rise * ends), color=PALETTE[1], linewidth=1.6)
+                shown += f"\nr = {np.corrcoef(cloud.x, cloud.accuracy)[0, 1]:.2f}"
+            axes.grid(axis="y")
+            axes.set(title=shown, xlabel=xlabel)
+        row[0].set_ylabel("task accuracy (%)")
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=LIGHT.ink)
+
+
+@contextmanager
+def _figure(path: str | os.PathLike[str], width: float, height: float) -> Iterator[Any]:
+    """A figure of so many inches, written to ``path`` when the block ends; no display, no global state."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    picture_kind(path)
+    titles: Any = {"axes.titlesize": 10, "axes.titlelocation": "left"}
+    with matplotlib.rc_context({**figure_settings(LIGHT, 10), **titles}):
+        figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+        yield figure
+        save_figure(figure, path)

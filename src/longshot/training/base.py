@@ -1,23 +1,23 @@
-"""What a way of training is: the loss of one step, over a batch of images or over a few episodes."""
+"""What a way of training is: the loss of one step, over a batch of images or a few episodes; and all ways by name."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longshot.base import Called, Episode
+from longshot.base import Called, Episode, UserError, find_class, make_called, parameters, parse_call
 from longshot.models import Network
 
 if TYPE_CHECKING:
     from longshot.models import Features
     from longshot.tasks import Instances, Judge
-    from longshot.training.validation import Validation
+    from longshot.training.training_episodes import Validation
 
 
 class ImageBatch(NamedTuple):
@@ -39,15 +39,12 @@ class TrainingDefaults:
     """Optimiser, schedule and amounts of a way of training unless the user says otherwise; as in the papers."""
 
     optimiser: str = "adam(lr=0.001)"  # adam(…), sgd(lr=…, momentum=…, weight_decay=…)
-    schedule: str = (
-        "constant"  # constant, cosine, step(at=[0.7, 0.9], factor=0.1), decay(every=500, rate=0.9)
-    )
+    # constant, cosine, step(at=[0.7, 0.9], factor=0.1), decay(every=500, rate=0.9)
+    schedule: str = "constant"
     batch: int = 64  # images of a step (batch training) or episodes of a step (episodic training)
     steps: int = 10_000
-    epochs: int = (
-        0  # where above 0, batch training runs for so many passes over the images instead of ``steps``
-    )
-    augment: str = ""  # as in augment.py, e.g. crop(8)|flip|jitter(0.4)
+    epochs: int = 0  # where above 0, batch training makes so many passes over the images instead of ``steps``
+    augment: str = ""  # as ``parse_augmentation`` reads it, e.g. crop(8)|flip|jitter(0.4)
     clip: float = 0.0  # largest norm of the gradient; 0: not clipped
     part: int = 0  # images or episodes computed at a time, their gradients added up; 0: all of a step
     validate_every: int = 0  # steps; 0: about 20 validations in a run
@@ -146,3 +143,83 @@ def embed(network: Network, episode: Episode) -> tuple[Tensor, Tensor]:
     """Vectors of support [S, d] and query [Q, d], through the network together."""
     vectors: Tensor = network(torch.cat([episode.support, episode.query])).float()
     return vectors[: len(episode.support)], vectors[len(episode.support) :]
+
+
+# name → module:class, imported only when the algorithm is asked for
+ALGORITHMS: dict[str, str] = {
+    "adversarial": "longshot.training.episodic_algorithms:Adversarial",
+    "anil": "longshot.training.maml:ANILTraining",
+    "autoensemble": "longshot.training.batch_algorithms:AutoEnsemble",
+    "ctx": "longshot.training.episodic_algorithms:CTXTraining",
+    "fomaml": "longshot.training.maml:FOMAML",
+    "maml": "longshot.training.maml:MAMLTraining",
+    "matching": "longshot.training.episodic_algorithms:Matching",
+    "metadelta": "longshot.training.batch_algorithms:MetaDelta",
+    "multiclass": "longshot.training.batch_algorithms:Multiclass",
+    "protomaml": "longshot.training.maml:ProtoMAMLTraining",
+    "protonet": "longshot.training.episodic_algorithms:ProtoNetTraining",
+}
+
+
+def algorithm_names() -> list[str]:
+    """Names of the registered algorithms, sorted."""
+    return sorted(ALGORITHMS)
+
+
+def algorithm_class(name: str) -> type[Algorithm]:
+    """The class registered under ``name``; UserError with the nearest name when there is none."""
+    kind: type[Algorithm] = find_class("algorithm", name, ALGORITHMS, "{training.list_algorithms()}")
+    return kind
+
+
+def list_algorithms() -> list[dict[str, Any]]:
+    """One row per algorithm and recipe: name, what it trains on, paper, settings, optimiser, schedule, amounts.
+
+    Examples
+    --------
+    >>> "protonet" in {row["name"] for row in list_algorithms()}
+    True
+    """
+    rows = []
+    for name in algorithm_names():
+        kind = algorithm_class(name)
+        settings = ", ".join(f"{key}={value!r}" for key, value in parameters(kind.__init__).items())
+        for recipe_name, recipe in {"": kind.recipe, **kind.recipes}.items():
+            rows.append(
+                {
+                    "name": name,
+                    "trains on": "episodes" if kind.episodic else "batches",
+                    "paper": kind.paper,
+                    "settings": settings,
+                    "recipe": recipe_name,
+                    "optimiser": recipe.optimiser,
+                    "schedule": recipe.schedule,
+                    "batch": recipe.batch,
+                    "length": f"{recipe.epochs} epochs" if recipe.epochs else f"{recipe.steps:,} steps",
+                    "augment": recipe.augment,
+                }
+            )
+    return rows
+
+
+def get_algorithm(algorithm: str | Algorithm) -> Algorithm:
+    """An algorithm from its call, as ``protonet(way=20)``; an Algorithm object is handed back as it is.
+
+    UserError: unknown name (with the nearest), unknown setting (with the valid ones and their defaults).
+
+    Examples
+    --------
+    >>> get_algorithm("protonet(way=20, shot=5)").call
+    'protonet(way=20)'
+    """
+
+    if isinstance(algorithm, Algorithm):
+        return algorithm
+    if not isinstance(algorithm, str):
+        raise UserError(
+            f"{{algorithm}} is {algorithm!r} ({type(algorithm).__name__}), but it must be the name of an algorithm "
+            f"with its settings, as in 'protonet(way=20)'; there are {', '.join(algorithm_names())}."
+        )
+    name, settings = parse_call(algorithm)
+    made: Algorithm = make_called("algorithm", name, algorithm_class(name), settings)
+    return made

@@ -65,11 +65,9 @@ class TrainedNetwork:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
+            **vars(self),
             "path": str(self.path),
-            "validation_accuracy": self.validation_accuracy,
             "validation_interval": self.validation_interval and list(self.validation_interval),
-            "best_step": self.best_step,
-            "steps": self.steps,
             "seconds": round(self.seconds, 1),
             "notes": list(self.notes),
         }

@@ -25,9 +25,7 @@ from longshot.models import WEIGHTS, save_checkpoint
 from longshot.statistics import Interval
 from longshot.tasks import Classes, Shape
 from longshot.training.base import Algorithm
-from longshot.training.data import open_for_training
 from longshot.training.distributed import Team, launch
-from longshot.training.episodes import StepData
 from longshot.training.folders import (
     HISTORY,
     STATE,
@@ -41,11 +39,17 @@ from longshot.training.folders import (
     read_trained,
     save_state,
 )
-from longshot.training.images import Prefetch, step_seed
-from longshot.training.settings import CLASS_SETTINGS, TrainingSettings, ValidationTasks, planned
+from longshot.training.settings import (
+    CLASS_SETTINGS,
+    TrainingSettings,
+    ValidationTasks,
+    open_for_training,
+    plan_training,
+)
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Diverged, Stepper
-from longshot.training.validation import Validation
+from longshot.training.training_episodes import StepData, Validation
+from longshot.training.training_images import Prefetch, step_seed
 
 _CHECKPOINT_SECONDS = 60.0
 _RECORDS = 5  # history records between two validations
@@ -196,7 +200,7 @@ def train(
     """
     values = locals()  # before any other name is bound
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
-    algorithm, settings = planned(algorithm, {name: values[name] for name in names})
+    algorithm, settings = plan_training(algorithm, {name: values[name] for name in names})
     claim_folder(out, "training", (TRAINING, WEIGHTS, STATE))
     dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)
@@ -250,11 +254,7 @@ class _Training:
         loaded = load_state(self.folder, job.network, job.optimiser)
         if loaded is not None:
             self.facts = _Facts(**loaded[0])
-            if (
-                self.facts.finished
-                and self.facts.step < job.steps
-                and not self._out_of_time(self.facts.seconds)
-            ):
+            if self.facts.step < job.steps and not self._out_of_time(self.facts.seconds):
                 self.facts.finished = False  # the same training with more steps or minutes
             job.source.restore(self.facts.step, loaded[1])
         if not self.team.leads:
@@ -262,15 +262,8 @@ class _Training:
         with explain_disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         cut_history(self.folder / HISTORY, self.facts.records)
-        write_json(
-            self.folder / TRAINING,
-            {
-                "settings": job.identity,
-                "notes": job.notes,
-                "longshot": __version__,
-                "torch": torch.__version__,
-            },
-        )
+        versions = {"longshot": __version__, "torch": torch.__version__}
+        write_json(self.folder / TRAINING, {"settings": job.identity, "notes": job.notes, **versions})
         if loaded is None:
             self._checkpoint()
 

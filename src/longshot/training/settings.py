@@ -1,17 +1,55 @@
-"""What a user may choose of a training, declared once: types, bounds and defaults."""
+"""What a user may choose of a training, declared once, and what it reads then: classes, episodes, validation tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, PlainValidator
 
-from longshot.base import Record, UserError, is_tuned, nearest, read_parameters, tuned_training
-from longshot.tasks import Classes, Shape, check_settings, make_classes, make_shape
-from longshot.training.base import Algorithm
+from longshot.base import (
+    Ints,
+    Record,
+    UserError,
+    is_tuned,
+    nearest,
+    read_parameters,
+    rows_of_classes,
+    tuned_training,
+)
+from longshot.data import Dataset, DatasetLike, TaxonomyLike
+from longshot.models import Features
+from longshot.tasks import (
+    AnyShape,
+    Classes,
+    FixedShape,
+    Instances,
+    Judge,
+    MetaDatasetShape,
+    Pool,
+    Shape,
+    SiblingClasses,
+    UniformClasses,
+    UniformInstances,
+    check_settings,
+    embedded_judges,
+    make_classes,
+    make_shape,
+    open_with_splits,
+)
+from longshot.training.base import Algorithm, TrainingDefaults
+from longshot.training.training_episodes import (
+    EpisodeSource,
+    Shuffled,
+    TrainingSource,
+    Validation,
+    check_enough,
+    draw_tasks,
+)
+from longshot.training.training_images import Augmentation, TrainingImages
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(gt=0)]
@@ -137,7 +175,7 @@ def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def planned(
+def plan_training(
     algorithm: str | Algorithm, values: Mapping[str, Any]
 ) -> tuple[str | Algorithm, TrainingSettings]:
     """Algorithm and settings of a training; ``algorithm`` may be a file that ``tune`` wrote.
@@ -157,3 +195,176 @@ def planned(
         key: value for key, value in values.items() if key not in fields or value != fields[key].default
     }
     return name, training_settings(**{**tuned, **chosen})
+
+
+HOLDOUT = 0.1  # share of the classes kept for validation where a dataset has no split of its own
+_VALIDATION_SEED = 1_000_003  # validation classes and tasks are the same for every seed of training
+
+
+def open_for_training(
+    dataset: DatasetLike, splits: str | Path | None, taxonomy: TaxonomyLike | None, classes: Classes | None
+) -> Dataset:
+    """The dataset with the splits and the taxonomy that were given; ``classes`` decide the classes of episodes."""
+    uniform = classes is None or isinstance(classes, UniformClasses)
+    if taxonomy is not None and uniform and splits is None:
+        raise UserError(
+            "{taxonomy} is for episodes and splits whose classes it decides, and these are uniform",
+            "leave it out or choose {classes:semantic}, or siblings, bilevel or hierarchical classes",
+        )
+    return open_with_splits(dataset, splits, taxonomy=taxonomy)
+
+
+def choose_shape(algorithm: Algorithm, settings: TrainingSettings) -> Shape | None:
+    """How many ways, shots and queries an episode has: as asked for, else as the algorithm says."""
+    chosen = settings.episode_settings
+    first = next(iter(chosen), "shape" if settings.shape else "classes")
+    if not algorithm.episodic:
+        if chosen or settings.shape or settings.classes:
+            raise UserError(f"{algorithm.name} trains on batches, not on episodes", f"leave {{{first}}} out")
+        return None
+    if settings.shape is not None:
+        if chosen:
+            raise UserError("The shape of episodes is given already", f"leave {{{first}}} out")
+        return settings.shape
+    sides = ("way", "shot", "query")
+    own = {name: getattr(algorithm, name) for name in sides if getattr(algorithm, name, None) is not None}
+    return FixedShape(**{**own, **chosen})
+
+
+def choose_classes(
+    data: Dataset, settings: TrainingSettings, shape: Shape | None, notes: list[str]
+) -> tuple[Ints, Ints]:
+    """Train classes and validation classes, disjoint."""
+    split = settings.split
+    if split is None and "train" in data.splits:
+        split = "train"
+    everything = split is None or split == "all"
+    train = data.split_classes(None if everything else split)
+    if split == "train" and "validation" in data.splits and settings.holdout is None:
+        return train, data.split_classes("validation")
+    share = settings.holdout if settings.holdout is not None else (0.0 if split == "all" else HOLDOUT)
+    if not share:
+        notes.append("no validation: no class is held out, so the last network is kept")
+        return train, train[:0]
+    needed = shape.min_way if shape else 2
+    count = max(5, round(share * len(train)))
+    if len(train) - count < needed:
+        if settings.holdout is not None:
+            raise UserError(
+                f"Holding out {count} of {len(train)} classes for validation leaves {len(train) - count}, but training "
+                f"needs {needed}",
+                "lower {holdout} or {way}",
+            )
+        notes.append(f"no validation: {len(train)} classes are too few to hold some out")
+        return train, train[:0]
+    order = np.random.default_rng(_VALIDATION_SEED).permutation(len(train))
+    notes.append(f"{count} of {len(train)} classes are held out for validation")
+    return np.sort(train[order[count:]]), np.sort(train[order[:count]])
+
+
+def make_source(
+    algorithm: Algorithm,
+    settings: TrainingSettings,
+    recipe: TrainingDefaults,
+    images: TrainingImages,
+    pool: Pool,
+    shape: Shape | None,
+    augment: Augmentation,
+) -> TrainingSource:
+    """Batches of images, or episodes where there is a shape."""
+    if shape is None:
+        return Shuffled(images, pool, recipe.batch, settings.seed, augment)
+    return EpisodeSource(
+        images,
+        pool,
+        recipe.batch,
+        settings.seed,
+        augment,
+        shape=shape,
+        classes=settings.classes or UniformClasses(),
+        instances=UniformInstances(),
+        refresh=algorithm.refresh,
+        chosen=_chooser(algorithm, pool, settings.device) if algorithm.refresh else None,
+    )
+
+
+def _chooser(algorithm: Algorithm, pool: Pool, device: str) -> Callable[[Features], Instances]:
+    """The algorithm's choice of images; other judges' features are computed when they are first asked for."""
+    judges: list[Judge] = []
+
+    def choose(features: Features) -> Instances:
+        if algorithm.judges and not judges:
+            rows = rows_of_classes(pool.dataset.offsets, pool.classes)
+            judges.extend(embedded_judges(pool.dataset, algorithm.judges, rows, device))
+        return algorithm.instances(features, judges)
+
+    return choose
+
+
+def make_validation(
+    data: Dataset,
+    held: Ints,
+    algorithm: Algorithm,
+    shape: Shape | None,
+    images: TrainingImages,
+    settings: TrainingSettings,
+    notes: list[str],
+) -> Validation | None:
+    """Tasks of the held-out classes, no larger than these allow; None where they allow for none of two ways.
+
+    Where the settings say what the tasks are, they are that.
+    """
+    if len(held) < 2:
+        return None
+    classes = settings.classes or UniformClasses()
+    pool = Pool(data, held)
+    own: ValidationTasks | None = settings.validation
+    most = _most_ways(pool, classes)
+    if own is not None:
+        shape, classes = own.shape, own.classes
+    elif most < 2:
+        notes.append(f"no validation: no task of two ways can be made of the {len(held)} validation classes")
+        return None
+    elif shape is None or isinstance(shape, FixedShape):
+        usual = FixedShape(*algorithm.validation_shape) if algorithm.validation_shape else FixedShape()
+        largest = shape or usual
+        smallest = int(pool.sizes[held].min())
+        shot = min(largest.shot, max(1, smallest - 1))
+        fitting = FixedShape(min(largest.way, most), shot, max(1, min(largest.query, smallest - shot)))
+        if fitting != largest:
+            notes.append(
+                f"validation tasks have {fitting.way} ways, {fitting.shot} shots and {fitting.query} queries instead "
+                f"of {largest.way}, {largest.shot} and {largest.query}: there are {most} validation classes to a task, "
+                f"the smallest with {smallest} images"
+            )
+        shape = fitting
+    elif isinstance(shape, AnyShape | MetaDatasetShape) and most < shape.min_way:
+        notes.append(
+            f"validation tasks have {most} ways instead of {shape.min_way} or more: there are {most} validation "
+            "classes to a task"
+        )
+        shape = replace(shape, min_way=most)
+    pool = check_enough(pool, shape, "validation")
+    samplers = (shape, classes, UniformInstances())
+    tasks = draw_tasks(pool, settings.validation_tasks, _VALIDATION_SEED, *samplers)
+    return Validation(tasks, images, own.method if own else algorithm.method)
+
+
+def _most_ways(pool: Pool, classes: Classes) -> int:
+    """The most classes that one task of the pool can have."""
+    if not isinstance(classes, SiblingClasses):
+        return len(pool.classes)
+    try:
+        return int(classes.groups(FixedShape(way=2), pool).lengths.max())
+    except UserError:
+        return 0  # no two siblings
+
+
+def images_per_step(source: TrainingSource, shape: Shape | None) -> int:
+    """Images that a step reads, on average where episodes differ."""
+    if isinstance(source, EpisodeSource) and shape is not None:
+        tasks = source.draw(0) if not source.refresh else None
+        if tasks is None:
+            return source.total * shape.min_way * shape.min_images
+        return round(source.total * (len(tasks.support.values) + len(tasks.query.values)) / len(tasks))
+    return source.total

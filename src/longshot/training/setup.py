@@ -1,8 +1,9 @@
-"""From what a user asks for to a job that can run: classes, episodes, network, optimiser, checked before any step."""
+"""From what a user asks for to a job that can run, checked before any step; and what it costs, measured on a few."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,29 +15,33 @@ import torch
 from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, scaled
 from longshot.base import parse as parse_preprocessing
 from longshot.data import Dataset, as_dataset
-from longshot.models import Network, content_of, pixels, positions
+from longshot.models import Network, content_of, count_flops, count_parameters, pixels, positions
 from longshot.tasks import Pool, Shape, UniformClasses
-from longshot.training.augment import parse as parse_augmentation
-from longshot.training.base import Algorithm, TrainingDefaults
-from longshot.training.data import (
+from longshot.training.base import Algorithm, TrainingDefaults, get_algorithm
+from longshot.training.distributed import Team, check_devices
+from longshot.training.settings import (
+    TrainingSettings,
     choose_classes,
     choose_shape,
     images_per_step,
     make_source,
     make_validation,
 )
-from longshot.training.distributed import check_devices
-from longshot.training.episodes import TrainingSource, check_enough, sampler_settings
-from longshot.training.images import TrainingImages, check_square, step_seed, with_rotations
-from longshot.training.optimisers import (
+from longshot.training.steps import (
+    Stepper,
     canonical_optimiser,
     canonical_schedule,
     make_optimiser,
     make_schedule,
 )
-from longshot.training.registry import get_algorithm
-from longshot.training.settings import TrainingSettings
-from longshot.training.validation import Validation
+from longshot.training.training_episodes import TrainingSource, Validation, check_enough, sampler_settings
+from longshot.training.training_images import (
+    TrainingImages,
+    check_square,
+    parse_augmentation,
+    step_seed,
+    with_rotations,
+)
 
 
 @dataclass(eq=False)
@@ -291,3 +296,50 @@ def _identity(
     if recipe.schedule != "constant":
         identity["steps"] = steps  # the schedule depends on the length of the run
     return identity
+
+
+_SECONDS, _STEPS = 5.0, 10  # measure this long, or so many steps
+_TASKS = 2  # validation tasks that are solved to measure one
+
+
+def estimate_training(
+    algorithm: str | Algorithm, dataset: Dataset | str | Path, settings: TrainingSettings
+) -> dict[str, Any]:
+    """Steps per second, time and disk of a training; a few steps are done on black pictures, nothing is written."""
+    job = prepare(algorithm, dataset, settings.model_copy(update={"devices": 1}), blank=True)
+    stepper = Stepper(job, Team())
+    spent: list[float] = []
+    while len(spent) < 2 or (len(spent) <= _STEPS and sum(spent) < _SECONDS):
+        start = time.monotonic()
+        job.source.begin(len(spent), job.network)
+        stepper.step(len(spent), job.source.load(len(spent), (0, 1)))
+        spent.append(time.monotonic() - start)
+    step = float(np.median(spent[1:]))  # the first one pays for what the later ones find ready
+    seconds = job.steps * step
+    validations, validating = 0, 0.0
+    if job.validation is not None:
+        sample = replace(job.validation, tasks=job.validation.tasks.take(np.arange(_TASKS)))
+        start = time.monotonic()
+        sample.run(job.network)
+        validating = (time.monotonic() - start) * job.validation.images_read / sample.images_read
+        validations = -(-job.steps // job.validate_every)
+    total = seconds + validations * validating
+    limit = None if settings.minutes is None else 60 * settings.minutes
+    parameters = count_parameters(job.network)
+    return {
+        "algorithm": job.algorithm.call,
+        "network": job.network.call,
+        "parameters": parameters,
+        "gflops_per_image": round(count_flops(job.network, job.network.size) / 1e9, 4),
+        "train_classes": job.identity["train classes"],
+        "steps": job.steps,
+        "images_per_step": job.images,
+        "steps_per_second": round(1 / step, 2),
+        "minutes": settings.minutes,
+        "validations": validations,
+        "seconds_per_validation": round(validating, 3),
+        "seconds": round(total if limit is None else min(total, limit), 3),
+        "steps_in_time": job.steps if limit is None else min(job.steps, int(job.steps * limit / total)),
+        "bytes": 4 * parameters * 4,
+        "notes": job.notes,
+    }

@@ -13,8 +13,8 @@ from longshot.base import Tuned, UserError, hash_json, nearest, with_executor
 from longshot.data import Dataset
 from longshot.models import open_backbone, with_engine
 from longshot.tasks import Testbed
-from longshot.training.elsewhere import TrainingJob, train_elsewhere
-from longshot.training.search import TrialObjective, run_search
+from longshot.training.distributed import TrainingJob, train_elsewhere
+from longshot.training.search_trials import TrialObjective, run_search
 from longshot.training.settings import TrainingSettings, training_settings
 from longshot.training.spaces import Space, Trial, get_space, space_of_call
 
@@ -132,7 +132,7 @@ class TrainingTrial(TrialObjective):
 
     def best(self, trial: Trial, folder: Path) -> Tuned:
         """The training with all its settings, and the network that came out of it."""
-        from longshot.training.registry import get_algorithm
+        from longshot.training.base import get_algorithm
 
         assert trial.algorithm is not None
         algorithm = get_algorithm(trial.algorithm)

@@ -17,7 +17,7 @@ from longshot.studies.cross_domain.plan import make_domains
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.training import OneBranch
 from longshot.tasks import FixedShape, Pool, UniformInstances
-from longshot.training.episodes import draw_tasks
+from longshot.training.training_episodes import draw_tasks
 
 
 def _dataset(sizes: Mapping[str, int], images: int = 40) -> Dataset:

@@ -115,7 +115,7 @@ def test_a_killed_study_goes_on_where_it_was(
     owner, function, call = {
         "training": ("longshot.training.steps.Stepper", "step", 3),
         "drawing": ("longshot.tasks", "sample", 2),
-        "evaluating": ("longshot.evaluation.stores.RunFolder", "write", 2),
+        "evaluating": ("longshot.evaluation.run_stores.RunFolder", "write", 2),
     }[where]
     reached = file.with_name("reached")
     stop = WAITING.format(place=owner, function=function, call=call, reached=str(reached))

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from longshot.base import UserError
 from longshot.reports import svg
-from longshot.reports.data import Cell, ReportData, ReportTestbed
-from longshot.reports.frame import Section as Section
 from longshot.reports.pictures import FindImages
+from longshot.reports.report_data import Cell, ReportData, ReportTestbed
 from longshot.reports.summary import ComparedPairs, Estimates
-from longshot.reports.tables import points as points
+from longshot.reports.tables import points
 
 if TYPE_CHECKING:
     from longshot.reports.learning_curves import TrainingHistory

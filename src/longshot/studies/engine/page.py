@@ -152,10 +152,10 @@ def _figures(findings: Findings, folder: Path) -> Section | None:
 def _tasks(run: Path, datasets: Sequence[Dataset]) -> Section | None:
     """The hardest and the easiest task of a few testbeds."""
     from longshot.evaluation import find_images
-    from longshot.reports import albums, load
+    from longshot.reports import albums, read_runs
 
     try:
-        data = load(run)
+        data = read_runs(run)
     except UserError:
         return None
     images = find_images(datasets={dataset.name: dataset for dataset in datasets})

@@ -108,11 +108,11 @@ class StudyTraining:
 
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
         """``seconds`` and ``bytes`` of the training, measured on a few steps; ``options`` replace its own."""
-        from longshot.training import estimate, planned
+        from longshot.training import estimate_training, plan_training
 
         own = {**self.options, **self.limits, **options, "device": device}
-        algorithm, settings = planned(self.algorithm, own)
-        return estimate(algorithm, self.data, settings)
+        algorithm, settings = plan_training(self.algorithm, own)
+        return estimate_training(algorithm, self.data, settings)
 
     def begun_anew(self, start: StudyTraining) -> StudyTraining:
         """The training from where ``start`` began instead: as much work, and nothing has to be trained before."""

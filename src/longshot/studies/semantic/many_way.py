@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import Field
 
 from longshot.base import Floats, UserError
-from longshot.reports import head, metrics, published
+from longshot.reports import published, way_head, way_metrics
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values, some
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.draws import Draw
@@ -140,7 +140,7 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
         facts = [
             {"testbed": shape.name, "part": "whole", "way": shape.way, "shot": shape.shot, "metric": metric}
             for shape in listed
-            for metric in metrics(shape.way)
+            for metric in way_metrics(shape.way)
         ]
 
         def values(line: Any, column: TableColumn) -> Floats:
@@ -235,7 +235,7 @@ def _by_shot(shapes: Sequence[WayShot]) -> dict[int, list[WayShot]]:
 
 
 def _column(facts: dict[str, Any]) -> TableColumn:
-    return TableColumn(f"{facts['way']}-way", head(facts["shot"], facts["metric"]), facts)
+    return TableColumn(f"{facts['way']}-way", way_head(facts["shot"], facts["metric"]), facts)
 
 
 def _printed(way: int, shot: int) -> dict[str, float]:

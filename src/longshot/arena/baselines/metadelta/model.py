@@ -1,6 +1,6 @@
 """MetaDelta++: the last stages of a pre-trained network, trained on batches until its time is over; exact transport.
 
-What is trained is longshot.training.metadelta, how a task is solved longshot.models.methods.metadelta. ``weights`` in
+What is trained is longshot.training.batch_algorithms, how a task is solved longshot.models.methods.metadelta. ``weights`` in
 settings.json names the pre-trained network; "none" starts ``network`` from random weights.
 """
 
@@ -10,7 +10,7 @@ from helpers import DEVICE, BestLearner, SavedLearner, backbone, embed, probabil
 from torch import nn
 
 from longshot.models import decode
-from longshot.training import ImageBatch, MetaDelta, TimeBudget, augment, make_optimiser
+from longshot.training import ImageBatch, MetaDelta, TimeBudget, make_optimiser, parse_augmentation
 
 SETTINGS = settings(__file__)
 BUDGET = TimeBudget(60 * SETTINGS["minutes"])  # runs from the start of the program
@@ -30,7 +30,7 @@ class MyMetaLearner(MetaLearner):
             network.extras[name] = nn.Parameter(value.to(DEVICE))
         algorithm.begin(network)
         optimiser = make_optimiser(f"adam(lr={SETTINGS['lr']})", algorithm.groups(network))
-        varied = augment.parse(SETTINGS["augment"])
+        varied = parse_augmentation(SETTINGS["augment"])
         generator = torch.Generator().manual_seed(torch.initial_seed() % 2**63)
         step, last, each = 0, SETTINGS["train_steps"], SETTINGS["accumulate"]
         while BUDGET.has_room() and (not last or step < last):

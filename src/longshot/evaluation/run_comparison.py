@@ -14,11 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Floats, Ints, UserError, count, note
-from longshot.evaluation.judging import say_judges
-from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
-from longshot.evaluation.results import METRICS, Results, cell_rows, match_methods, match_testbeds
-from longshot.evaluation.verdicts import LOWER_IS_BETTER, Compared, Policy, RunComparison, RunSeries
-from longshot.evaluation.vouched import names_only
+from longshot.evaluation.results import Results, cell_rows, match_methods, match_testbeds
+from longshot.evaluation.units import METRICS
+from longshot.evaluation.verdicts import (
+    LOWER_IS_BETTER,
+    Compared,
+    Policy,
+    RunComparison,
+    RunSeries,
+    SeriesPair,
+    compare_pairs,
+)
+from longshot.evaluation.views import names_only, say_judges
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
@@ -269,7 +276,7 @@ def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Com
 
 def _over_classes(run: Results, jobs: list[_Job]) -> list[Interval | None]:
     """The interval of each difference that holds for other classes too; None, with a note, without the testbed."""
-    from longshot.evaluation.class_intervals import ClassIntervals
+    from longshot.evaluation.testbed_statistics import ClassIntervals
 
     queries: dict[str, ClassIntervals | None] = {}
     intervals: list[Interval | None] = []

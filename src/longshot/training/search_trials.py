@@ -36,6 +36,7 @@ from longshot.training.spaces import Space, Trial
 if TYPE_CHECKING:
     from optuna import Study
 
+
 SAMPLERS = {"tpe": "TPESampler", "random": "RandomSampler"}
 TRIALS = 20
 _RANDOM_FIRST = 10  # trials that TPE draws at random before it learns

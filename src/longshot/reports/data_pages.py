@@ -1,4 +1,4 @@
-"""A testbed as a page of its own: where it comes from, what its tasks are like, and pictures of some.
+"""Pages about data: a testbed, where it comes from and what its tasks are like; what two datasets share.
 
 The frame, the colours and the thumbnails are those of the report.
 """
@@ -6,19 +6,24 @@ The frame, the colours and the thumbnails are those of the report.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.base import UserError, count, progress, span
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, bed_facts, write_page
-from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
+from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows, thumbnail
 from longshot.tasks import HEADS, Task, Testbed, describe, is_network_column, recorded_drops, sampler_settings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 
 _NAMED = 3  # classes named at each end of the class balance
 
@@ -256,7 +261,7 @@ def _tasks(testbed: Testbed, images: FindImages | None, number: int) -> Section:
     if images is None:
         context["problem"] = "No pictures: this page was made without access to the images."
         return part
-    groups = choose(testbed, number)
+    groups = choose_pictured(testbed, number)
     try:
         with progress("pictures", total=sum(len(rows) for _, rows in groups), unit="tasks") as bar:
             for heading, rows in groups:
@@ -270,7 +275,7 @@ def _tasks(testbed: Testbed, images: FindImages | None, number: int) -> Section:
     return part
 
 
-def choose(testbed: Testbed, number: int) -> list[tuple[str, list[int]]]:
+def choose_pictured(testbed: Testbed, number: int) -> list[tuple[str, list[int]]]:
     """(heading, rows) of the tasks to show: both ends of the accuracy after selection, else of the coarsity.
 
     Then as many at random, the same in each run: the content hash is the seed. No task is shown twice; among
@@ -336,3 +341,68 @@ def _ends(balance: describe.Balance) -> str:
         if group
     ]
     return " ".join(ends)
+
+
+# --- what two datasets share ---
+
+Pictures: TypeAlias = Callable[[str, list[str]], "list[Image]"]  # side ("a" or "b") and keys → images
+
+_HEADINGS = {"exact": "Exact copies", "near": "Near copies", "similar": "Neighbours in the embedding"}
+_CLASSES = 200  # related classes listed; beyond it the page says how many it leaves out
+
+
+def render_overlap(
+    pairs: pa.Table,
+    counts: Sequence[Mapping[str, Any]],
+    meta: Mapping[str, Any],
+    *,
+    images: Pictures | None = None,
+    pictures: int = 48,
+    title: str | None = None,
+) -> str:
+    """The page as one text without any reference to another file.
+
+    ``pairs`` has the columns of an overlap file, ``counts`` one row per kind, ``meta`` the facts about both datasets.
+    """
+    a, b = meta["a"], meta["b"]
+    within = a["fingerprint"] == b["fingerprint"]
+    facts = {"a": a, "b": b, "counts": counts, "meta": meta}
+    sections = [Section("counts", "What they share", facts, "overlap_counts")]
+    if meta["classes"]:
+        shown = list(meta["classes"])[:_CLASSES]
+        context = {"a": a, "b": b, "classes": shown, "more": len(meta["classes"]) - len(shown)}
+        sections.append(Section("classes", "Related classes", context, "overlap_classes"))
+    with progress("pictures", total=None, unit="pairs") as bar:
+        for kind, heading in _HEADINGS.items():
+            table = pairs.filter(pc.equal(pairs["kind"], kind))
+            if not table.num_rows or not pictures:
+                continue
+            chosen = table.slice(0, pictures).to_pylist()
+            context = {"a": a, "b": b, "kind": kind, "more": table.num_rows - len(chosen), "problem": None}
+            try:
+                context["pairs"] = _with_pictures(chosen, images)
+            except UserError as error:
+                context.update(pairs=[], problem=f"No pictures: {error}")
+            bar.advance(len(chosen))
+            sections.append(Section(kind, heading, context, "overlap_pairs"))
+    return write_page(
+        title or (f"Copies within {a['name']}" if within else f"Overlap of {a['name']} and {b['name']}"),
+        sections,
+        counts=[f"{row['pairs']:,} {row['kind']}" for row in counts],
+        style="overlap.css",
+        sortable=True,
+    )
+
+
+def _with_pictures(pairs: list[dict[str, Any]], images: Pictures | None) -> list[dict[str, Any]]:
+    """Pairs with both pictures as data URIs."""
+    if images is None:
+        raise UserError("this page was made without access to the images.")
+    sources = {
+        side: [thumbnail(image) for image in images(side, [pair[f"key_{side}"] for pair in pairs])]
+        for side in "ab"
+    }
+    return [
+        {**pair, "source_a": source_a, "source_b": source_b}
+        for pair, source_a, source_b in zip(pairs, sources["a"], sources["b"], strict=True)
+    ]

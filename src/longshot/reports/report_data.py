@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from longshot.evaluation import Results
     from longshot.tasks import Testbed
 
+
 Runs: TypeAlias = "str | Path | Results | Sequence[str | Path | Results]"
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")
 
@@ -148,7 +149,7 @@ class ReportData:
         )
 
 
-def load(runs: Runs) -> ReportData:
+def read_runs(runs: Runs) -> ReportData:
     """Read runs and arrange them.
 
     The same testbed in several runs is one testbed (its content hash says so). A series that occurs in
@@ -203,7 +204,7 @@ def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, C
     cells = []
     for members in _groups(table, columns):
         rows = table.take(pa.array(members[np.argsort(task[members], kind="stable")])).combine_chunks()
-        group = {name: rows[name][0].as_py() for name in columns}
+        testbed, backbone, method, setting, seed = (rows[name][0].as_py() for name in columns)
         metrics = {name: _floats(rows, name) for name in METRICS}
         cell = Cell(
             tasks=rows["task"].to_numpy().astype(np.int64),
@@ -216,14 +217,8 @@ def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, C
             scores=_scores(rows),
         )
         named = rows["testbed_name"][0].as_py() if "testbed_name" in rows.column_names else None
-        key = (
-            group["testbed"],
-            group["backbone"],
-            group["method"],
-            group["setting"],
-            int(group["seed"] or 0),
-        )
-        cells.append((key, str(named or group["testbed"][:8]), cell))
+        key = (testbed, backbone, method, setting, int(seed or 0))
+        cells.append((key, str(named or testbed[:8]), cell))
     return cells
 
 

@@ -1,4 +1,4 @@
-"""Which classes are taken for which: a heat map, and the most confused pairs with pictures."""
+"""How methods err: whether they are right as often as they say, and which classes they take for which."""
 
 from __future__ import annotations
 
@@ -7,12 +7,62 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import UserError
-from longshot.reports.data import Cell, ReportTestbed
+from longshot.reports.charts import Curve, reliability
+from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names, thumbnail
-from longshot.reports.sections.base import Request, Section, shown_series
+from longshot.reports.report_data import Cell, ReportTestbed
+from longshot.reports.sections.base import MAX_LINES, Request, plot_label, shown_series, strongest
 
 if TYPE_CHECKING:
     from longshot.statistics import ConfusedPair, Confusion
+
+
+FEWEST = 20  # queries in a bin for it to be drawn
+
+
+def calibrated(request: Request) -> Section:
+    """A panel per testbed with saved scores, or a line on how to get them."""
+    data, panels, lines = request.data, [], []
+    shown: set[int] = set()
+    for b, bed in enumerate(data.beds):
+        column, left_out = strongest(request, b, MAX_LINES)
+        measured = [
+            (s, calibration)
+            for s, cell in column
+            if (calibration := measure_calibration(bed, cell)) is not None
+        ]
+        curves = []
+        for s, calibration in measured:
+            filled = calibration.counts >= FEWEST
+            if filled.any():
+                shares = (calibration.confidence[filled], calibration.accuracy[filled])
+                curves.append(Curve(s, plot_label(data, s), *shares))
+            lines.append((bed.name, s, data.series[s], calibration))
+        if curves:
+            svg = reliability(curves, prefix=f"cal{b}")
+            panels.append({"bed": bed.name, "svg": svg, "left_out": left_out})
+            shown.update(curve.index for curve in curves)
+    legend = [(s, data.series[s]) for s in sorted(shown)]
+    return Section(
+        "calibrated",
+        "Calibration",
+        {"panels": panels, "lines": lines, "legend": legend, "fewest": FEWEST, "limit": MAX_LINES},
+    )
+
+
+def measure_calibration(bed: ReportTestbed, cell: Cell) -> Any:
+    """The calibration of one series, or None without its scores."""
+    from longshot.evaluation import measure_confidences
+    from longshot.statistics import calibration
+
+    if cell.scores is None:
+        return None
+    try:
+        sure, right = measure_confidences(bed.testbed, cell.tasks, cell.scores)
+    except ValueError:  # predictions of other tasks; the section of pictures says so
+        return None
+    return calibration(np.minimum(sure, 1.0), right)
+
 
 TOP_CLASSES = 12  # of the heat map
 TOP_PAIRS = 4
@@ -101,13 +151,13 @@ def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:
 
 def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
     """Queries of either class that were taken for the other."""
-    from longshot.evaluation import mistakes
+    from longshot.evaluation import find_mistakes
 
     assert request.images is not None
     directions = []
     for true, predicted in ((pair.first, pair.second), (pair.second, pair.first)):
         # The same image can be mistaken in many tasks: it is shown once.
-        queries = mistakes(
+        queries = find_mistakes(
             bed.testbed, cell.tasks, cell.predictions, pair.dataset, true, predicted, limit=10 * SHOTS
         )
         keys = list(dict.fromkeys(query.key for query in queries))[:SHOTS]

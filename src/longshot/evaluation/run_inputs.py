@@ -18,7 +18,9 @@ from longshot.tasks import Testbed, say_changed
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
+    from longshot.evaluation.predictions import Predictions
     from longshot.models import Backbone, Features, Precomputed
+
 
 TestbedLike: TypeAlias = Testbed | str | Path
 
@@ -146,6 +148,33 @@ def _open(testbed: object) -> Testbed:
     return Testbed.load(testbed)
 
 
+def find_testbed(path: Path, predictions: Predictions) -> Testbed:
+    """Open the testbed in the file ``path``, or the one in the folder ``path`` that the predictions name."""
+    if not path.is_dir():
+        return Testbed.load(path)
+    files = sorted((path / "testbeds").glob("*.parquet"))
+    if not files:
+        raise UserError(
+            f"{path} holds no testbeds/*.parquet", "give a testbed file, or the folder of a release or a run"
+        )
+    beds = [Testbed.load(file) for file in files]
+    if predictions.testbed is None:
+        if len(beds) > 1:
+            raise UserError(
+                f"{path} holds {len(beds)} testbeds and the predictions '{predictions.name}' name none",
+                f"give one of {', '.join(file.name for file in files[:5])}",
+            )
+        return beds[0]
+    for bed in beds:
+        if bed.content_hash == predictions.testbed:
+            return bed
+    raise UserError(
+        f"The predictions '{predictions.name}' are for the testbed {predictions.testbed[:12]}…, which is none of the "
+        f"{len(beds)} in {path}",
+        "give the folder they were made on",
+    )
+
+
 def open_methods(methods: object, variant: str | None = None) -> list[Method | ImageMethod]:
     """The methods behind names and objects, each once; in the settings of a ``variant`` where one is given."""
     listed = as_list(methods)
@@ -182,9 +211,8 @@ class OpenedBackbones:
     features: dict[str, dict[str, Features]] = field(default_factory=dict)  # by fingerprint of their dataset
     objects: dict[str, Backbone | Precomputed] = field(default_factory=dict)  # arrays or modules
     names: dict[str, str] = field(default_factory=dict)  # what opens those that are given by name
-    sources: dict[str, list[Backbone | Precomputed]] = field(
-        default_factory=dict
-    )  # those whose engine is open
+    # those whose engine is open
+    sources: dict[str, list[Backbone | Precomputed]] = field(default_factory=dict)
 
     def enter(self, label: str, identity: str, *, chosen: bool) -> str:
         """The label under which a network stands: that of its first mention.

@@ -1,11 +1,11 @@
-"""Training data step by step: which rows a step reads, as a pure function of the seed and the step's number."""
+"""What training reads step by step, a pure function of the seed and the step's number; and the validation tasks."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.base import Episode, Ragged, TaskRows, UserError, rows_of_classes
-from longshot.models import Features, Network
+from longshot.base import Episode, Floats, ImageTask, Ragged, TaskRows, UserError, rows_of_classes, task_seeds
+from longshot.evaluation import same_shape
+from longshot.models import Features, Gatherer, ImageMethod, Network, accuracies, get_method
+from longshot.statistics import Interval, mean_interval
 from longshot.tasks import Classes, Instances, Pool, Shape, Streams, settings_of
-from longshot.training.augment import Augmentation
 from longshot.training.base import ImageBatch
-from longshot.training.images import TrainingImages, step_generator
+from longshot.training.training_images import Augmentation, TrainingImages, step_generator
 
 CHUNK = 64  # episodes drawn together: drawing one costs nearly as much as drawing many
 _FORWARD = 256  # images embedded at a time
@@ -118,15 +119,8 @@ class EpisodeSource(TrainingSource):
 
     def draw(self, number: int) -> TaskRows:
         """Chunk ``number``: ``chunk`` tasks as rows of the pool's dataset."""
-        return draw_tasks(
-            self.pool,
-            self.chunk,
-            self.seed,
-            shape=self.shape,
-            classes=self.classes,
-            instances=self.instances,
-            attempt=number,
-        )
+        samplers = (self.shape, self.classes, self.instances)
+        return draw_tasks(self.pool, self.chunk, self.seed, *samplers, attempt=number)
 
     def tasks(self, step: int) -> list[TaskRows]:
         """The episodes of a step, one by one."""
@@ -208,16 +202,9 @@ def embed_rows(network: Network, images: TrainingImages, rows: NDArray[np.int64]
 
 
 def draw_tasks(
-    pool: Pool,
-    count: int,
-    seed: int,
-    *,
-    shape: Shape,
-    classes: Classes,
-    instances: Instances,
-    attempt: int = 0,
+    pool: Pool, count: int, seed: int, shape: Shape, classes: Classes, instances: Instances, attempt: int = 0
 ) -> TaskRows:
-    """``count`` tasks as rows of the pool's dataset; ``attempt`` numbers independent draws of one seed."""
+    """Draw ``count`` tasks as rows of the pool's dataset; ``attempt`` numbers independent draws of one seed."""
     streams = Streams.of(seed, count, pool.dataset.fingerprint).take(slice(None), attempt)
     plan = shape.counts(streams, classes.draw(streams, shape, pool), pool)
     return instances.draw(streams, pool, plan)
@@ -230,19 +217,14 @@ def read_episode(
     generator: torch.Generator | None = None,
 ) -> Episode:
     """The one task of ``task`` as images."""
-    support, query = task.support.values, task.query.values
-    pictures = images.read(np.concatenate([support, query]), augment, generator)
+    rows = np.concatenate([task.support.values, task.query.values])
+    pictures = images.read(rows, augment, generator)
+    support, query = pictures.tensor_split([len(task.support.values)])
     labels = [
         torch.from_numpy(part.values.astype(np.int64)).to(pictures.device)
         for part in (task.support_label, task.query_label)
     ]
-    return Episode(
-        pictures[: len(support)],
-        labels[0],
-        pictures[len(support) :],
-        int(task.ways[0]),
-        query_label=labels[1],
-    )
+    return Episode(support, labels[0], query, int(task.ways[0]), query_label=labels[1])
 
 
 def tasks_to_tensors(tasks: TaskRows) -> dict[str, Tensor]:
@@ -282,3 +264,69 @@ def check_enough(pool: Pool, shape: Shape, split: str) -> Pool:
         f"{shape.min_way}",
         "lower {way}, {shot} or {query}, or add classes",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Tasks of the validation classes as rows of ``images``, drawn once, and the call of the method to solve them."""
+
+    tasks: TaskRows
+    images: TrainingImages
+    method: str
+
+    @property
+    def images_read(self) -> int:
+        """Images that go through the network: every image once, or every task's own."""
+        rows = np.concatenate([self.tasks.support.values, self.tasks.query.values])
+        return len(rows) if isinstance(get_method(self.method), ImageMethod) else len(np.unique(rows))
+
+    def accuracies(self, network: Network) -> Floats:
+        """[T] share of each task's queries that the method gets right, the network in evaluation mode."""
+        solver = get_method(self.method)
+        if isinstance(solver, ImageMethod):
+            return self._by_images(solver, network)
+        tasks, gatherer = self.by_features(network)
+        return accuracies(tasks, solver, gatherer)
+
+    def run(self, network: Network) -> Interval:
+        """Mean accuracy over the tasks with its 95 % interval."""
+        return mean_interval(self.accuracies(network))
+
+    def by_features(self, network: Network, blocks: Sequence[int] = ()) -> tuple[TaskRows, Gatherer]:
+        """All tasks by the network's vectors, as rows of what a Gatherer reads; ``blocks``: widths of its parts."""
+        # Tasks share images: every image goes through the network once.
+        rows = np.unique(np.concatenate([self.tasks.support.values, self.tasks.query.values]))
+        vectors = embed_rows(network, self.images, rows).cpu()
+        widths = list(blocks) or [vectors.shape[1]]
+        parts = [part.contiguous().numpy() for part in torch.split(vectors, widths, 1)]
+        support, query = (
+            side.with_values(np.searchsorted(rows, side.values))
+            for side in (self.tasks.support, self.tasks.query)
+        )
+        return replace(self.tasks, support=support, query=query), Gatherer(parts, self.images.device)
+
+    def _by_images(self, method: ImageMethod, network: Network) -> Floats:
+        training = network.training
+        trained = [parameter.requires_grad for parameter in network.parameters()]
+        network.eval().requires_grad_(False)
+        accuracies = np.empty(len(self.tasks))
+        try:
+            with torch.no_grad():
+                for positions in same_shape(self.tasks, method.at_once):
+                    pairs = [self._image_task(position) for position in positions.tolist()]
+                    scores = method.scores([task for task, _ in pairs], network)
+                    for position, guesses, (_, label) in zip(positions, scores, pairs, strict=True):
+                        accuracies[position] = float((guesses.argmax(1) == label).float().mean())
+        finally:
+            network.train(training)
+            for parameter, was_trained in zip(network.parameters(), trained, strict=True):
+                parameter.requires_grad_(was_trained)
+        return accuracies
+
+    def _image_task(self, position: int) -> tuple[ImageTask, torch.Tensor]:
+        episode = read_episode(self.images, self.tasks.take([position]))
+        seed = int(task_seeds(0, np.array([position]))[0])
+        task = ImageTask(
+            episode.support, episode.support_label, episode.query, episode.way, seed, index=position
+        )
+        return task, episode.query_label

@@ -1,0 +1,260 @@
+"""Training on episodes: nearest class means (also on difficult episodes), matching, attention between places (CTX)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+from longshot.base import (
+    SCALES,
+    Episode,
+    TaskPlan,
+    TaskRows,
+    UserError,
+    check_declared,
+    choice_field,
+    count_field,
+    format_call,
+    number_field,
+    prototype_scores,
+    prototypes,
+    with_settings,
+)
+from longshot.models import KEY, VALUE, Network, class_scores, heads
+from longshot.tasks import DifficultInstances, Judge, Pool, Streams
+from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults, embed
+from longshot.training.training_images import parse_augmentation
+
+if TYPE_CHECKING:
+    from longshot.models import Features
+    from longshot.tasks import Instances
+
+
+@with_settings
+class ProtoNetTraining(EpisodicAlgorithm):
+    """L = −log softmax over w of −scale · ‖q − p_w‖², mean over the queries; every episode on its own.
+
+    The published network compares in squared Euclidean distance; ``distance='cosine'`` with scale 10 is the variant
+    of later papers.
+    """
+
+    name: ClassVar[str] = "protonet"
+    paper: ClassVar[str] = "Snell et al. 2017"
+    recipes: ClassVar[Mapping[str, TrainingDefaults]] = {
+        "pmf": TrainingDefaults(
+            optimiser="sgd(lr=0.0005, momentum=0.9)", schedule="cosine", batch=1, steps=10_000
+        ),
+    }
+
+    way: int = count_field(5, least=2)
+    shot: int = count_field(5, least=1)
+    query: int = count_field(10, least=1)
+    distance: str = choice_field("euclidean", *SCALES)
+    scale: float | None = number_field(None, above=0)
+
+    @property
+    def method(self) -> str:
+        """The same classifier for validation tasks."""
+        settings = {"distance": self.distance, "scale": self.scale}
+        return format_call("protonet", settings, {"distance": "euclidean", "scale": None})
+
+    def logits(self, network: Network, episode: Episode) -> Tensor:
+        """[Q, way] scores of the prototype classifier."""
+        support, query = embed(network, episode)
+        means = prototypes(support, episode.support_label, episode.way)
+        return prototype_scores(query, means, distance=self.distance, scale=self.scale)
+
+
+@with_settings
+class Matching(EpisodicAlgorithm):
+    """L = −log p(w | q), p(w | q) = Σ over support x of class w of softmax_x(scale · cos(q, x)).
+
+    Without the paper's full context embeddings (recurrent encoders over the support), as most later comparisons.
+    """
+
+    name: ClassVar[str] = "matching"
+    paper: ClassVar[str] = "Vinyals et al. 2016"
+
+    way: int = count_field(5, least=2)
+    shot: int = count_field(5, least=1)
+    query: int = count_field(10, least=1)
+    scale: float = number_field(10.0, above=0)
+
+    @property
+    def method(self) -> str:
+        """The same classifier for validation tasks."""
+        return format_call("matching", {"scale": self.scale}, {"scale": 10.0})
+
+    def logits(self, network: Network, episode: Episode) -> Tensor:
+        """[Q, way] log p(w | q)."""
+        support, query = embed(network, episode)
+        similar = self.scale * functional.normalize(query, dim=1) @ functional.normalize(support, dim=1).T
+        attention = similar.log_softmax(1)  # [Q, S]
+        members = functional.one_hot(episode.support_label, episode.way).bool().T  # [way, S]
+        spread = attention.unsqueeze(1).masked_fill(~members, float("-inf"))  # [Q, way, S]
+        return torch.logsumexp(spread, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """A share of the tasks gets the support that is difficult for its queries, the others keep a uniform one."""
+
+    difficult: DifficultInstances
+    share: float
+    name: ClassVar[str] = "mixed"
+
+    @property
+    def features_hash(self) -> str | None:
+        """Hash of the features that difficulty is judged by."""
+        return self.difficult.features_hash
+
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
+        """The queries of the uniform tasks; task by task one of the two supports."""
+        hard = self.difficult.draw(streams, pool, plan)
+        uniform = self.difficult.base.draw(streams, pool, plan)
+        chosen = streams.stage("mix").uniform() < self.share
+        order = np.where(chosen, np.arange(len(plan)), len(plan) + np.arange(len(plan)))
+        mixed = TaskRows.concat([replace(rows, measured={}) for rows in (hard, uniform)]).take(order)
+        return mixed.with_measured({"difficult": chosen})
+
+
+@with_settings
+class Adversarial(ProtoNetTraining):
+    """ProtoNet's loss; a ``difficult`` share of the episodes has the support that FastDiffSel finds.
+
+    FastDiffSel takes, for the episode's queries, the support images on which the present network's prototypes fail:
+    every ``every`` steps all train images are embedded anew and the episodes until the next time are chosen.
+
+    ``judge`` names networks that choose beside the one that learns ("BACKBONE:METHOD", or a list), ``judging`` says how
+    the losses are combined, and ``difficulty`` is the dial from 0 (uniform supports) to 1, as in ``longshot.sample``.
+    """
+
+    name: ClassVar[str] = "adversarial"
+    paper: ClassVar[str] = "Basu et al. 2023"
+    recipes: ClassVar[Mapping[str, TrainingDefaults]] = {}
+
+    difficult: float = number_field(0.5)
+    every: int = count_field(200, least=1)
+    difficulty: float = number_field(1.0)
+    judge: str | list[str] | None = None
+    judging: Literal["mean", "worst", "least"] = choice_field("mean", "mean", "worst", "least")
+
+    def __post_init__(self) -> None:
+        check_declared(self)
+        if self.difficulty > 1:
+            raise UserError(f"{self.name}'s difficulty is {self.difficulty}, but must lie between 0 and 1.")
+        if not isinstance(self.judges, list) or not all(isinstance(name, str) for name in self.judges):
+            raise UserError(
+                f"{self.name}'s judge is {self.judge!r}, but must be a backbone or a list of backbones."
+            )
+
+    @property
+    def refresh(self) -> int:
+        """Steps between two choices."""
+        return self.every
+
+    @property
+    def judges(self) -> list[str]:
+        """Networks that judge beside the one that is trained."""
+        return [self.judge] if isinstance(self.judge, str) else self.judge or []
+
+    def instances(self, features: Features, judges: Sequence[Judge] = ()) -> Instances:
+        """Difficult supports for the share of the episodes, judged by the network's own features and by ``judges``."""
+        chooser = DifficultInstances(
+            [Judge(features), *judges], judging=self.judging, difficulty=self.difficulty, refine=0
+        )
+        return Mixed(chooser, self.difficult)
+
+
+# SimCLR's: crops of at least 8 % of the area (0.28 of a side), flips, colour; its blur and hue are left out.
+SIMCLR = "zoom(0.28)|flip|jitter(0.8)|grey(0.2)"
+
+
+@with_settings
+class CTXTraining(EpisodicAlgorithm):
+    """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``models/methods/ctx.py``), mean over the queries.
+
+    With probability ``simclr`` an episode becomes a SimCLR episode: every support image is a class of its own, the
+    queries are as many of the same images per class as there were queries, and all of them are augmented strongly, each
+    on its own. Such episodes keep the network from forgetting whatever does not tell the train classes apart.
+    ``width``: numbers per key and per value.
+    """
+
+    name: ClassVar[str] = "ctx"
+    paper: ClassVar[str] = "Doersch et al. 2020"
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
+
+    way: int = count_field(5, least=2)
+    shot: int = count_field(5, least=1)
+    query: int = count_field(10, least=1)
+    width: int = count_field(128, least=1)
+    simclr: float = number_field(0.5)
+
+    def __post_init__(self) -> None:
+        check_declared(self)
+        if self.simclr > 1:
+            raise UserError(
+                f"ctx's simclr is {self.simclr!r}; it is the share of SimCLR episodes, from 0 to 1."
+            )
+
+    @property
+    def method(self) -> str:
+        """The same attention for validation tasks."""
+        return "ctx"
+
+    def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
+        """Key head and value head [width, channels of the maps], as linear layers start or as they were learned."""
+        if KEY in network.extras and len(network.extras[KEY]) == self.width:
+            return {name: network.extras[name].detach() for name in (KEY, VALUE)}
+        training = network.training
+        with torch.no_grad():
+            channels = int(network.eval().maps(torch.zeros(1, 3, *network.size)).shape[1])
+        network.train(training)
+        return {name: nn.Linear(channels, self.width).weight.detach() for name in (KEY, VALUE)}
+
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
+        """Mean over the episodes, some of them turned into SimCLR's."""
+        assert not isinstance(data, ImageBatch)
+        # The global generator is seeded by the step, so a resumed run turns the same episodes into SimCLR's.
+        changed = [
+            simclr_episode(episode) if float(torch.rand(())) < self.simclr else episode for episode in data
+        ]
+        return super().loss(network, changed)
+
+    def logits(self, network: Network, episode: Episode) -> Tensor:
+        """[Q, way] by attention between places."""
+        keys, values = heads(network, network.maps(torch.cat([episode.support, episode.query])).float())
+        rows = len(episode.support)
+        return class_scores(
+            keys[:rows], values[:rows], episode.support_label, keys[rows:], values[rows:], episode.way
+        )
+
+
+def simclr_episode(episode: Episode) -> Episode:
+    """Every support image a class of its own; queries are other views of the first few images of each class.
+
+    An image that was a query takes no part. Of a class with q queries the first q support images are asked for.
+    """
+    rank = _rank_in_class(episode.support_label, episode.way)
+    queries = torch.bincount(episode.query_label, minlength=episode.way)
+    queried = (rank < queries[episode.support_label]).nonzero().squeeze(1)
+    low, high = (edge(episode.support, dim=(0, 2, 3), keepdim=True) for edge in (torch.amin, torch.amax))
+    # Images come scaled for the network; colour changes are meant for values from black (0) to white (1).
+    plain = (episode.support - low) / (high - low).clamp(min=1e-6)
+    generator = Generator().manual_seed(int(torch.randint(2**62, ())))
+    views = parse_augmentation(SIMCLR)(torch.cat([plain, plain[queried]]), generator) * (high - low) + low
+    count = len(plain)
+    everyone = torch.arange(count, device=queried.device)
+    return Episode(views[:count], everyone, views[count:], count, query_label=queried)
+
+
+def _rank_in_class(label: Tensor, way: int) -> Tensor:
+    """[S] number of earlier images of the same class."""
+    one_hot = nn.functional.one_hot(label, way)
+    return (one_hot.cumsum(0) * one_hot).sum(1) - 1
