@@ -9,13 +9,19 @@ import numpy as np
 
 from longshot.base import Bools, Floats, Ints
 from longshot.statistics import correlation
-from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import (
     CROSS_DOMAIN,
     PAPERS,
     WITHIN_DOMAIN,
     Condition,
     missing_for_the_papers_best,
+)
+from longshot.studies.cross_domain.paper import (
+    printed_early_rise,
+    printed_modelling,
+    printed_order,
+    printed_range,
+    printed_share,
 )
 from longshot.studies.cross_domain.scores import DomainLab, DomainScores, KindTasks, domain_scores
 from longshot.studies.cross_domain.settings import PRETRAINED, RANDOM
@@ -156,7 +162,7 @@ def _gain(scores: DomainScores, condition: Condition, method: str) -> Measured |
     before, after = (scores.get(condition, start, method) for start in (RANDOM, PRETRAINED))
     if before is None or after is None:
         return None
-    printed = paper.share(condition, PRETRAINED, method) - paper.share(condition, RANDOM, method)
+    printed = printed_share(condition, PRETRAINED, method) - printed_share(condition, RANDOM, method)
     return paired(_measured_on(condition, method), after, before, round(printed, 6))
 
 
@@ -170,7 +176,7 @@ def _best(method: str, start: str, lab: DomainLab) -> list[Measured]:
             raise NotMeasured(f"{method} from {start} weights was not run, or is left out")
         for other in scores.methods(condition, start):
             if other != method:
-                printed = paper.share(condition, start, method) - paper.share(condition, start, other)
+                printed = printed_share(condition, start, method) - printed_share(condition, start, other)
                 label = _measured_on(condition, f"{method} − {other}")
                 values = scores.values[condition, start, other]
                 measured.append(paired(label, own, values, round(printed, 6)))
@@ -185,7 +191,9 @@ def _harder(lab: DomainLab) -> list[Measured]:
         for method in scores.setting:
             within, cross = (scores.get(condition, start, method) for condition in PAPERS)
             if within is not None and cross is not None:
-                printed = paper.share(WITHIN_DOMAIN, start, method) - paper.share(CROSS_DOMAIN, start, method)
+                printed = printed_share(WITHIN_DOMAIN, start, method) - printed_share(
+                    CROSS_DOMAIN, start, method
+                )
                 measured.append(unpaired(f"{method}, {start}", within, cross, round(printed, 6)))
     return measured
 
@@ -221,7 +229,7 @@ def _early(lab: DomainLab) -> list[Measured]:
         gaps = _slopes(shot, mean, early, again) - _slopes(shot, mean, late, again)
         gaps = gaps[np.isfinite(gaps)]
         label = f"points per shot up to {_EARLY} minus beyond, {start}"
-        measured.append(of_resamples(label, value, gaps, len(shot), printed=paper.early_rise(start)))
+        measured.append(of_resamples(label, value, gaps, len(shot), printed=printed_early_rise(start)))
     return measured
 
 
@@ -258,7 +266,7 @@ def _order(lab: DomainLab) -> list[Measured]:
                 raise NotMeasured(f"all tasks have the same number of {name}")
             value = float(_agreement(np.ones((1, len(low))), table, low)[0])
             again = _agreement(_weights(len(low)), table, low)
-            printed = paper.order_kept(name, start, methods)
+            printed = printed_order(name, start, methods)
             label = f"Spearman's r between few and many {name}, {start}"
             measured.append(of_resamples(label, value, again, len(low), printed=printed))
     return measured
@@ -318,7 +326,7 @@ def _range(lab: DomainLab) -> list[Measured]:
         easy, hard = (pick(means, key=lambda name: means[name]) for pick in (max, min))
         ends = [best[(domain == name) & odd] for name in (easy, hard)]
         label = _measured_on(condition, f"{easy} − {hard}")
-        measured.append(unpaired(label, ends[0], ends[1], paper.widest(condition)))
+        measured.append(unpaired(label, ends[0], ends[1], printed_range(condition)))
     return measured
 
 
@@ -331,5 +339,5 @@ def _modelling(lab: DomainLab) -> list[Measured]:
         domain = scores.tasks[condition.kind].domain
         for name in scores.domains:
             label, here = _measured_on(condition, name), domain == name
-            measured.append(paired(label, best[here], worst[here], paper.modelling(condition)))
+            measured.append(paired(label, best[here], worst[here], printed_modelling(condition)))
     return measured

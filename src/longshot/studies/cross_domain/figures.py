@@ -13,8 +13,8 @@ import numpy as np
 from longshot.base import Bools, Ints
 from longshot.reports import PALETTE
 from longshot.statistics import dataset_difficulty
-from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import BASELINES, CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN
+from longshot.studies.cross_domain.paper import printed_share
 from longshot.studies.cross_domain.scores import DomainLab, DomainScores, KindTasks, domain_scores
 from longshot.studies.cross_domain.tables import all_cells, grouped
 from longshot.studies.engine.figures import Drawings, Picture, figure_of, means_and_halves
@@ -71,7 +71,7 @@ def _methods(scores: DomainScores, starts: Sequence[str], dataset: str, path: Pa
                 colours = [_COLOURS[method] for method in methods]
                 axes.bar(x, mean, 0.92 * width, color=colours, alpha=shade)
                 axes.errorbar(x, mean, half, label="95 % interval over tasks", **error)
-                theirs = [100 * paper.share(condition, start, method) for method in methods]
+                theirs = [100 * printed_share(condition, start, method) for method in methods]
                 label = "published (Meta-Album, ResNet-18): other data"
                 axes.plot(x, theirs, markeredgecolor=_INK, label=label, **diamond)
             names = [method.replace("-", "-\n", 1) for method in scores.setting]

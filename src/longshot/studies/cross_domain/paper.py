@@ -22,24 +22,24 @@ _NOTE = (
 _SWEEPS = {"ways": (6, 7), "shots": (8, 9)}  # tables from random and from pre-trained weights
 
 
-def printed(number: int) -> PublishedTable:
+def printed_table(number: int) -> PublishedTable:
     """Table 5 … 10 of the paper.
 
-    >>> printed(5).value("metadelta", "within-domain, random")
+    >>> printed_table(5).value("metadelta", "within-domain, random")
     PrintedNumber(mean=23.6, half=0.8)
     """
     return published_paper(__package__).table(str(number))
 
 
-def sheet(number: int) -> Sheet:
+def printed_sheet(number: int) -> Sheet:
     """A printed table to read."""
-    short, table = published_paper(__package__).source.short, printed(number)
+    short, table = published_paper(__package__).source.short, printed_table(number)
     return replace(table.sheet(f"Published: {short}, table {number}: {table.caption}"), note=_NOTE)
 
 
-def records(number: int) -> list[Fact]:
+def printed_records(number: int) -> list[Fact]:
     """The same as CSV rows; shares."""
-    table = printed(number)
+    table = printed_table(number)
     return [
         {
             "source": f"published, table {number}",
@@ -57,12 +57,12 @@ def records(number: int) -> list[Fact]:
 
 def _column(number: int, column: str) -> Floats:
     """A column as shares."""
-    return np.array([cell.mean / 100 for head, _, cell in printed(number).numbers() if head == column])
+    return np.array([cell.mean / 100 for head, _, cell in printed_table(number).numbers() if head == column])
 
 
-def share(condition: Condition, start: str, method: str) -> float:
+def printed_share(condition: Condition, start: str, method: str) -> float:
     """Table 5: a baseline's normalised accuracy as a share."""
-    cell = printed(5).value(method, f"{condition.name}, {start}")
+    cell = printed_table(5).value(method, f"{condition.name}, {start}")
     assert cell is not None
     return cell.mean / 100
 
@@ -75,11 +75,11 @@ def sweep_number(name: str, start: str) -> int:
 def _sweep(name: str, start: str, methods: Sequence[str] = ()) -> tuple[Floats, Floats]:
     """Ways or shots [n], and the printed shares [n, M] of the baselines."""
     number = sweep_number(name, start)
-    x = np.array([int(label) for label in printed(number).rows], np.float64)
-    return x, np.stack([_column(number, method) for method in methods or printed(number).heads], axis=1)
+    x = np.array([int(label) for label in printed_table(number).rows], np.float64)
+    return x, np.stack([_column(number, method) for method in methods or printed_table(number).heads], axis=1)
 
 
-def early_rise(start: str) -> float:
+def printed_early_rise(start: str) -> float:
     """Tables 8 and 9: slope per shot up to 5 shots minus that from 5 on, of the mean over the baselines."""
     shots, scores = _sweep("shots", start)
     mean = scores.mean(axis=1)
@@ -87,7 +87,7 @@ def early_rise(start: str) -> float:
     return round(float(early - late), 6)
 
 
-def order_kept(name: str, start: str, methods: Sequence[str]) -> float:
+def printed_order(name: str, start: str, methods: Sequence[str]) -> float:
     """Tables 6 to 9: rank correlation of the baselines' means between the lower and the upper half of the rows."""
     x, scores = _sweep(name, start, methods)
     low = x <= np.median(x)
@@ -99,12 +99,12 @@ def _difficulty(condition: Condition, method: str) -> Floats:
     return _column(10, f"{condition.name}, {method}")
 
 
-def widest(condition: Condition) -> float:
+def printed_range(condition: Condition) -> float:
     """Table 10: the best baseline on the easiest dataset minus that on the hardest."""
     return round(float(np.ptp(_difficulty(condition, "metadelta"))), 6)
 
 
-def modelling(condition: Condition) -> tuple[float, float]:
+def printed_modelling(condition: Condition) -> tuple[float, float]:
     """Table 10: the smallest and the largest difference between the best and the worst baseline."""
     gaps = _difficulty(condition, "metadelta") - _difficulty(condition, "train-from-scratch")
     return round(float(gaps.min()), 6), round(float(gaps.max()), 6)

@@ -9,8 +9,8 @@ import numpy as np
 from longshot.base import Bools, Floats, Ints
 from longshot.reports import Sheet, SheetCell, column_marks, heads, row
 from longshot.statistics import Interval, dataset_difficulty, mean_interval, welch
-from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import CONDITIONS, CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN, Condition
+from longshot.studies.cross_domain.paper import printed_records, printed_sheet, sweep_number
 from longshot.studies.cross_domain.scores import DomainLab, DomainScores, domain_scores
 from longshot.studies.engine.tables import (
     Fact,
@@ -86,8 +86,8 @@ def methods_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
         values,
         note=note,
         digits=1,
-        published=[paper.sheet(5)],
-        records=[{"setting": "", **record} for record in paper.records(5)],
+        published=[printed_sheet(5)],
+        records=[{"setting": "", **record} for record in printed_records(5)],
     )
 
 
@@ -199,8 +199,8 @@ def sweep_table(name: str, scores: DomainScores, start: str) -> TableFile | None
     )
     title = f"Cross-domain by {name}, {start} weights"
     sheet = Sheet(title, heads(name, "tasks", *methods), [rows], note)
-    number = paper.sweep_number(name, start)
-    return TableFile(f"{name}-{start}", [sheet, paper.sheet(number)], [*records, *paper.records(number)])
+    number = sweep_number(name, start)
+    return TableFile(f"{name}-{start}", [sheet, printed_sheet(number)], [*records, *printed_records(number)])
 
 
 def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile | None:
@@ -230,8 +230,8 @@ def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile |
     )
     names = [*heads("domain"), *groups[0], *groups[1]]
     sheet = Sheet("Intrinsic and modelling difficulty", names, [list(rows.values())], note, labels=1)
-    printed = [{"metric": "normalised accuracy", **record} for record in paper.records(10)]
-    return TableFile("difficulty", [sheet, paper.sheet(10)], [*records, *printed])
+    printed = [{"metric": "normalised accuracy", **record} for record in printed_records(10)]
+    return TableFile("difficulty", [sheet, printed_sheet(10)], [*records, *printed])
 
 
 def all_cells(scores: DomainScores, condition: Condition, starts: Sequence[str]) -> tuple[list[str], Floats]:

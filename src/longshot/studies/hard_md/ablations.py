@@ -13,8 +13,8 @@ from longshot.base import count
 from longshot.reports import Sheet, heads, row
 from longshot.studies.engine.tables import Fact, TableFile, present
 from longshot.studies.engine.training import slug
-from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.objects import objects_table
+from longshot.studies.hard_md.paper import printed_sheet
 from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, overall, ranks_of, record
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
 from longshot.studies.hard_md.sweep import sweep_table
@@ -41,7 +41,7 @@ def ablation_tables(scores: HardScores) -> list[TableFile]:
 
 
 def _published(settings: HardSettings, name: str) -> list[Sheet]:
-    return [paper.sheet(name)] if settings.published else []
+    return [printed_sheet(name)] if settings.published else []
 
 
 def _records(

@@ -11,7 +11,7 @@ from longshot.models import bare_name
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.training import StudyTraining
-from longshot.studies.hard_md import paper
+from longshot.studies.hard_md.paper import paper_backbone
 from longshot.studies.hard_md.settings import HardNetwork, HardSettings
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, ablation_beds, draw_of, main
 from longshot.tasks import RULE_SETS, objects_attribute, rule_set
@@ -50,8 +50,8 @@ def here(settings: HardSettings, sources: Sources) -> HardSettings:
     """
     trainable = trainable_networks(settings, sources)
     names = [name for name in settings.backbones if name not in settings.networks or name in trainable]
-    backbones = [name if name in trainable else paper.backbone(name) for name in names]
-    judge = settings.judge if settings.judge in settings.networks else paper.backbone(settings.judge)
+    backbones = [name if name in trainable else paper_backbone(name) for name in names]
+    judge = settings.judge if settings.judge in settings.networks else paper_backbone(settings.judge)
     if judge in settings.networks and judge not in trainable:
         raise UserError(
             f"The network '{judge}' that chooses supports cannot be trained: its source "

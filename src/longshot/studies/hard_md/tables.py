@@ -11,9 +11,9 @@ from longshot.diagnosis import composition_rows, say_correlation
 from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import correlation
 from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, TableRow, first_places, present
-from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.ablations import ablation_tables
 from longshot.studies.hard_md.comparisons import trained_pairs
+from longshot.studies.hard_md.paper import printed_sheet
 from longshot.studies.hard_md.scores import (
     JUDGE,
     HardScores,
@@ -57,7 +57,7 @@ def stress_table(scores: HardScores) -> TableFile:
             sheets.append(sheet)
             records += own
     if scores.settings.published:
-        sheets.append(paper.sheet("figure 4"))
+        sheets.append(printed_sheet("figure 4"))
     return TableFile("stress", sheets, records, _drop_sentences(scores))
 
 
@@ -208,7 +208,7 @@ def adapted_table(scores: HardScores) -> TableFile:
     note = f"The same {settings.adapted_tasks} fixed tasks in every cell. {JUDGE} chose the supports."
     sheets = [Sheet("Methods that adapt the network", names, blocks, note, 3)]
     if settings.published:
-        sheets += [paper.sheet("figure 43"), paper.sheet("figure 44")]
+        sheets += [printed_sheet("figure 43"), printed_sheet("figure 44")]
     return TableFile("adapted", sheets, records)
 
 
@@ -243,7 +243,7 @@ def trained_table(scores: HardScores) -> TableFile:
     )
     sheets = [Sheet("Networks trained here, against one another", names_of_columns, [rows], note, 5)]
     if settings.published:
-        sheets += [paper.sheet("table 4"), paper.sheet("figure 31")]
+        sheets += [printed_sheet("table 4"), printed_sheet("figure 31")]
     return TableFile("trained", sheets, records)
 
 

@@ -79,7 +79,7 @@ def sides_of(settings: BetterTestbedSettings, shot: int) -> list[Side]:
     return [Side(kind, draw_of(settings, "", kind, shot)) for kind in reversed(KINDS)]
 
 
-def claims() -> list[Claim[BetterLab]]:
+def better_testbed_claims() -> list[Claim[BetterLab]]:
     """The paper's section 6 and figures 1, 3 and 5."""
     classes = "testbed.classes"
     return [

@@ -13,12 +13,12 @@ from longshot.statistics import Rolling, rolling_mean
 from longshot.studies.engine.figures import axes_of, means_and_halves
 from longshot.studies.semantic.common import MethodScores, leader
 
-KINDS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
+KIND_COLOURS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
 _COLOURS = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a")
 _GREY: dict[str, Any] = {"color": "#bbbbbb", "linewidth": 0.9, "zorder": 1}
 
 
-def histograms(coarsity: Mapping[str, Floats], path: Path) -> None:
+def draw_histograms(coarsity: Mapping[str, Floats], path: Path) -> None:
     """Coarsity of the tasks of each testbed, as shares of its tasks (the paper's figure 1)."""
     low = min(float(values.min()) for values in coarsity.values())
     high = max(float(values.max()) for values in coarsity.values())
@@ -27,13 +27,13 @@ def histograms(coarsity: Mapping[str, Floats], path: Path) -> None:
         for kind, values in coarsity.items():
             weights = np.full(len(values), 100 / len(values))
             label = f"{kind} (mean {values.mean():.1f})"
-            axes.hist(values, edges, weights=weights, color=KINDS[kind], alpha=0.55, label=label)
+            axes.hist(values, edges, weights=weights, color=KIND_COLOURS[kind], alpha=0.55, label=label)
         axes.set(xlabel="coarsity of a task (low: classes close in meaning)", ylabel="tasks (%)")
         axes.set_title("How coarse the tasks are")
         axes.legend()
 
 
-def balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
+def draw_balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
     """Share of tasks that each class occurs in, most frequent first (the paper's figure 3)."""
     count = len(next(iter(shares.values())))
     even = 100 * way / count
@@ -41,7 +41,7 @@ def balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
     with axes_of(path) as axes:
         for kind, values in shares.items():
             ranks = np.arange(1, len(values) + 1)
-            style = {"color": KINDS[kind], "drawstyle": "steps-mid", "linewidth": 1.6}
+            style = {"color": KIND_COLOURS[kind], "drawstyle": "steps-mid", "linewidth": 1.6}
             axes.plot(ranks, 100 * values, label=kind, **style)
         axes.axhline(even, label=f"all equal ({even:.2g} %)", **dashed)
         axes.set(ylim=(0, None), xlabel=f"the {count:,} classes, most frequent first")
@@ -49,7 +49,7 @@ def balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
         axes.legend()
 
 
-def rolling(entries: Sequence[MethodScores], window: int, title: str, path: Path) -> None:
+def draw_rolling(entries: Sequence[MethodScores], window: int, title: str, path: Path) -> None:
     """Rolling mean of accuracy against coarsity (the paper's figure 5); bands for the methods that are named."""
     tasks = len(entries[0].accuracy)
     width = min(window, max(2, tasks // 4))  # a window over most tasks would show nothing
@@ -68,7 +68,7 @@ def rolling(entries: Sequence[MethodScores], window: int, title: str, path: Path
         axes.legend(loc="upper left")
 
 
-def parts(
+def draw_parts(
     entries: Sequence[MethodScores],
     names: Sequence[str],
     values: Sequence[Sequence[Floats]],
@@ -93,7 +93,7 @@ def parts(
         axes.legend(loc="upper left")
 
 
-def ways(entries: Mapping[int, Sequence[MethodScores]], title: str, path: Path) -> None:
+def draw_ways(entries: Mapping[int, Sequence[MethodScores]], title: str, path: Path) -> None:
     """Top-1 accuracy against the number of classes in a task, with chance; way → methods."""
     order = sorted(entries)
     with axes_of(path) as axes:

@@ -22,7 +22,6 @@ from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
 from longshot.studies.engine.settings import Counts, Ways
 from longshot.studies.engine.tables import TableColumn, TableFile, score_table
-from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.common import (
     KEYS,
     PAPER,
@@ -34,6 +33,9 @@ from longshot.studies.semantic.common import (
     printed_records,
     printed_sheet,
     transduction,
+)
+from longshot.studies.semantic.figures import (
+    draw_ways,
 )
 
 if TYPE_CHECKING:
@@ -174,7 +176,7 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
                 by_way = {shape.way: entries(lab, shape.name) for shape in shapes}
                 drawings[f"ways-{shot}-shot"] = Picture(
                     f"Top-1 accuracy against the number of classes in a task, {shot}-shot, with chance.",
-                    partial(pictures.ways, by_way, f"{shot}-shot, {lab.settings.backbone}"),
+                    partial(draw_ways, by_way, f"{shot}-shot, {lab.settings.backbone}"),
                 )
         return drawings
 

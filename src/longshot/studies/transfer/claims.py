@@ -18,14 +18,14 @@ from longshot.studies.engine.claims import (
     unpaired,
 )
 from longshot.studies.engine.lab import Lab
-from longshot.studies.transfer import paper
+from longshot.studies.transfer.paper import printed_drop, printed_span
 from longshot.studies.transfer.stats import FIXED, PAIRS, TransferScores, steepness
 
 AnyLab = Lab[Any, Any]  # of the study; what is read off it comes through ``scores_of``
 _ALIKE = 0.05
 
 
-def claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim[AnyLab]]:
+def transfer_claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim[AnyLab]]:
     """Sections 5.2 to 5.4; ``scores_of`` reads the scores off the lab."""
 
     def of(measure: Callable[[TransferScores], Sequence[Measured]]) -> Callable[[AnyLab], Sequence[Measured]]:
@@ -117,7 +117,7 @@ def _needs(scores: TransferScores, *methods: str) -> None:
 
 def _falls(scores: TransferScores) -> list[Measured]:
     _needs(scores, "multiclass")
-    return [_slope(scores, "multiclass", "multiclass", "", paper.span(5, "multiclass", scale=100))]
+    return [_slope(scores, "multiclass", "multiclass", "", printed_span(5, "multiclass", scale=100))]
 
 
 def _validation(scores: TransferScores) -> list[Measured]:
@@ -153,7 +153,7 @@ def _harder(scores: TransferScores) -> list[Measured]:
     near, far = scores.easiest, scores.hardest
     if near == far:
         raise NotMeasured("the study has 1 divergence")
-    return _differences(scores, near, far, lambda method, shot: paper.drop(method, shot, near, far))
+    return _differences(scores, near, far, lambda method, shot: printed_drop(method, shot, near, far))
 
 
 def _semantic(scores: TransferScores) -> list[Measured]:
@@ -164,7 +164,7 @@ def _semantic(scores: TransferScores) -> list[Measured]:
         )
     measured = []
     for name in by_meaning:
-        printed = partial(paper.drop, near=name.upper(), far=scores.hardest)
+        printed = partial(printed_drop, near=name.upper(), far=scores.hardest)
         measured += _differences(scores, name, scores.hardest, printed)
     return measured
 
@@ -172,7 +172,7 @@ def _semantic(scores: TransferScores) -> list[Measured]:
 def _slower(scores: TransferScores) -> list[Measured]:
     _needs(scores, "maml")
     return [
-        _slope(scores, f"{method} − maml", method, "maml", paper.span(5, method, "maml", 100))
+        _slope(scores, f"{method} − maml", method, "maml", printed_span(5, method, "maml", 100))
         for method in FIXED
         if method in scores.methods
     ]
@@ -186,7 +186,7 @@ def _on_hardest(scores: TransferScores, pairs: Sequence[tuple[str, str]]) -> lis
             f"{method} − {other}, {column}, {shot}-shot",
             scores.tasks(column, method, shot),
             scores.tasks(column, other, shot),
-            paper.span(1, method, other, 100),
+            printed_span(1, method, other, 100),
         )
         for method, other in pairs
         if {method, other} <= set(scores.methods) and not scores.was_cut(column, shot, method, other)

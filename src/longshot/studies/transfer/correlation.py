@@ -28,8 +28,8 @@ from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import Recipe
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.tables import TableFile
-from longshot.studies.transfer import paper
 from longshot.studies.transfer.correlation_table import correlations_table, resampled
+from longshot.studies.transfer.paper import printed_span
 from longshot.studies.transfer.settings import CorrelationSettings
 from longshot.studies.transfer.task_divergence import (
     MEASURES,
@@ -233,7 +233,7 @@ def _negative(lab: CorrelationLab) -> list[Measured]:
         of_correlation(
             f"{label}, {name}, {method}",
             correlation(_measured(lab, name)["gaussian"][measure], _accuracy(lab, name, method)),
-            paper.span(2, measure),
+            printed_span(2, measure),
         )
         for name in lab.testbeds
         for method in method_calls(lab.settings.methods)
@@ -251,7 +251,7 @@ def _against(measure: str, lab: CorrelationLab) -> list[Measured]:
             for other, label in enumerate(MEASURES.values()):
                 if other != own:
                     text = f"{MEASURES[measure]} − {label}, {name}, {method}"
-                    printed = paper.span(2, measure, list(MEASURES)[other])
+                    printed = printed_span(2, measure, list(MEASURES)[other])
                     tasks, gaps = len(lab.testbeds[name]), again[:, own] - again[:, other]
                     measured.append(of_resamples(text, r[own] - r[other], gaps, tasks, printed=printed))
     return measured

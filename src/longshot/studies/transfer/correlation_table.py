@@ -13,7 +13,7 @@ from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import Correlation, correlation, holm
 from longshot.studies.engine.claims import LEVEL, NotMeasured, of_resamples
 from longshot.studies.engine.tables import Fact, TableFile, ratio
-from longshot.studies.transfer import paper
+from longshot.studies.transfer.paper import correlations_records, printed_sheet
 from longshot.studies.transfer.task_divergence import MEASURES, MODELS, Divergences
 
 _NOTE = (
@@ -61,8 +61,8 @@ def correlations_table(
                     facts = {"source": "measured", "dataset": name, "method": method, "model": model}
                     records.append({**facts, "measure": measure, **_numbers(by_testbed[name][measure])})
             lines += [_finding(method, words, name, group) for name, group in by_testbed.items()]
-    sheets.append(paper.sheet(2, MEASURES))
-    return TableFile("correlations", sheets, [*records, *paper.correlations_records()], lines)
+    sheets.append(printed_sheet(2, MEASURES))
+    return TableFile("correlations", sheets, [*records, *correlations_records()], lines)
 
 
 def most_negative(

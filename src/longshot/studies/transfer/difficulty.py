@@ -22,7 +22,8 @@ from longshot.studies.engine.lab import Lab, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
 from longshot.studies.engine.tables import TableFile
 from longshot.studies.engine.training import slug
-from longshot.studies.transfer import claims, plan
+from longshot.studies.transfer import plan
+from longshot.studies.transfer.claims import transfer_claims
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import SplitPlace, TransferScores
 from longshot.tasks import Split, class_embeddings, compare_split
@@ -100,7 +101,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
 
     def claims(self, settings: TransferSettings) -> list[Claim[TransferLab]]:
         """Sections 5.2 to 5.4, tables 1, 4 and 5."""
-        return claims.claims(scores_of)
+        return transfer_claims(scores_of)
 
     def tables(self, lab: TransferLab) -> list[TableFile]:
         """Accuracies, slopes, what adapting gains, and the splits."""

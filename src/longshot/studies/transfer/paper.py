@@ -14,25 +14,25 @@ def _table(number: int) -> PublishedTable:
     return published_paper(__package__).table(str(number))
 
 
-def sheet(number: int, labels: Mapping[str, str] | None = None) -> Sheet:
+def printed_sheet(number: int, labels: Mapping[str, str] | None = None) -> Sheet:
     """Table 1, 2, 4 or 5 as it was printed, the best of each column in bold; ``labels`` rename its rows."""
     short = published_paper(__package__).source.short
     return _table(number).sheet(f"Published: {short}, table {number}", labels)
 
 
-def numbers(number: int) -> list[tuple[str, str, float]]:
+def printed_numbers(number: int) -> list[tuple[str, str, float]]:
     """(column, row, value) of a table that has no groups of columns, column after column; missing ones left out."""
     return [(column, name, cell.mean) for column, name, cell in _table(number).numbers()]
 
 
-def span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[float, float]:
+def printed_span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[float, float]:
     """Lowest and highest number of a row over its columns, or of its difference to another row, divided by ``scale``.
 
-    >>> span(5, "maml", scale=100)
+    >>> printed_span(5, "maml", scale=100)
     (-0.1153, -0.0255)
     """
     rows: dict[str, dict[str, float]] = {}
-    for column, label, value in numbers(number):
+    for column, label, value in printed_numbers(number):
         rows.setdefault(label, {})[column] = value
     other = rows.get(against, {})
     values = [
@@ -43,7 +43,7 @@ def span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[f
     return min(values), max(values)
 
 
-def drop(method: str, shot: int, near: str, far: str) -> float | None:
+def printed_drop(method: str, shot: int, near: str, far: str) -> float | None:
     """Table 4: accuracy on the split ``near`` minus that on ``far``, as a share; None where it was not printed."""
     table, key = _table(4), (f"{shot}-shot", method)
     if key not in table.columns:
@@ -59,7 +59,7 @@ def hardest_records() -> list[Fact]:
     return [
         {**facts, "dataset": dataset, "method": method, "mean": round(value / 100, 6), **blank}
         | {"embedding": "adapts" if method in ADAPTING else "fixed"}
-        for dataset, method, value in numbers(1)
+        for dataset, method, value in printed_numbers(1)
     ]
 
 
@@ -69,7 +69,7 @@ def correlations_records() -> list[Fact]:
     blank = {"low": None, "high": None, "p": None, "tasks": 100}
     return [
         {**facts, "dataset": dataset, "measure": measure, "r": r, **blank}
-        for dataset, measure, r in numbers(2)
+        for dataset, measure, r in printed_numbers(2)
     ]
 
 
@@ -95,5 +95,5 @@ def slope_records() -> list[Fact]:
     )
     return [
         {**facts, "dataset": dataset, "method": method, "slope": round(value / 100, 6), **blank}
-        for dataset, method, value in numbers(5)
+        for dataset, method, value in printed_numbers(5)
     ]

@@ -9,7 +9,7 @@ from longshot.base import Floats
 from longshot.reports import Sheet, heads, row
 from longshot.statistics import mean_interval
 from longshot.studies.engine.tables import Fact, TableColumn, TableFile, TableRow, points, score_table
-from longshot.studies.transfer import paper
+from longshot.studies.transfer.paper import accuracies_records, hardest_records, printed_sheet, slope_records
 from longshot.studies.transfer.stats import ADAPTING, PAIRS, Steepness, TransferScores, steepness
 
 _CUT = " ‡"
@@ -72,8 +72,8 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
         values,
         note=note,
         digits=1,
-        published=[paper.sheet(4), paper.sheet(1)] if last else [],
-        records=[*paper.accuracies_records(), *paper.hardest_records()] if last else [],
+        published=[printed_sheet(4), printed_sheet(1)] if last else [],
+        records=[*accuracies_records(), *hardest_records()] if last else [],
     )
     return replace(table, sheets=[_with_cuts(scores, table.sheets[0], rows, columns), *table.sheets[1:]])
 
@@ -98,7 +98,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
     """The paper's table 5: slope of accuracy against R, and the difference to MAML's."""
     if len({split.target for split in scores.sweep}) < 2:
         line = "A slope needs at least 2 divergences; the study has 1."
-        return TableFile("slopes", [paper.sheet(5)], paper.slope_records(), [line])
+        return TableFile("slopes", [printed_sheet(5)], slope_records(), [line])
     records: list[Fact] = []
     blocks = []
     x, unit = ("log10 R", "tenfold") if scores.logarithmic else ("R", "unit")
@@ -141,8 +141,8 @@ def slopes_table(scores: TransferScores) -> TableFile:
     )
     if scores.logarithmic:
         note += " R spans decades here, so slopes are per tenfold; the printed ones are per unit from 0.04 to 0.96."
-    sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), paper.sheet(5)]
-    return TableFile("slopes", sheets, [*records, *paper.slope_records()])
+    sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), printed_sheet(5)]
+    return TableFile("slopes", sheets, [*records, *slope_records()])
 
 
 def adaptation_table(scores: TransferScores) -> TableFile:

@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 
 from longshot.base import Floats
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_sources, some
-from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.comparisons import vtab_comparisons
 from longshot.studies.vtab_md.measured import scores_of
+from longshot.studies.vtab_md.paper import PRINTED_TITLES, printed_difference
 from longshot.studies.vtab_md.plan import VtabLab
 from longshot.studies.vtab_md.scores import PARTS, VtabScores
 from longshot.studies.vtab_md.settings import VtabSettings
@@ -220,7 +220,7 @@ def _measure(statement: Statement, lab: VtabLab) -> Sequence[Measured]:
         for label, on, sources in _places(statement, scores)
         if (number := _number(statement, scores, pair, label, on, sources)) is not None
     ]
-    titles = ", ".join(paper.TITLES.get(on, on) for on in statement.on)
+    titles = ", ".join(PRINTED_TITLES.get(on, on) for on in statement.on)
     return some(numbers, f"none of the data that it is about is here: {titles}")
 
 
@@ -250,7 +250,7 @@ def _number(
         if difference is None:
             return None
         differences.append(difference)
-    printed = paper.difference(*pair, on)
+    printed = printed_difference(*pair, on)
     return of_sources(
         f"{pair[0]} − {pair[1]}, {label}", differences, statement.printed if printed is None else printed
     )

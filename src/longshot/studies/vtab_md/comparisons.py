@@ -64,7 +64,7 @@ def _steps_in_words(steps: Any) -> str:
 def _by_data(settings: VtabSettings, rows: Mapping[str, ApproachRow]) -> list[Comparison]:
     groups: dict[str, list[str]] = {}
     for name, row in rows.items():
-        groups.setdefault(", ".join(_data(settings, row)), []).append(name)
+        groups.setdefault(", ".join(_row_data(settings, row)), []).append(name)
     listed = []
     for data, members in groups.items():
         if len(members) > 1:
@@ -94,7 +94,7 @@ def _side(settings: VtabSettings, row: ApproachRow, tasks: int, *, inside: bool)
     testbeds = {"episodes": tasks, **{name: getattr(settings, name) for name in _TESTBEDS}}
     more = {
         APPROACH: approach,
-        "data": ", ".join(_data(settings, row)) or "none",
+        "data": ", ".join(_row_data(settings, row)) or "none",
         "testbeds": testbeds,
         **budget,
     }
@@ -176,7 +176,7 @@ def _steps(settings: VtabSettings, name: str) -> Any:
     return f"the recipe's own and {sum(steps):,} steps" if steps else "the recipe's own"
 
 
-def _data(settings: VtabSettings, row: ApproachRow) -> list[str]:
+def _row_data(settings: VtabSettings, row: ApproachRow) -> list[str]:
     """What the networks of a row have seen."""
     words: dict[str, None] = {}
     for part in backbone_parts(row.backbone):

@@ -13,8 +13,8 @@ import numpy as np
 
 from longshot.reports import LIGHT, marker, new_figure, shorten
 from longshot.studies.engine.figures import Drawings, Picture, save
-from longshot.studies.vtab_md import paper as paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
+from longshot.studies.vtab_md.paper import AGGREGATES, printed_source, printed_table
 from longshot.studies.vtab_md.scores import VtabScores
 from longshot.studies.vtab_md.settings import FigureSettings, VtabSettings
 
@@ -117,7 +117,7 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
     values: dict[tuple[str, str], Value] = {}
     aggregates: dict[tuple[str, str], Value] = {}
     for number in numbers:
-        table = paper.printed(number)
+        table = printed_table(number)
         for column in table.heads:
             key = f"{number} {column}"
             size = column.partition("(")[2].partition("×")[0] if figure == "figure-3" else ""
@@ -128,13 +128,13 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
             for source in table.rows:
                 cell = table.value(source, column)
                 assert cell is not None
-                by_source = aggregates if source in paper.AGGREGATES else values
+                by_source = aggregates if source in AGGREGATES else values
                 by_source[key, source] = (cell[0], cell[1] or 0.0)
     names = {source for _, source in values}
     sources = [(name, title, "md") for name, title in MD.items() if name in names]
     sources += [(name, task.title, task.group) for name, task in VTAB.items() if name in names]
-    parts = [(key, title) for key, title in paper.AGGREGATES.items() if any(k == key for _, k in aggregates)]
-    source = f"published by {paper.source()['short']}, not measured"
+    parts = [(key, title) for key, title in AGGREGATES.items() if any(k == key for _, k in aggregates)]
+    source = f"published by {printed_source()['short']}, not measured"
     return Chart(rows, sources, parts, values, aggregates, source)
 
 

@@ -9,8 +9,7 @@ from longshot.base import UserError
 from longshot.reports import Sheet, heads, row
 from longshot.studies.engine.published import PublishedTable, published_paper
 from longshot.studies.engine.tables import Fact
-from longshot.studies.vtab_md import data
-from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
+from longshot.studies.vtab_md.data import GROUPS, MD, TITLES, VTAB
 
 AGGREGATES = {
     "md": "MD-v2",
@@ -19,7 +18,7 @@ AGGREGATES = {
     "specialized": "VTAB (specialized)",
     "structured": "VTAB (structured)",
 }
-TITLES = {**data.TITLES, **AGGREGATES}
+PRINTED_TITLES = {**TITLES, **AGGREGATES}
 # row of a preset → the table and column whose approach it stands for, with other networks and data
 ROWS = {
     **{name: (4, name) for name in ("MD-Transfer", "ProtoMAML", "ProtoNets", "CTX", "BiT-ResNet-18")},
@@ -37,15 +36,15 @@ ROWS = {
 }
 
 
-def source() -> dict[str, Any]:
+def printed_source() -> dict[str, Any]:
     """Title, authors, year and short name of the paper."""
     return published_paper(__package__).source.model_dump()
 
 
-def printed(number: int) -> PublishedTable:
+def printed_table(number: int) -> PublishedTable:
     """Table 4, 5, 6, 7, 8 or 9 of the paper: rows are sources by name and aggregates.
 
-    >>> printed(4).value("omniglot", "CTX")
+    >>> printed_table(4).value("omniglot", "CTX")
     PrintedNumber(mean=84.55, half=0.94)
     """
     if str(number) not in published_paper(__package__).tables:
@@ -53,14 +52,15 @@ def printed(number: int) -> PublishedTable:
     return published_paper(__package__).table(str(number))
 
 
-def difference(first: str, second: str, on: str) -> float | None:
+def printed_difference(first: str, second: str, on: str) -> float | None:
     """What the paper printed for one row minus another on a source or aggregate, as a share; None where it did not.
 
-    >>> difference("CTX", "MD-Transfer", "natural")
+    >>> printed_difference("CTX", "MD-Transfer", "natural")
     0.0825
     """
     cells = [
-        printed(ROWS[row][0]).value(on, ROWS[row][1]) if row in ROWS else None for row in (first, second)
+        printed_table(ROWS[row][0]).value(on, ROWS[row][1]) if row in ROWS else None
+        for row in (first, second)
     ]
     if cells[0] is None or cells[1] is None:
         return None
@@ -69,15 +69,15 @@ def difference(first: str, second: str, on: str) -> float | None:
 
 def source_sheet(number: int) -> Sheet:
     """A table as it was printed: a line per source, the aggregates last."""
-    table = printed(number)
+    table = printed_table(number)
     tasks = ([name for name in VTAB if VTAB[name].group == group] for group in GROUPS)
     lists = (list(MD), *tasks, list(AGGREGATES))
     blocks = [
-        [row(TITLES[name], *map(table.text, table.rows[name])) for name in names]
+        [row(PRINTED_TITLES[name], *map(table.text, table.rows[name])) for name in names]
         for names in ([name for name in listed if name in table.rows] for listed in lists)
     ]
     return Sheet(
-        f"Published: {source()['short']}, table {number}, {table.caption}",
+        f"Published: {printed_source()['short']}, table {number}, {table.caption}",
         heads(table.head, *table.heads),
         [block for block in blocks if block],
         "Published numbers, % with the printed 95 % interval (60 episodes for BiT, 600 for others); not measured here.",
@@ -89,7 +89,7 @@ def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
     """The aggregates of some tables, a line per approach."""
     blocks = []
     for number in numbers:
-        table = printed(number)
+        table = printed_table(number)
         title = f"table {number}: {table.caption}"
         block = []
         for column in table.heads:
@@ -98,18 +98,18 @@ def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
         blocks.append(block)
     named = f"table {numbers[0]}" if len(numbers) == 1 else f"tables {', '.join(map(str, numbers))}"
     return Sheet(
-        f"Published: {source()['short']}, {named}",
+        f"Published: {printed_source()['short']}, {named}",
         heads("approach", "trained on", *AGGREGATES.values()),
         blocks,
         "Published numbers of other networks, in %; not measured here.",
     )
 
 
-def records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
+def printed_records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
     """The printed numbers as CSV rows, shares; ``keys`` are the columns of the file."""
     facts = []
     for number in numbers:
-        table = printed(number)
+        table = printed_table(number)
         for name, cells in table.rows.items():
             for column, cell in zip(table.heads, cells, strict=True):
                 if cell is None:
@@ -119,7 +119,7 @@ def records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
                     "source": f"published, table {number}",
                     "row": column,
                     "on": name,
-                    "title": TITLES[name],
+                    "title": PRINTED_TITLES[name],
                     "mean": round(mean / 100, 6),
                     "low": None if half is None else round((mean - half) / 100, 6),
                     "high": None if half is None else round((mean + half) / 100, 6),

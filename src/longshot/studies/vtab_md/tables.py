@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import differs
 from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, bounds, percent, points
-from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.choices import RULE, Choice, choices_of
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, absence_sentences
+from longshot.studies.vtab_md.paper import (
+    AGGREGATES,
+    PRINTED_TITLES,
+    aggregate_sheet,
+    printed_records,
+    source_sheet,
+)
 from longshot.studies.vtab_md.plan import VtabLab
 from longshot.studies.vtab_md.scores import VtabScores
 
@@ -65,9 +71,9 @@ def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequenc
     means = "Mean of the sources' accuracies in %, each source counting once; half² = Σ half_i² / k²."
     sheets = [Sheet("VTAB+MD, aggregated", names, [rows], " ".join([means, *notes]))]
     if published:
-        sheets.append(paper.aggregate_sheet(published))
-        printed = paper.records(published, _KEYS[:-2])
-        records += [record for record in printed if record["on"] in paper.AGGREGATES]
+        sheets.append(aggregate_sheet(published))
+        printed = printed_records(published, _KEYS[:-2])
+        records += [record for record in printed if record["on"] in AGGREGATES]
     return TableFile("aggregate", sheets, records)
 
 
@@ -82,7 +88,7 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
         listed = [name for name in _official(role) if official or name in here]
         for name in [*listed, *(s.name for s in scores.sources if s.role == role and not s.official)]:
             if name not in here:
-                block.append(row(paper.TITLES[name], *("absent" for _ in scores.rows)))
+                block.append(row(PRINTED_TITLES[name], *("absent" for _ in scores.rows)))
                 continue
             title, marks = here[name].title, scores.marks(name)
             cells = row(title)
@@ -101,8 +107,8 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
     names = heads("data source", *(approach.name for approach in scores.rows))
     note = f"Accuracy in %. {_INTERVALS} {_FIRST} {_KINDS} {' '.join(absence_sentences(scores.sources))}"
     sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
-    sheets += [paper.source_sheet(number) for number in published]
-    return TableFile("sources", sheets, [*records, *paper.records(published, _KEYS)])
+    sheets += [source_sheet(number) for number in published]
+    return TableFile("sources", sheets, [*records, *printed_records(published, _KEYS)])
 
 
 def _official(role: str) -> list[str]:
