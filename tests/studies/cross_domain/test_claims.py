@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.studies.cross_domain.cells import CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN
-from longshot.studies.cross_domain.claims import lower_half, paper_claims
-from longshot.studies.cross_domain.paper import (
+from longshot.studies.cross_domain.cross_domain_cells import (
+    CROSS_DOMAIN,
+    PAPERS,
+    WITHIN_DOMAIN,
     printed_early_rise,
     printed_order,
     printed_range,
     printed_table,
 )
+from longshot.studies.cross_domain.cross_domain_claims import lower_half, paper_claims
 from longshot.studies.engine.claims import JudgedClaim, judge
 
 OTHERS = ("train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml", "metadelta")

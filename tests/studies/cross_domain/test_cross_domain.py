@@ -18,8 +18,7 @@ from PIL import Image
 from scipy import stats
 
 from longshot.evaluation import Results
-from longshot.studies.cross_domain.cells import BASELINES, CONDITIONS
-from longshot.studies.cross_domain.paper import printed_table
+from longshot.studies.cross_domain.cross_domain_cells import BASELINES, CONDITIONS, printed_table
 from longshot.tasks import Split, Testbed
 
 CHANGES = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.studies.cross_domain.paper import printed_table
+from longshot.studies.cross_domain.cross_domain_cells import printed_table
 
 
 def test_every_cell_is_there() -> None:

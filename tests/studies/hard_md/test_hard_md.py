@@ -17,11 +17,11 @@ from longshot.base import UserError
 from longshot.evaluation import Results
 from longshot.models import ALIASES, split_sight
 from longshot.studies import estimate_study, get_study, layered, run_study
-from longshot.studies.engine.published import published_paper
-from longshot.studies.engine.run import open_data
-from longshot.studies.hard_md.claims import hard_claims
-from longshot.studies.hard_md.paper import paper_backbone
-from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.engine.presets import open_data
+from longshot.studies.engine.study_tables import published_paper
+from longshot.studies.hard_md.hard_md_claims import hard_claims
+from longshot.studies.hard_md.hard_md_plan import paper_backbone
+from longshot.studies.hard_md.hard_md_testbeds import HardSettings
 from longshot.tasks import Testbed
 
 PRINTED = published_paper("longshot.studies.hard_md").tables

@@ -17,25 +17,23 @@ from longshot.studies import Measured, NotMeasured, get_study, layered, unpaired
 from longshot.studies.engine.claims import judge
 from longshot.studies.semantic.better_claims import order_of_methods
 from longshot.studies.semantic.better_testbed import BetterTestbed
-from longshot.studies.semantic.common import (
+from longshot.studies.semantic.many_way import ManyWay
+from longshot.studies.semantic.semantic_common import (
     MethodScores,
     appearances,
     class_ids_of,
-    leader,
-    printed_records,
-    quartile_of,
-    transduction,
-)
-from longshot.studies.semantic.figures import (
     coloured,
     draw_balance,
     draw_histograms,
     draw_parts,
     draw_rolling,
     draw_ways,
+    leader,
+    printed_records,
+    quartile_of,
     rolling_curve,
+    transduction,
 )
-from longshot.studies.semantic.many_way import ManyWay
 
 COARSITY = np.array([4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0])
 

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from longshot.studies.engine.claims import judge
-from longshot.studies.transfer.claims import transfer_claims
 from longshot.studies.transfer.settings import METHODS
-from longshot.studies.transfer.stats import SplitPlace, TransferScores, steepness
+from longshot.studies.transfer.transfer_difficulty import transfer_claims
+from longshot.studies.transfer.transfer_scores import SplitPlace, TransferScores, steepness
 
 TARGETS = (0.04, 0.32, 0.96)
 

@@ -15,20 +15,31 @@ from scipy import stats
 
 from longshot.base import UserError
 from longshot.studies import TableFile, get_study
-from longshot.studies.transfer.correlation import DivergenceCorrelation
-from longshot.studies.transfer.correlation_table import correlations_table, most_negative
-from longshot.studies.transfer.figures import method_series, part_series
-from longshot.studies.transfer.paper import printed_drop, printed_span
+from longshot.studies.transfer.divergence_correlation import (
+    DivergenceCorrelation,
+    correlations_table,
+    most_negative,
+)
 from longshot.studies.transfer.settings import METHODS, CorrelationSettings
-from longshot.studies.transfer.stats import SplitPlace, TransferScores
-from longshot.studies.transfer.tables import (
+from longshot.studies.transfer.transfer_scores import (
+    MEASURES,
+    MODELS,
+    SplitPlace,
+    TransferScores,
+    divergences,
+    task_embeddings,
+)
+from longshot.studies.transfer.transfer_tables import (
     accuracies_table,
     adaptation_table,
+    method_series,
+    part_series,
+    printed_drop,
+    printed_span,
     slopes_table,
     splits_table,
     tables,
 )
-from longshot.studies.transfer.task_divergence import MEASURES, MODELS, divergences, task_embeddings
 from longshot.tasks import between
 
 SPREAD = np.array([0.02, -0.02, 0.01, -0.01])

@@ -9,8 +9,13 @@ import pytest
 
 from longshot.base import UserError
 from longshot.reports import markdown
-from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
-from longshot.studies.vtab_md.paper import PRINTED_TITLES, aggregate_sheet, printed_table, source_sheet
+from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, VTAB
+from longshot.studies.vtab_md.vtab_md_tables import (
+    PRINTED_TITLES,
+    aggregate_sheet,
+    printed_table,
+    source_sheet,
+)
 
 NUMBERS = (4, 5, 6, 7, 8, 9)
 AS_PRINTED = {"Flowers 102": "Flowers102", "Resics45": "Resisc45", "CIFAR100": "CIFAR-100"}

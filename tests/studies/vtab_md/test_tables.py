@@ -12,15 +12,13 @@ import pytest
 
 from longshot.data import open_dataset
 from longshot.studies import StudyTraining, get_study, layered
-from longshot.studies.engine.training import TrainingRecord
-from longshot.studies.vtab_md.choices import choose
-from longshot.studies.vtab_md.data import StudySource
-from longshot.studies.vtab_md.figures import figures as make_figures
-from longshot.studies.vtab_md.networks import ApproachRow
-from longshot.studies.vtab_md.paper import AGGREGATES
-from longshot.studies.vtab_md.scores import VtabScores
-from longshot.studies.vtab_md.settings import VtabSettings
-from longshot.studies.vtab_md.tables import (
+from longshot.studies.engine.study_training import TrainingRecord
+from longshot.studies.vtab_md.vtab_md_figures import figures as make_figures
+from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
+from longshot.studies.vtab_md.vtab_md_scores import VtabScores, choose
+from longshot.studies.vtab_md.vtab_md_sources import StudySource, VtabSettings
+from longshot.studies.vtab_md.vtab_md_tables import (
+    AGGREGATES,
     aggregate_table,
     choices_table,
     differences_table,

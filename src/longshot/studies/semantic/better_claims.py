@@ -21,11 +21,10 @@ from longshot.studies.engine.claims import (
     paired,
     unpaired,
 )
-from longshot.studies.engine.comparisons import Side
-from longshot.studies.engine.draws import Draw
+from longshot.studies.engine.comparisons import Draw, Side
 from longshot.studies.engine.lab import Lab
 from longshot.studies.engine.settings import Counts, Number, Text
-from longshot.studies.semantic.common import (
+from longshot.studies.semantic.semantic_common import (
     KINDS,
     MethodScores,
     TestbedSettings,

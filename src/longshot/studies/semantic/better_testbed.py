@@ -16,10 +16,10 @@ from longshot.data import no_taxonomy, with_taxonomy
 from longshot.reports import Sheet, heads, published, row
 from longshot.studies.engine.claims import Claim
 from longshot.studies.engine.comparisons import Comparison, Side
-from longshot.studies.engine.figures import Drawings, Picture
 from longshot.studies.engine.lab import Evaluation, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
-from longshot.studies.engine.tables import Fact, TableColumn, TableFile, score_table
+from longshot.studies.engine.study_page import Drawings, Picture
+from longshot.studies.engine.study_tables import Fact, TableColumn, TableFile, score_table
 from longshot.studies.semantic.better_claims import (
     BetterLab,
     BetterTestbedSettings,
@@ -27,23 +27,21 @@ from longshot.studies.semantic.better_claims import (
     draw_of,
     sides_of,
 )
-from longshot.studies.semantic.common import (
+from longshot.studies.semantic.semantic_common import (
     KINDS,
     PAPER,
     appearances,
     class_ids_of,
     coarsities,
+    draw_balance,
+    draw_histograms,
+    draw_parts,
+    draw_rolling,
     entries,
     method_rows,
     printed_records,
     printed_sheet,
     quartile_of,
-)
-from longshot.studies.semantic.figures import (
-    draw_balance,
-    draw_histograms,
-    draw_parts,
-    draw_rolling,
 )
 
 if TYPE_CHECKING:

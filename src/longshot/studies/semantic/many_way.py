@@ -15,17 +15,17 @@ from pydantic import Field
 from longshot.base import Floats, UserError
 from longshot.reports import head, metrics, published
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values, some
-from longshot.studies.engine.comparisons import Comparison, Side
-from longshot.studies.engine.draws import Draw
-from longshot.studies.engine.figures import Drawings, Picture
+from longshot.studies.engine.comparisons import Comparison, Draw, Side
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
 from longshot.studies.engine.settings import Counts, Ways
-from longshot.studies.engine.tables import TableColumn, TableFile, score_table
-from longshot.studies.semantic.common import (
+from longshot.studies.engine.study_page import Drawings, Picture
+from longshot.studies.engine.study_tables import TableColumn, TableFile, score_table
+from longshot.studies.semantic.semantic_common import (
     KEYS,
     PAPER,
     TestbedSettings,
+    draw_ways,
     entries,
     method_rows,
     printed_by_method,
@@ -33,9 +33,6 @@ from longshot.studies.semantic.common import (
     printed_records,
     printed_sheet,
     transduction,
-)
-from longshot.studies.semantic.figures import (
-    draw_ways,
 )
 
 if TYPE_CHECKING:
