@@ -247,10 +247,10 @@ def figure_of(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        save(figure, path)
+        save_picture(figure, path)
 
 
-def save(figure: Any, path: Path) -> None:
+def save_picture(figure: Any, path: Path) -> None:
     """Write a figure as ``path`` with every suffix; no date in it, so that equal pictures give equal bytes."""
     for suffix in SUFFIXES:
         save_figure(figure, path.with_name(path.name + suffix))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from longshot.reports import LIGHT, marker, new_figure, shorten
-from longshot.studies.engine.study_page import Drawings, Picture, save
+from longshot.studies.engine.study_page import Drawings, Picture, save_picture
 from longshot.studies.vtab_md.vtab_md_scores import VtabScores
 from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, VTAB, FigureSettings, VtabSettings
 from longshot.studies.vtab_md.vtab_md_tables import AGGREGATES, printed_source, printed_table
@@ -294,4 +294,4 @@ def _canvas(width: float, height: float, path: Path) -> Iterator[Any]:
     with new_figure(height, width=width, palette=LIGHT) as figure:
         figure.set_layout_engine("constrained")
         yield figure
-        save(figure, path)
+        save_picture(figure, path)

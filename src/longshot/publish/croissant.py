@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from longshot.publish.releases.licences import licence_address
+from longshot.publish.release_card import licence_address
 
-FILE = "croissant.json"
+CROISSANT_FILE = "croissant.json"
 _PARQUET = "application/x-parquet"  # as mlcroissant and the Hub call it
 # What the terms below mean; the specification asks for the list in every file.
 _TERMS = (
@@ -60,7 +60,7 @@ _MEANINGS = {
 }
 
 
-def croissant(
+def croissant_record(
     facts: Mapping[str, Any], schemas: Mapping[str, pa.Schema], sums: Mapping[str, str]
 ) -> dict[str, Any]:
     """JSON-LD of a release.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from longshot.base import (
+    Floats,
     Ints,
     Kind,
     TaskRows,
@@ -43,13 +44,23 @@ from longshot.data import (
     read_attributes,
     without_digests,
 )
-from longshot.diagnosis.alterations import ALTERED, FORMS, alter
-from longshot.diagnosis.columns import AttributeColumn, comparable
-from longshot.diagnosis.descriptors import TRACES, WIDE, WIDTH, describe, pooled, trace
-from longshot.diagnosis.gaps import Gaps, Seen, find_gaps
-from longshot.diagnosis.measures import NUMBERS, SIDE, fine_measures, hue_names, measure
-from longshot.diagnosis.signatures import learn_signatures
+from longshot.diagnosis.alterations import ALTERED, FORMS, alter, learn_signatures
+from longshot.diagnosis.attribute_gaps import AttributeColumn, Gaps, Seen, comparable, find_gaps, means_by
+from longshot.diagnosis.descriptors import (
+    NUMBERS,
+    SIDE,
+    TRACES,
+    WIDE,
+    WIDTH,
+    describe,
+    fine_measures,
+    hue_names,
+    measure,
+    pooled,
+    trace,
+)
 from longshot.models import Describe, Shards, content_of, lock, open_guarded, read_shards
+from longshot.statistics import Interval, mean_interval
 
 _SHARD = 4096  # images that a kill can cost
 _STEP = 32  # images measured at a time
@@ -333,3 +344,50 @@ def _block(read: Callable[[int], Image], rows: range) -> tuple[NDArray[np.float3
     for name, column in {"aspect": aspect, **fine_measures(pixels, traces)}.items():
         values[:, NUMBERS.index(name)] = column
     return np.concatenate([values, describe(pixels, traces)], 1), bad
+
+
+# What supports and queries consist of, testbed by testbed: shares and gaps with intervals over tasks.
+
+
+@dataclass(frozen=True)
+class Composition:
+    """One column over the tasks of one testbed: mean of the support, of the queries, and of their difference."""
+
+    attribute: str
+    value: str | None
+    support: Interval
+    query: Interval
+    gap: Interval  # support − query, paired by task
+    apart: Interval  # |support − query| per class in within-class σ or share, mean over classes
+    coverage: float  # of the images in the dataset
+
+
+def composition(gaps: Gaps) -> list[Composition]:
+    """Every column of ``gaps`` but likeness to alterations; tasks without known values on both sides are left out."""
+    compositions = []
+    for row, column in enumerate(gaps.columns):
+        if column.attribute in ALTERED:
+            continue  # a score without a unit says nothing of what supports consist of
+        support, query = (_by_task(gaps, values[row]) for values in (gaps.support, gaps.query))
+        apart = _by_task(gaps, np.abs(gaps.effect[row]))
+        finite = np.isfinite(support) & np.isfinite(query)
+        if not finite.any():
+            continue
+        far = apart[np.isfinite(apart)]
+        compositions.append(
+            Composition(
+                attribute=column.attribute,
+                value=column.value,
+                support=mean_interval(support[finite]),
+                query=mean_interval(query[finite]),
+                gap=mean_interval((support - query)[finite]),
+                apart=mean_interval(far if len(far) else np.zeros(1)),
+                coverage=column.coverage,
+            )
+        )
+    return compositions
+
+
+def _by_task(gaps: Gaps, values: Floats) -> Floats:
+    """Mean over the classes of each task [T] of values per group [G]; NaN where none is known."""
+    return means_by(values, gaps.groups.task, gaps.task_p.shape[1])[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from longshot.base import count
-from longshot.cli import PATH, PLACE, datasets_option, pairs_option, shared
+from longshot.cli import COUNT, PATH, PLACE, datasets_option, echo_json, pairs_option, print_table, shared
 
 
 @click.command()
@@ -48,7 +49,7 @@ from longshot.cli import PATH, PLACE, datasets_option, pairs_option, shared
 )
 @datasets_option("Where a source lives, if not where it was before.")
 @shared("json")
-def command(
+def release_command(
     testbeds: tuple[Path, ...], runs: tuple[Path, ...], citation: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Write a benchmark that others can use: the TESTBEDs, a card, hashes and a table of baselines.
@@ -81,3 +82,74 @@ def command(
     )
     if not runs:
         click.echo("The card has no table of baselines; add one with --run RUN.")
+
+
+# ``longshot verify``: check a copy of a release against its hashes and one's own images.
+
+
+@click.command()
+@click.argument("folder", type=PATH)
+@datasets_option("Where a source lives; default: where this machine saw it last.")
+@click.option(
+    "--pixels",
+    is_flag=True,
+    help="Compare images whose bytes differ by their pixels: says which copies are only encoded anew.",
+)
+@click.option("--sample", type=COUNT, help="Read only so many images of each source.")
+@shared("json")
+def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
+    """Check a release: every file against its hash, every task against your images, which are read again.
+
+    \b
+    Example:
+      longshot verify hard-toybox
+      longshot verify hard-toybox --dataset birds=./birds --pixels
+
+    It says how many images were the same by bytes, by pixels or by name only, and which changed, are missing or are
+    new.
+
+    \b
+    Exit codes (of several the first):
+      3  something changed: a file of the release, an image, or the class of one
+      4  something is missing: a file, a source or an image
+      5  something is new: a file or an image that the release does not name
+      6  images are encoded anew, with the same pixels (--pixels)
+      7  as far as names tell: the release vouches for the names of images only
+      0  all is as it was
+      2  a mistake in the input
+    """
+    import longshot
+    from longshot.tasks import EXIT_CODES, worst
+
+    checks = longshot.verify(folder, **settings)
+    problems = [check for check in checks if check.template]
+    if as_json:
+        echo_json(
+            [
+                {
+                    "what": check.subject,
+                    "problem": check.problem,
+                    "outcome": check.outcome,
+                    **({"images": check.images.record()} if check.images else {}),
+                }
+                for check in checks
+            ]
+        )
+    else:
+        print_table(
+            [{"checked": check.subject, "found": check.problem or "as it should be"} for check in checks]
+        )
+        for check in checks:
+            if check.images is not None:
+                click.echo(f"{check.images.dataset}: {check.images}")
+    if problems:
+        worst_problem = next(
+            check for check in problems if check.outcome == worst(other.outcome for other in problems)
+        )
+        click.echo(
+            f"The release {folder} differs in {len(problems)} of {len(checks)} points, first: "
+            f"{worst_problem.subject}: {worst_problem.problem.rstrip('.')}.",
+            err=True,
+        )
+    if code := EXIT_CODES[worst(check.outcome for check in checks)]:
+        sys.exit(code)

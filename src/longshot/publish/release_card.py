@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from longshot.base import span
 from longshot.tasks import HEADS, recorded_drops
 
 
-def card(facts: Mapping[str, Any]) -> str:
+def release_card(facts: Mapping[str, Any]) -> str:
     """Markdown for people: what it is, from what, how to check it and to be measured on it."""
     parts = [
         f"# {_cell(facts['title'])}",
@@ -138,3 +140,73 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _cell(text: str) -> str:
     """Text that cannot break the table, nor bring HTML into a page made of it."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
+
+
+# A licence as others name it: an address for Croissant, an identifier for the Hugging Face Hub.
+
+# SPDX identifiers that the Hub takes in lower case; anything else is "other" there, with its own name.
+_KNOWN = (
+    *("Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "GPL-3.0", "LGPL-3.0", "AGPL-3.0", "Unlicense"),
+    *("CC0-1.0", "CC-BY-2.0", "CC-BY-3.0", "CC-BY-4.0", "CC-BY-SA-3.0", "CC-BY-SA-4.0", "CC-BY-ND-4.0"),
+    *("CC-BY-NC-2.0", "CC-BY-NC-3.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0", "CC-BY-NC-SA-4.0"),
+)
+_SPDX = {name.lower(): name for name in _KNOWN}
+
+
+def licence_address(licence: str) -> str:
+    """The page of a licence that SPDX lists, or the words as they are.
+
+    >>> licence_address("cc-by-4.0"), licence_address("ask us")
+    ('https://spdx.org/licenses/CC-BY-4.0.html', 'ask us')
+    """
+    spdx = _SPDX.get(licence.strip().lower())
+    return f"https://spdx.org/licenses/{spdx}.html" if spdx else licence
+
+
+def hub_licence(licence: str) -> dict[str, str]:
+    """The entries that a dataset card has for a licence.
+
+    >>> hub_licence("CC0-1.0"), hub_licence("ask us"), hub_licence("")
+    ({'license': 'cc0-1.0'}, {'license': 'other', 'license_name': 'ask us'}, {})
+    """
+    if not licence:
+        return {}
+    lower = licence.strip().lower()
+    return {"license": lower} if lower in _SPDX else {"license": "other", "license_name": licence}
+
+
+# The head of a card, for the Hugging Face Hub and ``datasets.load_dataset``: YAML between two lines of
+# dashes.
+
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+
+
+def front_matter(facts: Mapping[str, Any]) -> str:
+    """A configuration per testbed, each with one split ``test`` of one row per task; the first is the default."""
+    tasks = sum(bed["tasks"] for bed in facts["testbeds"])
+    entries = {
+        "pretty_name": facts["title"],
+        **hub_licence(facts["licence"]),
+        "task_categories": ["image-classification"],
+        "tags": ["few-shot-learning", "benchmark", "longshot"],
+        "size_categories": [next((name for bound, name in _SIZES if tasks < bound), "1M<n<10M")],
+        "configs": [
+            {
+                "config_name": bed["file"].removeprefix("testbeds/").removesuffix(".parquet"),
+                "data_files": [{"split": "test", "path": bed["file"]}],
+                **({"default": True} if number == 0 else {}),
+            }
+            for number, bed in enumerate(facts["testbeds"])
+        ],
+    }
+    return f"---\n{yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)}---\n"
+
+
+def without_front_matter(card: str) -> str:
+    """The card for people.
+
+    >>> without_front_matter("---\\ntags: []\\n---\\n# Title\\n")
+    '# Title\\n'
+    """
+    head, line, body = card.partition("\n---\n")
+    return body.lstrip("\n") if line and head.startswith("---\n") else card

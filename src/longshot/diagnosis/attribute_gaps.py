@@ -1,18 +1,4 @@
-"""Gaps between support and queries: how far apart they are in every attribute, and whether chance explains it.
-
-A class has n images with known values; its k support images and q queries of a task are disjoint parts of them. Were
-they drawn at random, the difference of their means d = x̄_S − x̄_Q has expectation 0 and variance S² (1/k + 1/q), where
-S² is the variance of the values over the whole class (divisor n − 1). This holds exactly, whatever the values.
-
-- Numbers are replaced by their ranks within the class, so that no outlier decides: z = d / (S √(1/k + 1/q)). Sums of
-  ranks have lighter tails than the normal law, so its p is on the safe side.
-- For yes/no columns the normal law would be too sure of itself, so p is exact: the probability, over all ways to draw
-  k and q images from n of which K have the value, of a difference at least as large (a two-dimensional
-  hypergeometric sum).
-
-A task's evidence for an attribute is Stouffer's sum of its classes' z over √(number of classes). All p of a testbed
-(task by task, and class by class) are corrected together by Benjamini–Hochberg.
-"""
+"""Attributes as numbers that can be compared: a column per number, a yes/no column per value of the others."""
 
 from __future__ import annotations
 
@@ -21,14 +7,100 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.stats import hypergeom, norm
 
 from longshot.base import Floats, Ints, TaskRows
-from longshot.diagnosis.columns import AttributeColumn
-from longshot.diagnosis.signatures import Signatures
+from longshot.diagnosis.alterations import Signatures
 from longshot.statistics import benjamini_hochberg
+
+MOST_VALUES = 20  # an attribute of text with more values tells images apart rather than describing them
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeColumn:
+    """One attribute, or one value of it, for all N images; NaN where it is not known."""
+
+    attribute: str
+    value: str | None  # None: a number; else 1 marks the images that have this value
+    numbers: Floats  # [N]
+
+    @property
+    def name(self) -> str:
+        """``brightness``, or ``viewpoint = side``."""
+        return self.attribute if self.value is None else f"{self.attribute} = {self.value}"
+
+    @property
+    def coverage(self) -> float:
+        """Share of the images for which it is known."""
+        return float(np.isfinite(self.numbers).mean())
+
+
+def comparable(table: pa.Table) -> tuple[list[AttributeColumn], list[str]]:
+    """The columns of a table of attributes, and notes about those that were left out or are known in part."""
+    columns: list[AttributeColumn] = []
+    notes: list[str] = []
+    for name in table.column_names:
+        values = table.column(name).combine_chunks()
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        made = _columns(name, values)
+        if isinstance(made, str):
+            notes.append(made)
+            continue
+        columns += made
+        if made and made[0].coverage < 1:
+            present = len(values) - values.null_count
+            notes.append(
+                f"'{name}' is known for {present:,} of {len(values):,} images ({made[0].coverage:.0%})."
+            )
+    return columns, notes
+
+
+def _columns(name: str, values: pa.Array) -> list[AttributeColumn] | str:
+    """The columns of one attribute, or why there is none."""
+    kind = values.type
+    if values.null_count == len(values):
+        return f"'{name}' is empty: left out."
+    if pa.types.is_boolean(kind):
+        numbers = values.cast(pa.int8()).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return [AttributeColumn(name, "yes", np.asarray(numbers, np.float64))]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        numbers = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+        numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+        if np.nanmin(numbers) == np.nanmax(numbers):
+            return f"'{name}' is {np.nanmin(numbers):g} for every image: left out."
+        return [AttributeColumn(name, None, numbers)]
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return f"'{name}' holds {kind}, which cannot be compared: left out."
+    distinct = sorted(value for value in pc.unique(values).to_pylist() if value is not None)
+    if len(distinct) == 1:
+        return f"'{name}' is '{distinct[0]}' for every image: left out."
+    if len(distinct) > MOST_VALUES:
+        return f"'{name}' has {len(distinct):,} different values, more than {MOST_VALUES}: left out."
+    made = []
+    for value in distinct:
+        has = pc.equal(values, value).cast(pa.int8()).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        made.append(AttributeColumn(name, value, np.asarray(has, np.float64)))
+    return made
+
+
+# Gaps between support and queries: how far apart they are in every attribute, and whether chance explains
+# it. A class has n images with known values; its k support images and q queries of a task are disjoint
+# parts of them. Were they drawn at random, the difference of their means d = x̄_S − x̄_Q has expectation 0
+# and variance S² (1/k + 1/q), where S² is the variance of the values over the whole class (divisor n − 1).
+# This holds exactly, whatever the values. - Numbers are replaced by their ranks within the class, so that
+# no outlier decides: z = d / (S √(1/k + 1/q)). Sums of ranks have lighter tails than the normal law, so its
+# p is on the safe side. - For yes/no columns the normal law would be too sure of itself, so p is exact: the
+# probability, over all ways to draw k and q images from n of which K have the value, of a difference at
+# least as large (a two-dimensional hypergeometric sum). A task's evidence for an attribute is Stouffer's
+# sum of its classes' z over √(number of classes). All p of a testbed (task by task, and class by class) are
+# corrected together by Benjamini–Hochberg.
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""``longshot explain``: why the tasks of a testbed are hard."""
+"""``longshot attributes``: what is known of a dataset's images, and what can be measured from their pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import click
 
 from longshot.cli import (
     COUNT,
+    FILE,
     FILE_PLACE,
+    PATH,
     PLACE,
     datasets_option,
     echo_json,
@@ -21,6 +23,53 @@ from longshot.cli import (
 
 if TYPE_CHECKING:
     from longshot.diagnosis.explanation import Explanation
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--attributes", type=PATH, help="A CSV with further attributes.")
+@click.option("-o", "--out", type=FILE, help="Write all of them as CSV (.csv) or Parquet.")
+@shared("force", "json")
+def attributes_command(
+    dataset: str, attributes: Path | None, out: Path | None, force: bool, as_json: bool
+) -> None:
+    """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.
+
+    \b
+    Example:
+      longshot attributes toybox -o attributes.csv
+
+    The file has a column path and one per attribute: put beside the images as attributes.csv it makes every attribute
+    usable in rules such as --query-where "brightness < 0.3".
+    """
+    import longshot
+    from longshot.base import is_stream
+
+    table = longshot.measure_attributes(dataset, attributes=attributes, out=out, force=force)
+    print_table([_row(name, table.column(name)) for name in table.column_names], as_json=as_json)
+    if out is not None and not as_json:
+        shown = out if is_stream(out) else out.resolve()
+        click.echo(f"\n{shown}: {table.num_columns} attributes of {table.num_rows:,} images")
+
+
+def _row(name: str, values: Any) -> dict[str, Any]:
+    """Kind, coverage and what the values are."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    coverage = 1 - values.null_count / max(1, len(values))
+    if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
+        low, middle, high = np.nanquantile(values.cast(pa.float64()).to_numpy(), [0.05, 0.5, 0.95])
+        summary = f"{middle:.3g} ({low:.3g} to {high:.3g} in nine of ten)"
+    else:
+        counted = sorted(pc.value_counts(values).to_pylist(), key=lambda value: -value["counts"])
+        summary = ", ".join(f"{value['values']} {value['counts'] / len(values):.0%}" for value in counted[:5])
+        summary += f", {len(counted) - 5} more" if len(counted) > 5 else ""
+    return {"attribute": name, "kind": str(values.type), "known for": f"{coverage:.1%}", "values": summary}
+
+
+# ``longshot explain``: why the tasks of a testbed are hard.
 
 
 @click.command()
@@ -57,7 +106,7 @@ if TYPE_CHECKING:
 @shared("force")
 @datasets_option("Where a dataset lives now.")
 @shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "json")
-def command(
+def explain_command(
     testbeds: tuple[Path, ...], task: int | None, top: int, html: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Say in what the supports of TESTBED differ from its queries, beyond what random drawing explains.
@@ -77,7 +126,7 @@ def command(
     points of accuracy come back, and how much of what the supports cost against uniform ones is explained.
     """
     import longshot
-    from longshot.diagnosis.words import as_json as plain
+    from longshot.diagnosis.explanation_page import as_json as plain
 
     explanation = longshot.explain(list(testbeds), task=task, top=top, html=html, **settings)
     if as_json:
@@ -93,7 +142,7 @@ def _print_interventions(explanation: Explanation) -> None:
     """How much is explained, cause by cause what came back, and why some could not be taken away."""
     if not explanation.accounts:
         return
-    from longshot.diagnosis.intervention_words import account_rows, intervention_rows
+    from longshot.diagnosis.explanation_page import account_rows, intervention_rows
 
     click.echo()
     for account in explanation.accounts:
@@ -111,7 +160,7 @@ def _print_interventions(explanation: Explanation) -> None:
 
 
 def _print(explanation: Explanation, top: int, *, several: bool) -> None:
-    from longshot.diagnosis.words import (
+    from longshot.diagnosis.explanation_page import (
         attraction_sentences,
         cause_rows,
         composition_rows,

@@ -12,11 +12,9 @@ from typing import Any
 from longshot.base import UserError, claim_folder, hash_file, write_json, write_text
 from longshot.data import Dataset
 from longshot.evaluation import Results, TestbedLike, names_only, open_distinct_testbeds
-from longshot.publish.releases import croissant
-from longshot.publish.releases.card import card
-from longshot.publish.releases.front_matter import front_matter
-from longshot.publish.releases.names import SourceNames, read_names, write_names
-from longshot.publish.releases.thumbnails import thumbnails
+from longshot.publish.croissant import CROISSANT_FILE, croissant_record
+from longshot.publish.release_card import front_matter, release_card
+from longshot.publish.release_images import SourceNames, read_names, thumbnails, write_names
 from longshot.tasks import Testbed, columns, open_datasets, say_sampler, say_suspects
 
 FORMAT = 2
@@ -125,9 +123,9 @@ def release(
     for entry, names in sources:
         write_names(folder / entry["file"], names)
     write_json(folder / FILE, facts)
-    write_text(folder / "README.md", front_matter(facts) + "\n" + card(facts))
+    write_text(folder / "README.md", front_matter(facts) + "\n" + release_card(facts))
     schemas = {name: bed.table.schema for name, bed in beds.items()}
-    write_json(folder / croissant.FILE, croissant.croissant(facts, schemas, _sums(folder)))
+    write_json(folder / CROISSANT_FILE, croissant_record(facts, schemas, _sums(folder)))
     write_text(folder / SUMS, "".join(f"{digest}  {file}\n" for file, digest in _sums(folder).items()))
     return folder
 

@@ -15,9 +15,8 @@ from pydantic import Field
 
 from longshot.base import Loose, UserError, hash_file, in_words, progress, read_json
 from longshot.data import Dataset, as_dataset, find
-from longshot.publish.releases.names import load_names
-from longshot.publish.releases.thumbnails import differing
-from longshot.publish.releases.write import FILE, SUMS
+from longshot.publish.release_images import differing, load_names
+from longshot.publish.write_release import FILE, SUMS
 from longshot.tasks import ContentEntry, ImageCheck, Outcome, Testbed, check_images, describe, worst
 
 
