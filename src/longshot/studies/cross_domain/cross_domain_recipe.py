@@ -386,3 +386,6 @@ def _protocols(settings: CrossDomainSettings) -> Comparison:
 
     sides = [side(WITHIN_DOMAIN), side(CROSS_DOMAIN)]
     return Comparison("Within against across domains, as in the paper", "protocol", sides)
+
+
+RECIPE = CrossDomain()

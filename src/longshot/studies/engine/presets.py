@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from pydantic import Field
 
 from longshot.base import Record, UserError, nearest, read_record, with_executor
 from longshot.models import with_engine
-from longshot.studies.engine.recipe import RECIPES, Datasets, get_recipe, given_datasets
+from longshot.studies.engine.recipe import Datasets, get_recipe, given_datasets, recipe_modules
 from longshot.studies.engine.settings import StudySettings
 from longshot.studies.engine.study_folder import StudyEstimate, StudyJob, StudyOutcome
 
@@ -69,10 +70,23 @@ def study_names() -> list[str]:
 
 
 def _preset_files() -> dict[str, Traversable]:
-    """Preset name → its file, in ``presets/`` of the package of its paper."""
-    packages = dict.fromkeys(module.rpartition(".")[0] for module in RECIPES.values())
-    listed = (file for package in packages for file in files(package).joinpath("presets").iterdir())
-    return {file.name.removesuffix(".yaml"): file for file in listed if file.name.endswith(".yaml")}
+    """Map every preset to its file, in ``presets/`` beside its recipe's module; a plugin's takes no other's name."""
+    presets: dict[str, Traversable] = {}
+    for package in dict.fromkeys(map(_package_of, recipe_modules().values())):
+        folder = files(package).joinpath("presets") if package else None
+        for file in folder.iterdir() if folder is not None and folder.is_dir() else ():
+            if file.name.endswith(".yaml"):
+                presets.setdefault(file.name.removesuffix(".yaml"), file)
+    return presets
+
+
+def _package_of(module: str) -> str:
+    """Name the package that a recipe's module lies in, without loading it; "" where there is none."""
+    try:
+        spec = find_spec(module)
+    except ImportError:  # of a plugin; whoever uses its recipe is told
+        return ""
+    return "" if spec is None or spec.parent is None else spec.parent
 
 
 def get_study(name: str) -> Study:
@@ -145,9 +159,10 @@ def parse(
     if file.extends:
         base = _extended(file.extends, subject, folder, inside)
     elif not preset:
-        if file.recipe not in RECIPES:
+        recipes = recipe_modules()
+        if file.recipe not in recipes:
             raise UserError(
-                f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(RECIPES)}."
+                f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(recipes)}."
             )
         base = get_study(file.recipe)
     recipe = base.recipe if base is not None else file.recipe

@@ -10,9 +10,10 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeAlias
 
-from longshot.base import UserError
+from longshot.base import UserError, plugged
 from longshot.data import Dataset, DatasetLike, as_dataset
 from longshot.studies.engine.claims import Claim, judge
 from longshot.studies.engine.comparisons import Comparison, Draw
@@ -89,15 +90,15 @@ def check_names(names: Sequence[str]) -> None:
         )
 
 
-# recipe → its class, imported when a study of it is used
+# recipe → the module that holds its RECIPE, imported when a study of it is used
 RECIPES = {
-    "better-testbed": "longshot.studies.semantic.better_testbed:BetterTestbed",
-    "many-way": "longshot.studies.semantic.many_way:ManyWay",
-    "transfer-difficulty": "longshot.studies.transfer.transfer_difficulty:TransferDifficulty",
-    "divergence-correlation": "longshot.studies.transfer.divergence_correlation:DivergenceCorrelation",
-    "vtab-md": "longshot.studies.vtab_md.vtab_md_recipe:VtabMd",
-    "cross-domain": "longshot.studies.cross_domain.cross_domain_recipe:CrossDomain",
-    "hard-md": "longshot.studies.hard_md.hard_md_recipe:HardMd",
+    "better-testbed": "longshot.studies.semantic.better_testbed",
+    "many-way": "longshot.studies.semantic.many_way",
+    "transfer-difficulty": "longshot.studies.transfer.transfer_difficulty",
+    "divergence-correlation": "longshot.studies.transfer.divergence_correlation",
+    "vtab-md": "longshot.studies.vtab_md.vtab_md_recipe",
+    "cross-domain": "longshot.studies.cross_domain.cross_domain_recipe",
+    "hard-md": "longshot.studies.hard_md.hard_md_recipe",
 }
 
 
@@ -234,15 +235,25 @@ class Recipe(ABC, Generic[Settings, Data]):
         return Lab(job, plan, folder, self.sources(job.data), list(plan.absent), list(plan.notes))
 
 
+def recipe_modules() -> dict[str, str]:
+    """Map every recipe to the module that holds it: those of Longshot, then those of plugins under other names."""
+    return RECIPES | {name: module for name, module in plugged("studies").items() if name not in RECIPES}
+
+
 def get_recipe(name: str) -> Recipe[Any, Any]:
     """The recipe by name, or from a Python file of one's own; UserError with those there are."""
     if name.endswith(".py"):
         return load_recipe(Path(name).resolve())
-    if name not in RECIPES:
-        raise UserError(f"There is no recipe {name!r}; the recipes are {', '.join(RECIPES)}.")
-    module, _, class_name = RECIPES[name].partition(":")
-    recipe: Recipe[Any, Any] = getattr(import_module(module), class_name)()
-    return recipe
+    modules = recipe_modules()
+    if name not in modules:
+        raise UserError(f"There is no recipe {name!r}; the recipes are {', '.join(modules)}.")
+    try:
+        module = import_module(modules[name])
+    except ImportError as error:
+        raise UserError(
+            f"The recipe {name!r} cannot be used: {modules[name]} cannot be imported: {error}."
+        ) from error
+    return _recipe_in(module, f"The module {modules[name]}")
 
 
 class OneDataset(Generic[Settings]):
@@ -282,10 +293,15 @@ def load_recipe(path: Path) -> Recipe[Any, Any]:
     except Exception as error:
         del sys.modules[name]
         raise UserError(f"The study file {path} cannot be run: {type(error).__name__}: {error}.") from error
+    return _recipe_in(module, f"The study file {path}")
+
+
+def _recipe_in(module: ModuleType, subject: str) -> Recipe[Any, Any]:
+    """Return what a module defines as ``RECIPE``; UserError, begun with ``subject``, where that is no recipe."""
     recipe = getattr(module, "RECIPE", None)
     if not isinstance(recipe, Recipe):
         raise UserError(
-            f"The study file {path} defines no RECIPE; add RECIPE = MyRecipe(), where MyRecipe derives from "
+            f"{subject} defines no RECIPE; add RECIPE = MyRecipe(), where MyRecipe derives from "
             "longshot.studies.Recipe."
         )
     return recipe

@@ -409,3 +409,6 @@ def _gaps(kinds: Mapping[str, Sequence[Composition]], source: str, path: Path) -
         axes.set_xlabel("share in the support minus share in the queries (points)")
         axes.set_title(f"{source}: what difficult supports are made of")
         axes.legend()
+
+
+RECIPE = HardMd()

@@ -214,3 +214,6 @@ def _testbeds_table(lab: BetterLab) -> TableFile:
     ]
     note = "Low coarsity: classes close in meaning. The testbeds of one seed share classes and queries over shots."
     return TableFile("testbeds", [Sheet("The testbeds", names, [rows], note, labels=1)], records)
+
+
+RECIPE = BetterTestbed()

@@ -292,3 +292,6 @@ def _times_chance(lab: ManyLab) -> list[str]:
             f"{100 / most.way:.1f} %."
         )
     return lines
+
+
+RECIPE = ManyWay()

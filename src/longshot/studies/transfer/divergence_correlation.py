@@ -390,3 +390,6 @@ def _scatter(divergence: Divergences, accuracy: Floats, name: str, method: str, 
         Cloud(words, np.array(divergence[model]["kl-symmetric"]), accuracy) for model, words in MODELS.items()
     ]
     on_both(partial(clouds, by_model, title=f"{name}, {method}", xlabel="symmetrised KL"), path)
+
+
+RECIPE = DivergenceCorrelation()

@@ -276,9 +276,10 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
         ]
         cut = transfer_plan.cut_cells(settings, splits, lab.networks)
         if cut:
+            cells = len(transfer_plan.cells(settings, splits))
             lab.notes.insert(
                 0,
-                f"{len(cut)} of {len(transfer_plan.cells(settings, splits))} cells had a training that hit the ceiling of "
+                f"{len(cut)} of {cells} cells had a training that hit the ceiling of "
                 f"{settings.minutes:g} minutes before its {settings.steps:,} steps: they are marked ‡ and left out of "
                 "slopes and claims. Raise minutes, or lower steps.",
             )
@@ -388,3 +389,6 @@ def measure_splits(
             )
         )
     return places
+
+
+RECIPE = TransferDifficulty()

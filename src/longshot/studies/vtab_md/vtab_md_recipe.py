@@ -386,3 +386,6 @@ def _number(
     return of_sources(
         f"{pair[0]} − {pair[1]}, {label}", differences, statement.printed if printed is None else printed
     )
+
+
+RECIPE = VtabMd()
