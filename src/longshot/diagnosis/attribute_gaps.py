@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,10 @@ from scipy.sparse import coo_array
 from scipy.stats import hypergeom, norm
 
 from longshot.base import Floats, Ints, TaskRows
-from longshot.diagnosis.alterations import Signatures
 from longshot.statistics import benjamini_hochberg
+
+if TYPE_CHECKING:
+    from longshot.diagnosis.alterations import Signatures
 
 MOST_VALUES = 20  # an attribute of text with more values tells images apart rather than describing them
 
