@@ -1,7 +1,22 @@
-"""Ways in which pictures can be altered: what a cause would do to the pixels, in weak and strong forms.
+"""Alterations of pictures, as hypotheses about causes, and the signatures that they leave in descriptors.
 
-An alteration is the hypothesis behind a cause. It is made on some pictures of the dataset to learn what it does to the
-descriptors (``signatures``), and on images that lack it, so that nothing but the cause differs (``twins``).
+An alteration is what a cause would do to the pixels, in weak and strong forms. It is made on some pictures of the
+dataset to learn what it does to the descriptors, and on images that lack it, so that nothing but the cause differs.
+
+A signature tells how much each picture looks as if an alteration had been done to it.
+Let x be the descriptors of a picture and δ_A the mean change of them under alteration A, learnt on pictures of the
+dataset. Within classes x varies with covariance Σ; pictures also answer to an alteration differently, with covariance
+Γ_A. With M = Σ + ½ mean_A Γ_A, shrunk to its diagonal, the score of a picture
+
+    s_A(x) = δ_A' M⁻¹ x / √(δ_A' M⁻¹ δ_A)
+
+is the best linear evidence for A (Fisher's discriminant): what moves x along δ_A raises it, and what A shares with
+another alteration B counts for both in proportion to
+
+    ρ_AB = δ_A' M⁻¹ δ_B / √(δ_A' M⁻¹ δ_A · δ_B' M⁻¹ δ_B).
+
+A shift d of the support against the queries that is due to A alone raises s_A by ‖d‖ and s_B by ρ_AB ‖d‖. So the
+alteration whose score is shifted most is the one that explains the others, and z_B − ρ_AB z_A is what it leaves.
 """
 
 from __future__ import annotations
@@ -220,16 +235,6 @@ FORMS: tuple[tuple[str, float], ...] = tuple(
 FORM_ATTRIBUTES: tuple[str, ...] = tuple(name.partition("/")[0] for name, _ in FORMS)
 
 
-# Signatures: what an alteration does to descriptors, and how much each picture looks as if it had been done
-# to it. Let x be the descriptors of a picture and δ_A the mean change of them under alteration A, learnt on
-# pictures of the dataset. Within classes x varies with covariance Σ; pictures also answer to an alteration
-# differently, with covariance Γ_A. With M = Σ + ½ mean_A Γ_A, shrunk to its diagonal, the score of a
-# picture s_A(x) = δ_A' M⁻¹ x / √(δ_A' M⁻¹ δ_A) is the best linear evidence for A (Fisher's discriminant):
-# what moves x along δ_A raises it, and what A shares with another alteration B counts for both in
-# proportion to ρ_AB = δ_A' M⁻¹ δ_B / √(δ_A' M⁻¹ δ_A · δ_B' M⁻¹ δ_B). A shift d of the support against the
-# queries that is due to A alone raises s_A by ‖d‖ and s_B by ρ_AB ‖d‖. So the alteration whose score is
-# shifted most is the one that explains the others, and z_B − ρ_AB z_A is what it leaves.
-
 _ROWS = 20_000  # from which covariances are estimated
 _SHRINK = 0.1  # share of the diagonal in M, and more where pictures are few
 
@@ -342,10 +347,6 @@ def _metric(within: Floats, changes: Floats) -> Floats:
     share = _SHRINK + (1 - _SHRINK) * size / (size + len(within))
     shrunk: Floats = (1 - share) * full + share * np.diag(np.diag(full)) + 1e-9 * np.eye(size)
     return shrunk
-
-
-# Kinds of causes: stable names, and what is said of a support with less or more of a measure. The kind of a
-# finding from an annotated attribute is that attribute's name.
 
 
 class Measure(NamedTuple):

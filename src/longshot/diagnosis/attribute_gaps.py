@@ -1,4 +1,20 @@
-"""Attributes as numbers that can be compared: a column per number, a yes/no column per value of the others."""
+"""Gaps between support and queries: how far apart they are in every attribute, and whether chance explains it.
+
+An attribute is a column per number, or a yes/no column per value.
+
+A class has n images with known values; its k support images and q queries of a task are disjoint parts of them. Were
+they drawn at random, the difference of their means d = x̄_S − x̄_Q has expectation 0 and variance S² (1/k + 1/q), where
+S² is the variance of the values over the whole class (divisor n − 1). This holds exactly, whatever the values.
+
+- Numbers are replaced by their ranks within the class, so that no outlier decides: z = d / (S √(1/k + 1/q)). Sums of
+  ranks have lighter tails than the normal law, so its p is on the safe side.
+- For yes/no columns the normal law would be too sure of itself, so p is exact: the probability, over all ways to draw
+  k and q images from n of which K have the value, of a difference at least as large (a two-dimensional
+  hypergeometric sum).
+
+A task's evidence for an attribute is Stouffer's sum of its classes' z over √(number of classes). All p of a testbed
+(task by task, and class by class) are corrected together by Benjamini–Hochberg.
+"""
 
 from __future__ import annotations
 
@@ -91,19 +107,6 @@ def _columns(name: str, values: pa.Array) -> list[AttributeColumn] | str:
         has = pc.equal(values, value).cast(pa.int8()).cast(pa.float64()).to_numpy(zero_copy_only=False)
         made.append(AttributeColumn(name, value, np.asarray(has, np.float64)))
     return made
-
-
-# Gaps between support and queries: how far apart they are in every attribute, and whether chance explains
-# it. A class has n images with known values; its k support images and q queries of a task are disjoint
-# parts of them. Were they drawn at random, the difference of their means d = x̄_S − x̄_Q has expectation 0
-# and variance S² (1/k + 1/q), where S² is the variance of the values over the whole class (divisor n − 1).
-# This holds exactly, whatever the values. - Numbers are replaced by their ranks within the class, so that
-# no outlier decides: z = d / (S √(1/k + 1/q)). Sums of ranks have lighter tails than the normal law, so its
-# p is on the safe side. - For yes/no columns the normal law would be too sure of itself, so p is exact: the
-# probability, over all ways to draw k and q images from n of which K have the value, of a difference at
-# least as large (a two-dimensional hypergeometric sum). A task's evidence for an attribute is Stouffer's
-# sum of its classes' z over √(number of classes). All p of a testbed (task by task, and class by class) are
-# corrected together by Benjamini–Hochberg.
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,7 @@
-"""What is known of a dataset's images, a column per attribute: annotated, added by the user, measured from pixels."""
+"""What is known of a dataset's images, a column per attribute: annotated, added by the user, measured from pixels.
+
+And what supports and queries consist of by them: shares and gaps with intervals over tasks.
+"""
 
 from __future__ import annotations
 
@@ -344,9 +347,6 @@ def _block(read: Callable[[int], Image], rows: range) -> tuple[NDArray[np.float3
     for name, column in {"aspect": aspect, **fine_measures(pixels, traces)}.items():
         values[:, NUMBERS.index(name)] = column
     return np.concatenate([values, describe(pixels, traces)], 1), bad
-
-
-# What supports and queries consist of, testbed by testbed: shares and gaps with intervals over tasks.
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,10 @@ hundred descriptors can, for every alteration moves them along a direction of it
 
 A picture that is turned or mirrored has the same numbers in another order, but for which pixels are sampled: ``TURNS``
 holds these orders, so that what turning does is computed for any picture without turning it.
+
+Measures are attributes from the pixels alone, for datasets without annotations: numbers and a colour per image.
+Images are squashed to SIDE × SIDE before measuring, so that all are measured at one scale; only ``aspect`` looks at
+the original sides, and what needs more pixels is in ``fine_measures``. Luma is Y = 0.299 R + 0.587 G + 0.114 B.
 """
 
 from __future__ import annotations
@@ -301,11 +305,6 @@ TURNS = {
     "mirrored": _turned(0, True),
 }
 
-
-# Attributes measured from the pixels alone: numbers and a colour per image, for datasets without
-# annotations. Images are squashed to SIDE × SIDE before measuring, so that all are measured at one scale;
-# only ``aspect`` looks at the original sides, and what needs more pixels is in ``fine_measures``. Luma is Y
-# = 0.299 R + 0.587 G + 0.114 B.
 
 SIDE = 64
 # From more pixels than SIDE × SIDE, or from the original: ``measure`` leaves them NaN.

@@ -1,4 +1,4 @@
-"""``longshot attributes``: what is known of a dataset's images, and what can be measured from their pixels."""
+"""``longshot attributes`` and ``longshot explain``: what is known of images, and why tasks are hard."""
 
 from __future__ import annotations
 
@@ -67,9 +67,6 @@ def _row(name: str, values: Any) -> dict[str, Any]:
         summary = ", ".join(f"{value['values']} {value['counts'] / len(values):.0%}" for value in counted[:5])
         summary += f", {len(counted) - 5} more" if len(counted) > 5 else ""
     return {"attribute": name, "kind": str(values.type), "known for": f"{coverage:.1%}", "values": summary}
-
-
-# ``longshot explain``: why the tasks of a testbed are hard.
 
 
 @click.command()

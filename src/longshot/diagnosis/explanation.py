@@ -1,4 +1,4 @@
-"""A testbed explained: what sets each task's support apart from its queries, and which causes recur over all tasks."""
+"""``longshot.explain``: what sets each task's support apart from its queries, and which causes recur over all tasks."""
 
 from __future__ import annotations
 
@@ -276,8 +276,6 @@ def _task_scores(run: Results, testbed: Testbed, focus: str | None) -> tuple[Flo
         )
     return accuracy, loss
 
-
-# ``longshot.explain``: why the tasks of a testbed are hard.
 
 _PAGE_TASKS = 8  # tasks with pictures on a page, at least
 

@@ -1,4 +1,4 @@
-"""An explanation as plain values and as lines for the terminal."""
+"""An explanation to read: plain values, lines and rows for the terminal, and its page."""
 
 from __future__ import annotations
 
@@ -152,9 +152,6 @@ def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[
     return {dataset: [row(column) for column in columns] for dataset, columns in compositions.items()}
 
 
-# Interventions and accounts as rows of tables, for the terminal and the page.
-
-
 def intervention_rows(interventions: Sequence[Intervention]) -> list[dict[str, Any]]:
     """One row per kind that could be taken away, those that hold first."""
     several = len({each.dataset for each in interventions}) > 1
@@ -192,9 +189,6 @@ def account_rows(accounts: Sequence[Account]) -> list[dict[str, Any]]:
             rows.append(row)
     return rows
 
-
-# The page of an explanation: causes over the testbed, what supports consist of, and the evidence task by
-# task.
 
 _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures

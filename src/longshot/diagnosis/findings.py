@@ -1,4 +1,19 @@
-"""From gaps to sentences: what a person would say about a task, strongest evidence first."""
+"""From gaps to sentences: what a person would say about a task, strongest evidence first; one cause, not ten symptoms.
+
+What is seen in the pixels is read by ``signatures``. Let u be the shift of the support's scores against the queries'.
+Every alteration is a path from 0 through its forms, weak to strong, and the point of a path nearest to the shift is
+what this alteration explains of it,
+
+    explained_A = max_p 2 ⟨d, δ_p⟩ − ⟨δ_p, δ_p⟩,   z_A = √(n · explained_A),
+
+n being the number of images that the shift is worth. The alteration that explains most is named. It is taken out of the
+shift, and another attribute is a symptom of it where less than half of its own z is left, or less than 2. What is not a
+symptom is named in turn.
+
+Attributes that are annotated, and measures that no alteration explains, are told apart by their correlation ρ within
+classes: j is a symptom of i where the partial z_j·i = (z_j − ρ z_i) / √(1 − ρ²) is less than half of z_j, or below 2.
+Where an annotation and what is seen are one thing (|ρ| > 0.7), the annotation is the name.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +27,6 @@ import numpy as np
 from longshot.base import Bools, Floats, Ints
 from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS, MEASURES, Signatures, kind_of
 from longshot.diagnosis.attribute_gaps import AttributeColumn, Gaps
-
-# One cause, not ten symptoms: which of the attributes that set a support apart explains the others. What is
-# seen in the pixels is read by ``signatures``. Let u be the shift of the support's scores against the
-# queries'. Every alteration is a path from 0 through its forms, weak to strong, and the point of a path
-# nearest to the shift is what this alteration explains of it, explained_A = max_p 2 ⟨d, δ_p⟩ − ⟨δ_p, δ_p⟩,
-# z_A = √(n · explained_A), n being the number of images that the shift is worth. The alteration that
-# explains most is named. It is taken out of the shift, and another attribute is a symptom of it where less
-# than half of its own z is left, or less than 2. What is not a symptom is named in turn. Attributes that
-# are annotated, and measures that no alteration explains, are told apart by their correlation ρ within
-# classes: j is a symptom of i where the partial z_j·i = (z_j − ρ z_i) / √(1 − ρ²) is less than half of z_j,
-# or below 2. Where an annotation and what is seen are one thing (|ρ| > 0.7), the annotation is the name.
 
 _REMAINS = 0.5  # share of a z that may be left for an attribute to be a symptom
 _WEAK = 2.0  # z that is too small to be a cause beside another

@@ -6,6 +6,8 @@ the cause away and evaluating again (``interventions``) says whether it holds.
 Every kind is one number per image and a direction. In the support the number lies further in that direction than it
 should. The midpoint between the support's mean and what it is compared with divides the class: images beyond it have
 the cause, the others are without it.
+
+A backbone suspects, too: are queries nearer to another class's support, and to which one.
 """
 
 from __future__ import annotations
@@ -276,9 +278,6 @@ def _gathered(kind: str, by_group: dict[int, tuple[Bools, Bools, int]]) -> Suspi
     return Suspicion(
         kind, groups, having, lacking, towards=np.array(towards, np.int64) if kind == LEANING else None
     )
-
-
-# What a backbone sees in a task: are queries nearer to another class's support, and to which one.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Tasks with some of their supports exchanged for other images of the same class: without a cause, with it, any."""
+"""Tasks with some of their supports exchanged for other images of the same class: without a cause, with it, any.
+
+Twins are images altered on their pixels and embedded again, so that nothing differs from the original but the cause.
+"""
 
 from __future__ import annotations
 
@@ -245,9 +248,6 @@ def _choose(generator: np.random.Generator, values: Ints, draws: int, count: int
     chosen: Ints = values[generator.random((draws, len(values))).argsort(1)[:, :count]]
     return chosen
 
-
-# Twins: images altered on their pixels and embedded again, so that nothing differs from the original but
-# the cause.
 
 EmbedTwins: TypeAlias = Callable[[Ints, Ints], NDArray[np.float32]]  # rows [P], forms [P] → features [P, d]
 

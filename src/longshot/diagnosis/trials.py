@@ -1,4 +1,7 @@
-"""Suspected causes of one dataset's tasks, put to the trial: features, suspicions, interventions, uniform supports."""
+"""Suspected causes of one dataset's tasks, put to the trial: features, suspicions, interventions, uniform supports.
+
+The account is what the supports of a testbed cost against uniform ones, and how much of it is explained by what.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
     from longshot.models import Features
     from longshot.tasks import Testbed
 
-
-# The account: what the supports of a testbed cost against uniform ones, and how much of it is explained by
-# what.
 
 UNEXPLAINED = "none of what is measured"
 

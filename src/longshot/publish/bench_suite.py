@@ -1,4 +1,7 @@
-"""What a bench tells: the card of the models measured now, and the board of all, as text, Markdown and a page."""
+"""``longshot.bench``: run a suite on models; a card for each, and a place on the leaderboard.
+
+The card has the models measured now and the board of all, as text, Markdown and a page.
+"""
 
 from __future__ import annotations
 
@@ -174,9 +177,6 @@ def score_text(score: TestbedScore) -> str:
 
 def _milliseconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
-
-
-# ``longshot.bench``: run a suite on models; a card for each, and a place on the leaderboard.
 
 
 @with_engine

@@ -1,4 +1,7 @@
-"""The card of a release: README.md, written from release.json alone."""
+"""The card of a release: README.md, written from release.json alone, and its head for the Hugging Face Hub.
+
+The head is YAML between two lines of dashes, for the Hub and ``datasets.load_dataset``.
+"""
 
 from __future__ import annotations
 
@@ -142,8 +145,6 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
 
 
-# A licence as others name it: an address for Croissant, an identifier for the Hugging Face Hub.
-
 # SPDX identifiers that the Hub takes in lower case; anything else is "other" there, with its own name.
 _KNOWN = (
     *("Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "GPL-3.0", "LGPL-3.0", "AGPL-3.0", "Unlicense"),
@@ -174,9 +175,6 @@ def hub_licence(licence: str) -> dict[str, str]:
     lower = licence.strip().lower()
     return {"license": lower} if lower in _SPDX else {"license": "other", "license_name": licence}
 
-
-# The head of a card, for the Hugging Face Hub and ``datasets.load_dataset``: YAML between two lines of
-# dashes.
 
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
 

@@ -1,4 +1,4 @@
-"""``longshot release``: publish testbeds with a card that others can check."""
+"""``longshot release`` and ``longshot verify``: publish testbeds, and check a copy of them."""
 
 from __future__ import annotations
 
@@ -82,9 +82,6 @@ def release_command(
     )
     if not runs:
         click.echo("The card has no table of baselines; add one with --run RUN.")
-
-
-# ``longshot verify``: check a copy of a release against its hashes and one's own images.
 
 
 @click.command()

@@ -1,7 +1,10 @@
-"""The images of a release's source by name: a Parquet file of all keys, with digests of those that tasks use.
+"""The images of a release: names of all with digests of those that tasks use, and small pictures of some.
 
 ``digest`` is the short digest (64 bits) of an image's bytes, ``pixels`` that of its decoded pixels; both are empty for
 images that no task uses, and for all where a testbed vouches for names only.
+
+A fingerprint covers names; small pictures tell whether the pixels are the same, too.
+Averages over 8 × 8 fields differ by well under one grey level between decoders, and by many between other pictures.
 """
 
 from __future__ import annotations
@@ -96,10 +99,6 @@ def load_names(path: Path, used: pa.Array) -> SourceNames:
     content = ImageContent("content", len(used), len(keys), entry.digest, 64, exact, short)
     return SourceNames(keys, used, content, short_pixels)
 
-
-# Small pictures of some images. A fingerprint covers names; these tell whether the pixels are the same,
-# too. Averages over 8 × 8 fields differ by well under one grey level between decoders, and by many between
-# other pictures.
 
 SIDE = 8
 TOLERANCE = 4.0  # grey levels of 255, mean over an image's fields

@@ -1,4 +1,4 @@
-"""A suite: which testbeds and methods a model is measured with, frozen by their content."""
+"""A suite, frozen by its content, and its leaderboard: entries of many people in one file that can be merged."""
 
 from __future__ import annotations
 
@@ -230,9 +230,6 @@ def _choice(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     sampler = meta.get("sampler")
     choice = sampler.get(name) if isinstance(sampler, Mapping) else None
     return choice if isinstance(choice, Mapping) else {}
-
-
-# A leaderboard: entries of many people on one suite, in one file that can be merged with others.
 
 
 class TestbedScore(Record):

@@ -1,4 +1,4 @@
-"""The cells of the study of domains: which network solves which tasks by which method, from either start.
+"""The cells of the study of domains: what they are, what was measured in them, what the paper printed for them.
 
 A cell is a baseline, a start and a condition. The paper has two conditions, which differ in three things at once:
 where the network was trained, which classes tasks are made of, and their shape. Two more stand between them, so that
@@ -191,8 +191,6 @@ def missing_for_the_papers_best(settings: CrossDomainSettings) -> Sequence[str]:
     ]
 
 
-# What the study of domains measured: normalised accuracies of every cell, all domains and runs together.
-
 METRIC = "normalized_accuracy"  # (b − 1/N) / (1 − 1/N), b the mean recall over the N classes of a task
 
 DomainLab = Lab[CrossDomainSettings, DomainData]
@@ -275,9 +273,6 @@ def _tasks(lab: DomainLab, kind: str) -> KindTasks:
             shots += [float(np.mean(counts)) for counts in table["shots"].to_pylist()]
     return KindTasks(np.array(domains), np.array(ways, np.int64), np.round(shots).astype(np.int64))
 
-
-# The numbers that Carrión-Ojeda et al. printed: as tables beside measured ones, and as what their claims
-# say.
 
 _NOTE = (
     "Published numbers: normalised accuracy in %, ± half the 95 % interval over tasks, ten datasets of Meta-Album, "

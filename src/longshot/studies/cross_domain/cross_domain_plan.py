@@ -1,4 +1,4 @@
-"""Settings of the recipe ``cross-domain``."""
+"""What the study of domains runs on: settings, domains per run, classes of each, shapes that the data allow."""
 
 from __future__ import annotations
 
@@ -61,8 +61,6 @@ class CrossDomainSettings(StudySettings):
     learner_steps: int = Field(ge=1, description="Steps of train-from-scratch and fine-tuning on every task")
     runs: int = Field(ge=1, description="Repetitions with other domains, classes, tasks and weights")
 
-
-# What the study of domains runs on: domains per run, classes of each, shapes that the data allow.
 
 PRESET = "cross-domain"  # has the paper's amounts; what differs from them is said
 _AMOUNTS = (

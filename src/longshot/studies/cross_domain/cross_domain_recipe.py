@@ -1,4 +1,10 @@
-"""Networks of the study of domains: the two starts, and what is trained from them with equal budgets."""
+"""The recipe ``cross-domain``: six baselines from random and pre-trained weights, within domains and across them.
+
+The comparison of Carrión-Ojeda et al. (2022). Domains are the branches of a dataset. Within: a network per domain and
+baseline, trained on 70 % of the domain's classes, tested on 5-way 5-shot tasks of others. Cross: one network per
+baseline, trained on tasks of other domains, tested on any-way any-shot tasks of the held-out ones. Both are done from
+random and from pre-trained weights, every network with the same budget.
+"""
 
 from __future__ import annotations
 
@@ -222,14 +228,6 @@ def _shape(settings: CrossDomainSettings, data: Dataset, part: str, shot: int) -
     counts = Counter(data.class_ids[number].split("/", 1)[0] for number in members.tolist())
     smallest = int(data.sizes[members].min())
     return fitted(settings.way, shot, settings.query, min(counts.values()), smallest)
-
-
-# The recipe ``cross-domain``: six baselines from random and pre-trained weights, within domains and across
-# them. The comparison of Carrión-Ojeda et al. (2022). Domains are the branches of a dataset. Within: a
-# network per domain and baseline, trained on 70 % of the domain's classes, tested on 5-way 5-shot tasks of
-# others. Cross: one network per baseline, trained on tasks of other domains, tested on any-way any-shot
-# tasks of the held-out ones. Both are done from random and from pre-trained weights, every network with the
-# same budget.
 
 
 class CrossDomain(Recipe[CrossDomainSettings, DomainData]):

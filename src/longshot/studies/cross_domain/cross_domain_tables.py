@@ -1,4 +1,4 @@
-"""The tables of the study of domains: the paper's tables 5 to 10, each beside the printed numbers."""
+"""The tables of the study of domains beside the printed numbers (5 to 10), and its pictures (figures 1 to 3)."""
 
 from __future__ import annotations
 
@@ -275,9 +275,6 @@ def grouped(values: Ints, least: int = FEWEST) -> list[tuple[str, Bools]]:
         for low, high in ranges
     ]
 
-
-# The pictures of the study of domains, after the paper's figures 1 to 3: baselines, ways and shots,
-# difficulty.
 
 _AXIS = "normalised accuracy (%)"
 _INK = "#1b1f24"

@@ -1,4 +1,8 @@
-"""Comparisons as data: what is set against what, and the one factor in which the sides differ."""
+"""Testbeds and comparisons as data: what is drawn, what is set against what, and the one factor that differs.
+
+A `Draw` is what ``longshot.sample`` is asked for, in its own words. The same values draw the testbed and stand in a
+comparison, so that a comparison cannot say one thing and draw another.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,6 @@ if TYPE_CHECKING:
     from longshot.data import Dataset
     from longshot.tasks import Testbed
 
-
-# A testbed of a study as data: what ``longshot.sample`` is asked for, in its own words. The same values
-# draw the testbed and stand in a comparison, so that a comparison cannot say one thing and draw another.
 
 _CHOICES = ("shape", "classes", "instances")
 _KNOWN = {"shape": SHAPES, "classes": CLASSES, "instances": INSTANCES}

@@ -1,4 +1,7 @@
-"""Where a study does its work: trains, draws and evaluates in its folder, each only where something is missing."""
+"""Where a study does its work: trains, draws and evaluates in its folder, each only where something is missing.
+
+`Scores` has what the run measured, by testbed, network and method: the one place that selects its rows.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,6 @@ if TYPE_CHECKING:
     from longshot.studies.engine.study_folder import StudyFolder
     from longshot.studies.engine.study_training import StudyTraining, TrainingRecord
     from longshot.tasks import Testbed
-
-
-# What a study's run measured, by testbed, network and method: the one place that selects its rows.
 
 
 class Scores:

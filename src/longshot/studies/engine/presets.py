@@ -1,4 +1,4 @@
-"""Study files: what a preset says, and how settings are laid over it."""
+"""Studies by name or file: what a preset says, how settings are laid over it, and running the recipe with them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def read_study(path: str | Path) -> Study:
     """A study file of the user's own.
 
     YAML: ``extends`` names a preset or another file (or ``recipe`` the recipe, whose preset of the same name it then
-    extends), ``settings`` are those that differ. Python: a file that defines ``RECIPE``; see :mod:`.own`.
+    extends), ``settings`` are those that differ. Python: a file that defines ``RECIPE``.
     """
     file = Path(path)
     if file.suffix == ".py":
@@ -251,9 +251,6 @@ def read_changes(texts: Sequence[str]) -> dict[str, Any]:
                 f"The value in '{text}' cannot be read; write lists as '[1, 5]' and quote what holds a comma."
             ) from error
     return changes
-
-
-# Run a study by name, or from a file of one's own: settings, data, then its recipe.
 
 
 @with_engine

@@ -1,4 +1,8 @@
-"""What a recipe is: a question, settings, a plan of networks, testbeds and evaluations, and what is read off them."""
+"""What a recipe is: a question, settings, a plan of networks, testbeds and evaluations, and what is read off them.
+
+Recipes come from the papers' packages, from plugins, and from Python files of one's own that define ``RECIPE``; such a
+file is a program and runs with the rights of whoever starts the study, as any script does.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,6 @@ from longshot.studies.engine.study_page import Drawings, Findings, finish
 from longshot.studies.engine.study_tables import TableFile
 from longshot.studies.engine.study_training import training_step
 from longshot.tasks import Testbed
-
-# The datasets of a study: one, several, or by name.
 
 # datasets of a study: one, several (a text may be NAME=PATH), or by name
 Datasets: TypeAlias = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
@@ -268,11 +270,6 @@ class OneDataset(Generic[Settings]):
     def sources(self, data: Dataset) -> Mapping[str, Dataset]:
         """The one dataset by its name."""
         return {data.name: data}
-
-
-# A study of one's own as a Python file: it defines ``RECIPE``, an instance of a class derived from
-# ``Recipe``. The file is a program and runs with the rights of whoever starts the study, as any script
-# does.
 
 
 @cache

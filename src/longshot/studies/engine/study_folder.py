@@ -1,4 +1,4 @@
-"""The folder of a study: study.json tells what it is; testbeds and steps that are done are not done again.
+"""A study to run, and its folder: study.json tells what it is; testbeds and steps that are done are not done again.
 
 A folder is bound to its settings by the first step or result that is finished with them. A study that failed before
 that may be corrected in its folder: testbeds that it drew are drawn anew.
@@ -230,8 +230,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else f"{text[:119]}…"
 
 
-# A study to run: its settings, the data, the folder, what computes; and what comes of it.
-
 Settings = TypeVar("Settings", bound=StudySettings)
 Data = TypeVar("Data")
 Testbeds: TypeAlias = Mapping[str, "Testbed"]
@@ -294,8 +292,6 @@ class StudyJob(Generic[Settings, Data]):
         own = {name: data for name, data in datasets.items() if name in used}
         return {"out": self.out / into, "datasets": own, **machine}
 
-
-# All tables of a study that was run, as one text.
 
 TableFormat: TypeAlias = Literal["md", "latex", "csv"]
 _ENDINGS = {"md": "md", "latex": "tex", "csv": "csv"}

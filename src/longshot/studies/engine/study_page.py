@@ -1,4 +1,7 @@
-"""The page of a study: what was asked, claims with verdicts, what was compared, tables, figures, tasks, budgets."""
+"""The end of a study: its pictures, its page and the page of its run, each only where something changed.
+
+The page has what was asked, claims with verdicts, what was compared, tables, figures, tasks and budgets.
+"""
 
 from __future__ import annotations
 
@@ -198,8 +201,6 @@ def _origin(study: Study, out: Path) -> Section:
     return Section("origin", "All results, files and settings", context, "study_origin")
 
 
-# Canvases for the pictures of a study, written as PNG and SVG: no display, no global state.
-
 SUFFIXES = (".png", ".svg")
 
 
@@ -268,9 +269,6 @@ def means_and_halves(values: Iterable[Floats]) -> tuple[Floats, Floats]:
     mean = np.array([100 * interval.mean for interval in intervals])
     return mean, np.array([100 * (interval.half or 0.0) for interval in intervals])
 
-
-# The end of a study: tables, figures, the study's page and the page of its run, each only where something
-# changed.
 
 RUN_PAGE = "run.html"
 # testbeds beyond which the run's page has plots of the first ones only and one task of each kind, and beyond three

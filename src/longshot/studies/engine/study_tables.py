@@ -1,4 +1,15 @@
-"""A study's tables: the same numbers as Markdown, LaTeX and CSV, published ones beside them and marked as such."""
+"""A study's tables: the same numbers as Markdown, LaTeX and CSV, published ones beside them and marked as such.
+
+Printed numbers of papers have one format and one reader, for every ``published.json``:
+
+    {"source": {"short": "Basu et al., 2023", "title": …},
+     "unit": "accuracy in per cent",
+     "tables": {"table 4": {"caption": …, "head": "method", "columns": ["uniform", ["5-shot", "maml"]],
+                            "rows": {"protonet": [62.5, [43.1, 0.8], null]}}}}
+
+A column is a head, or a group and a head. A cell is a number, a number with half its 95 % interval, or null where the
+paper printed none. ``form`` says how numbers are written, ``best`` which end of a column is bold.
+"""
 
 from __future__ import annotations
 
@@ -246,14 +257,6 @@ def printed_text(measured: Measured, unit: str) -> str:
         return "–"
     ends = measured.printed if isinstance(measured.printed, tuple) else (measured.printed,)
     return " to ".join(f"{scale * end:+.{digits}f}" for end in ends)
-
-
-# Printed numbers of papers: one format and one reader for every ``published.json``. {"source": {"short":
-# "Basu et al., 2023", "title": …}, "unit": "accuracy in per cent", "tables": {"table 4": {"caption": …,
-# "head": "method", "columns": ["uniform", ["5-shot", "maml"]], "rows": {"protonet": [62.5, [43.1, 0.8],
-# null]}}}} A column is a head, or a group and a head. A cell is a number, a number with half its 95 %
-# interval, or null where the paper printed none. ``form`` says how numbers are written, ``best`` which end
-# of a column is bold.
 
 
 class PrintedNumber(NamedTuple):

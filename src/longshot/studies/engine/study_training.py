@@ -1,4 +1,7 @@
-"""Networks that a study trains itself: each in a folder named by what decides it, each with an estimate."""
+"""Networks that a study trains itself: each in a folder named by what decides it, each with an estimate.
+
+`NetworkSettings` is the setting ``networks`` of a study.
+"""
 
 from __future__ import annotations
 
@@ -236,9 +239,6 @@ def option_names() -> list[str]:
     from longshot.training import TrainingSettings
 
     return [name for name in TrainingSettings.model_fields if name not in ("seed", "device", "devices")]
-
-
-# The setting ``networks`` of a study: networks that it trains itself, by name.
 
 
 def _algorithm_call(text: str) -> str:

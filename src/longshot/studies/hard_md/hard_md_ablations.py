@@ -1,4 +1,8 @@
-"""The table behind the paper's figure 40: how many objects easy and difficult supports show for the same queries."""
+"""The ablations of the study Hard-Meta-Dataset++, and the objects that supports show.
+
+The ablations vary who chooses supports, by which loss, in how many steps, and among which classes. The table behind the
+paper's figure 40 has how many objects easy and difficult supports show for the same queries.
+"""
 
 from __future__ import annotations
 
@@ -126,9 +130,6 @@ def _record(
         facts |= {name: mean and mean.mean, f"{name}_half": mean and mean.half}
     return facts | {"accuracy": accuracy and accuracy.mean, "accuracy_half": accuracy and accuracy.half}
 
-
-# The ablations of the study Hard-Meta-Dataset++. They vary who chooses supports, by which loss, in how many
-# steps, and among which classes.
 
 _CHOSEN = main("fixed", "difficult")  # supports as the stress test has them, of any source
 

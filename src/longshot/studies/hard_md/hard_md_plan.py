@@ -1,4 +1,4 @@
-"""What the Hard-Meta-Dataset++ paper printed as numbers, to stand beside one's own; always marked as published."""
+"""What the study Hard-Meta-Dataset++ trains, draws and evaluates on the sources here, and sets against what."""
 
 from __future__ import annotations
 
@@ -44,8 +44,6 @@ def paper_backbone(name: str) -> str:
     """A paper's network as a backbone here; any other name stays, and so does one that must be fetched by hand."""
     return ALIASES[name].route or name if name in ALIASES else name
 
-
-# What the study Hard-Meta-Dataset++ trains, draws and evaluates on the sources that are here.
 
 Sources: TypeAlias = Mapping[str, Dataset]
 HardLab = Lab[HardSettings, Sources]
@@ -234,8 +232,6 @@ def _notes(settings: HardSettings, sources: Sources) -> list[str]:
     )
     return notes
 
-
-# What the study Hard-Meta-Dataset++ sets against what: every side is the testbed as it is drawn.
 
 _SEARCH = "testbed.instances.search"
 _DIAL = "testbed.instances.difficulty"

@@ -211,9 +211,6 @@ def _evaluate_all(lab: HardLab) -> None:
         raise UserError(f"No backbone could be evaluated. {lab.absent[-1]}")
 
 
-# The pictures of the study Hard-Meta-Dataset++: stress test, single sources, steps, greedy search, ways,
-# gaps.
-
 _COLOURS = {"uniform": "#3b6fb6", "difficult": "#c8412b", "easy": "#4a8f4a"}
 _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
 _GAPS = 10  # attributes in the picture of gaps

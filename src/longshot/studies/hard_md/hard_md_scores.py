@@ -1,4 +1,7 @@
-"""Accuracies of the study Hard-Meta-Dataset++ by testbed, backbone and method; differences are paired by task."""
+"""Accuracies of the study Hard-Meta-Dataset++ by testbed, backbone and method; differences are paired by task.
+
+From them: why difficult supports are difficult, and the sweep, accuracy against difficulty.
+"""
 
 from __future__ import annotations
 
@@ -206,10 +209,6 @@ def stress_shared(scores: HardScores, shape: str) -> list[str]:
     return scores.shared([main(shape, kind) for kind in ("uniform", "difficult")], scores.stress_rows())
 
 
-# Why the difficult supports of the study are difficult: composition against uniform and easy ones, and
-# causes.
-
-
 @dataclass(frozen=True)
 class Why:
     """Per source: the compositions of the three kinds of supports, and the explanation of the difficult ones."""
@@ -247,8 +246,6 @@ def explain_supports(scores: HardScores) -> Why:
         notes += explained[source].notes
     return Why(compositions, explained, notes)
 
-
-# The sweep of the study Hard-Meta-Dataset++: accuracy against difficulty, and which method falls first.
 
 _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
 

@@ -1,4 +1,8 @@
-"""Settings of the recipe ``hard-md``."""
+"""Settings of the recipe ``hard-md``, and its testbeds as data.
+
+For the same queries of every source there are uniform, difficult and easy supports; for the ablations there are
+supports that were chosen in other ways.
+"""
 
 from __future__ import annotations
 
@@ -105,9 +109,6 @@ class HardSettings(kinds.StudySettings):
             )
         return self
 
-
-# The testbeds of the study Hard-Meta-Dataset++, as data. For the same queries of every source there are
-# uniform, difficult and easy supports; for the ablations there are supports that were chosen in other ways.
 
 STARTS = ("uniform", "random")  # weights that a selection may start from
 KINDS = ("uniform", "difficult", "easy")

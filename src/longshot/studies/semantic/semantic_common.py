@@ -1,4 +1,7 @@
-"""What the studies of tasks by meaning share: settings, the methods on a testbed, printed numbers, who leads."""
+"""What the studies of tasks by meaning share: settings, the methods on a testbed, printed numbers, who leads.
+
+And their pictures: coarsity, class balance, accuracy by coarsity, quartile and ways.
+"""
 
 from __future__ import annotations
 
@@ -232,9 +235,6 @@ def printed_records(numbers: Sequence[PublishedNumber]) -> list[Fact]:
         for number in numbers
     ]
 
-
-# The pictures of the studies of tasks by meaning: coarsity, class balance, accuracy by coarsity, quartile
-# and ways.
 
 KIND_COLOURS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
 _COLOURS = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a")

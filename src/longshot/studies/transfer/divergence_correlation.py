@@ -1,4 +1,8 @@
-"""The paper's table 2: correlations of divergence and accuracy, the most negative told apart by a bootstrap."""
+"""The recipe ``divergence-correlation``: does the divergence of a single task tell how hard it is?
+
+The paper's table 2: four divergences between the upstream classes and a task (``transfer_scores``), correlated with
+the accuracy on the task; the most negative is told apart by a bootstrap.
+"""
 
 from __future__ import annotations
 
@@ -155,10 +159,6 @@ def _pearson(x: Floats, y: Floats) -> Floats:
         r: Floats = (dx @ dy) / np.sqrt((dx**2).sum(axis=1) * (dy @ dy))
     return r
 
-
-# The recipe ``divergence-correlation``: does the divergence of a single task tell how hard it is? The
-# paper's table 2: four divergences between the upstream classes and a task (:mod:`.task_divergence`),
-# correlated with the accuracy on the task.
 
 _STRONG = -0.71  # r² of one half: beyond it a divergence would tell most of a single task's accuracy
 

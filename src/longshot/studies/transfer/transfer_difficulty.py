@@ -1,4 +1,11 @@
-"""What Arnold and Sha claim about transfer, and the numbers of this study that test it."""
+"""The recipe ``transfer-difficulty``: splits of growing distance, networks trained on each, tested on far classes.
+
+A network trained on all classes gives the class embeddings (as in the paper), these give the splits; on every split the
+methods are trained on the train classes and tested on tasks of the test classes. Tables 1, 4 and 5 and figures 2 and
+3 of Arnold and Sha. The plan has two stages: what follows the splits is planned when they are made.
+
+The claims are those of Arnold and Sha about transfer.
+"""
 
 from __future__ import annotations
 
@@ -224,12 +231,6 @@ def _gains(scores: TransferScores) -> list[Measured]:
     _needs(scores, "finetune", "multiclass")
     return [_slope(scores, "finetune − multiclass", "finetune", "multiclass", None)]
 
-
-# The recipe ``transfer-difficulty``: splits of growing distance, networks trained on each, tested on far
-# classes. A network trained on all classes gives the class embeddings (as in the paper), these give the
-# splits; on every split the methods are trained on the train classes and tested on tasks of the test
-# classes. Tables 1, 4 and 5 and figures 2 and 3 of Arnold and Sha. The plan has two stages: what follows
-# the splits is planned when they are made.
 
 TransferLab = Lab[TransferSettings, Dataset]
 

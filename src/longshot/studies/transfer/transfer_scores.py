@@ -1,4 +1,10 @@
-"""What the study of transfer difficulty measured, and the slopes its tables and claims are made of."""
+"""What the studies of transfer measured: slopes over splits, and divergences of single tasks.
+
+Divergences are taken in two readings of the paper.
+Upstream classes are a Gaussian over their class embeddings, a task is a Gaussian over those of its classes (the
+mean of the support images of each, on the unit sphere). The paper's text also speaks of distributions over all upstream
+classes and those of the task, so the same numbers are taken between those categoricals.
+"""
 
 from __future__ import annotations
 
@@ -158,11 +164,6 @@ def _line(x: Floats, y: Floats) -> Slope | None:
         return None
     return slope(x, y)
 
-
-# Divergences between the upstream classes and single tasks, in two readings of the paper. Upstream classes
-# are a Gaussian over their class embeddings, a task is a Gaussian over those of its classes (the mean of
-# the support images of each, on the unit sphere). The paper's text also speaks of distributions over all
-# upstream classes and those of the task, so the same numbers are taken between those categoricals.
 
 Divergences: TypeAlias = dict[str, dict[str, list[float]]]  # model → measure → one number per task
 MODELS = {"gaussian": "between Gaussians", "categorical": "between categoricals over all classes"}

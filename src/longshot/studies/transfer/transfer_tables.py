@@ -1,4 +1,8 @@
-"""Numbers that Arnold and Sha printed, in per cent, points per unit of divergence, and correlations."""
+"""The tables of the study of transfer difficulty beside the printed numbers (1, 4 and 5), and its pictures.
+
+Printed numbers are in per cent, points per unit of divergence, and correlations. The pictures are figures 2 and 3 of
+the paper, and every method by divergence.
+"""
 
 from __future__ import annotations
 
@@ -130,9 +134,6 @@ def slope_records() -> list[Fact]:
         for dataset, method, value in printed_numbers(5)
     ]
 
-
-# The tables of the study of transfer difficulty: the paper's tables 1, 4 and 5, each beside the printed
-# numbers.
 
 _CUT = " ‡"
 
@@ -315,10 +316,6 @@ def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness
     numbers |= {"highest_draw": max(slope.single, default=math.nan)}
     defined = {key: None if math.isnan(value) else value for key, value in numbers.items()}
     return {**facts, **defined, "splits": fit.n}
-
-
-# The pictures of the study of transfer difficulty: the paper's figures 2 and 3, and every method by
-# divergence.
 
 
 def figures(

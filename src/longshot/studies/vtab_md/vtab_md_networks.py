@@ -1,4 +1,7 @@
-"""The networks that the study VTAB+MD trains: on which sources, in which order, and which rows they leave possible."""
+"""The networks that the study VTAB+MD trains: on which sources, in which order, and which rows they leave possible.
+
+Comparisons set rows against rows; every side is a row with all that its numbers depend on.
+"""
 
 from __future__ import annotations
 
@@ -251,8 +254,6 @@ def shape_of(settings: VtabSettings) -> MetaDatasetShape:
         max_way=settings.max_way, max_query=settings.max_query, max_support=settings.max_support
     )
 
-
-# What the study VTAB+MD sets against what: every side is a row with all that its numbers depend on.
 
 APPROACH = "approach"
 _APART = (

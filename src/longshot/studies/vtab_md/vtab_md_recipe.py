@@ -2,6 +2,9 @@
 
 Sources are named datasets, as many as there are; networks are trained where the study says so; every row is a backbone
 with a method for episodes and candidates for big episodes, of which one is chosen on validation images for all tasks.
+
+The claims of the paper are data: rows minus rows on the same tasks. A claim is tested where a comparison of the study
+holds its rows.
 """
 
 from __future__ import annotations
@@ -148,9 +151,6 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
 
         return figures(lab.settings, scores_of(lab))
 
-
-# What the paper VTAB+MD claims, as data, and how a claim is measured: rows minus rows on the same tasks. A
-# claim is tested where a comparison of the study holds its rows; see :mod:`.comparisons`.
 
 Pair: TypeAlias = tuple[str, str]  # the first row minus the second
 EACH = "each source of episodes"

@@ -1,4 +1,7 @@
-"""Accuracies of the study VTAB+MD: by row and source with intervals, aggregates that say what they are a mean of."""
+"""Accuracies of the study VTAB+MD: by row and source with intervals, aggregates that say what they are a mean of.
+
+Of several candidates a row takes the best on the validation images for big episodes, one for all tasks.
+"""
 
 from __future__ import annotations
 
@@ -192,9 +195,6 @@ def supportless(testbed: Testbed) -> int:
     return int((shots.row(0) == 0).sum())
 
 
-# Which of several candidates a row takes for big episodes: the best on the validation images, one for all
-# tasks.
-
 RULE = "Of candidates that tie, the one listed first is taken."
 
 
@@ -311,9 +311,6 @@ def big_method(lab: VtabLab, row: str) -> str | None:
         return None
     choice = choices_of(lab).get(row)
     return approach.vtab[0] if choice is None else choice.chosen
-
-
-# What the rows of the study VTAB+MD came to, read off its run.
 
 
 def scores_of(lab: VtabLab) -> VtabScores:

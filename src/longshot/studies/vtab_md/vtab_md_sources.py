@@ -1,4 +1,4 @@
-"""The sources of VTAB+MD: their names and groups, the datasets behind them, one dataset cut into sources like them."""
+"""Settings of the recipe ``vtab-md``, and its sources: names, groups, datasets, one dataset cut like them."""
 
 from __future__ import annotations
 
@@ -245,8 +245,6 @@ def absence_sentences(sources: Sequence[StudySource]) -> list[str]:
         sentences.append(f"{count(own, 'source')} of your own, of neither benchmark: {first(own, 30)}.")
     return sentences
 
-
-# Settings of the recipe ``vtab-md``: sources, networks to train, rows, figures.
 
 Kind: TypeAlias = Literal["aggregate", "md", "vtab", "both", "grid"]
 _Names = Annotated[tuple[Text, ...], AsList]

@@ -1,4 +1,4 @@
-"""The numbers that the VTAB+MD paper printed in its tables 4 to 9, as data; never measured here."""
+"""The tables of the study VTAB+MD, and the numbers that the paper printed in its tables 4 to 9, beside them."""
 
 from __future__ import annotations
 
@@ -143,9 +143,6 @@ def printed_records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
                 facts.append({key: fact.get(key) for key in keys})
     return facts
 
-
-# The tables of the study VTAB+MD: aggregates, every source, settings chosen, networks; printed numbers
-# beside.
 
 _KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "half_over_classes", "mark")
 _FIRST = FIRST_PLACE.replace("of its column", "of its line")  # a line per source
