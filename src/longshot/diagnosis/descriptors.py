@@ -204,9 +204,8 @@ def plain_shares(luma: _Floats) -> tuple[_Floats, _Floats]:
 
 def _plain_areas(luma: _Floats, across: _Floats, along: _Floats) -> _Floats:
     core, rim = plain_shares(luma)
-    seams = []
-    for lines in (across.mean(1), along.mean(2)):
-        seams.append(lines.max(1) / (np.median(lines, 1) + 0.004))  # 0 where a picture is of one colour
+    # 0 where a picture is of one colour
+    seams = [lines.max(1) / (np.median(lines, 1) + 0.004) for lines in (across.mean(1), along.mean(2))]
     # as dark as what covers things: the centre's median against the picture's
     middle = luma[:, 48:80, 48:80].reshape(len(luma), -1)
     darkness = np.median(middle, 1) - np.median(luma[:, ::4, ::4].reshape(len(luma), -1), 1)
@@ -353,7 +352,9 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
     fine = np.abs(ripple(luma)).mean((1, 2))
     gradient = np.hypot(east - west, south - north) / 2
 
-    frame = _frame()
+    width = max(1, round(_BORDER * SIDE))
+    frame = np.ones((SIDE, SIDE), bool)
+    frame[width:-width, width:-width] = False
     border = image[:, frame]  # [B, P, 3]
     middle = np.median(border, axis=1)[:, None, None]
     away = np.sqrt(((image - middle) ** 2).sum(3))
@@ -425,10 +426,3 @@ def _hue(image: _Floats) -> _Floats:
     strong = np.hypot(alpha, beta) >= _COLOURED
     angle = np.degrees(np.arctan2(beta, alpha)) % 360
     return np.where(strong, angle, np.nan).astype(np.float32)
-
-
-def _frame() -> NDArray[np.bool_]:
-    width = max(1, round(_BORDER * SIDE))
-    frame = np.ones((SIDE, SIDE), bool)
-    frame[width:-width, width:-width] = False
-    return frame

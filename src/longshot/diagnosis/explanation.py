@@ -165,18 +165,6 @@ def explain_testbed(
     )
 
 
-def compose_testbed(
-    testbed: Testbed,
-    datasets: Mapping[str, Dataset],
-    *,
-    attributes: Mapping[str, str | Path] | None = None,
-    no_pixels: bool = False,
-) -> dict[str, Sequence[Composition]]:
-    """What the supports and queries of a testbed consist of, by dataset, without explaining its tasks."""
-    every = _gaps(testbed, datasets, attributes or {}, no_pixels)
-    return {name: composition(gaps) for name, _, gaps, _ in every}
-
-
 def _gaps(
     testbed: Testbed, datasets: Mapping[str, Dataset], attributes: Mapping[str, str | Path], no_pixels: bool
 ) -> Iterator[tuple[str, TaskRows, Gaps, list[str]]]:
@@ -372,7 +360,10 @@ def explain(
     every = {name: bed, **dict(further)}
     _check_names("datasets", datasets, every)
     _check_names("attributes", attributes, every)
-    opened = {bed_name: open_datasets(each, _of(each, datasets)) for bed_name, each in every.items()}
+    opened = {}
+    for bed_name, each in every.items():
+        own = {source: data for source, data in (datasets or {}).items() if source in each.datasets}
+        opened[bed_name] = open_datasets(each, own)
     explanation = explain_testbed(
         bed,
         opened[name],
@@ -386,10 +377,10 @@ def explain(
         level=level,
         device=device,
     )
-    compositions = {
-        other: compose_testbed(each, opened[other], attributes=attributes, no_pixels=no_pixels)
-        for other, each in further
-    }
+    compositions: dict[str, dict[str, Sequence[Composition]]] = {}
+    for other, each in further:
+        every_gap = _gaps(each, opened[other], attributes or {}, no_pixels)
+        compositions[other] = {source: composition(gaps) for source, _, gaps, _ in every_gap}
     explanation = replace(explanation, name=name, further=compositions)
     if task is not None:
         explanation = _only(explanation, task)
@@ -411,10 +402,6 @@ def _check_names(parameter: str, by_name: Mapping[str, object] | None, beds: Map
         raise UserError(
             f"{{{parameter}}} names '{unknown[0]}', but the datasets are {', '.join(sorted(names))}."
         )
-
-
-def _of(bed: Testbed, datasets: Mapping[str, Dataset | str | Path] | None) -> dict[str, Dataset | str | Path]:
-    return {name: dataset for name, dataset in (datasets or {}).items() if name in bed.datasets}
 
 
 def _only(explanation: Explanation, task: int) -> Explanation:

@@ -161,43 +161,34 @@ def _from_folder(folder: Path, methods: Sequence[str]) -> Suite:
     """The suite or the release in a folder."""
     if (folder / "suite.json").is_file():
         record = read_json(SuiteRecord, folder / "suite.json", "The suite")
-        entries = record.testbeds
-        about, own_methods = record.about, record.methods
-        name, version = record.name, record.version
-    elif (folder / "release.json").is_file():
-        released = read_json(_Release, folder / "release.json", "The release")
-        entries = tuple(
-            SuiteTestbed(
-                name=each.name,
-                file=f"testbeds/{each.name}.parquet",
-                kind="uniform",
-                content_hash=each.content_hash,
-            )
-            for each in released.testbeds
+        testbeds = {each.name: _checked(folder, each.file, each.content_hash) for each in record.testbeds}
+        kinds = {each.name: each.kind for each in record.testbeds}
+        return Suite(
+            record.name, record.version, record.about, tuple(methods) or record.methods, testbeds, kinds
         )
-        about, own_methods, name, version = "", METHODS, released.title, released.version
-    else:
-        raise UserError(
-            f"The folder {folder} holds neither suite.json nor release.json, and a suite is one of them",
-            "name a release, or the testbed files themselves",
-        )
-    testbeds = {entry.name: _checked(folder, entry) for entry in entries}
-    kinds = {entry.name: entry.kind for entry in entries}
     if (folder / "release.json").is_file():
-        kinds = {name: kind_of(testbed) for name, testbed in testbeds.items()}
-    return Suite(name, version, about, tuple(methods) or own_methods, testbeds, kinds)
+        released = read_json(_Release, folder / "release.json", "The release")
+        testbeds = {
+            each.name: _checked(folder, f"testbeds/{each.name}.parquet", each.content_hash)
+            for each in released.testbeds
+        }
+        return _with_kinds(released.title, released.version, methods, testbeds)
+    raise UserError(
+        f"The folder {folder} holds neither suite.json nor release.json, and a suite is one of them",
+        "name a release, or the testbed files themselves",
+    )
 
 
-def _checked(folder: Path, entry: SuiteTestbed) -> Testbed:
-    """A testbed of a folder; UserError when it is not the one that the suite names."""
-    path = (folder / entry.file).resolve()
+def _checked(folder: Path, file: str, content_hash: str) -> Testbed:
+    """Load a testbed of a folder; UserError when it is not the one that the suite names."""
+    path = (folder / file).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise UserError(f"The suite {folder} names the file {entry.file!r}, which lies outside of it.")
+        raise UserError(f"The suite {folder} names the file {file!r}, which lies outside of it.")
     testbed = Testbed.load(path)
-    if testbed.content_hash != entry.content_hash:
+    if testbed.content_hash != content_hash:
         raise UserError(
             f"{path} is not the testbed that the suite names (content {testbed.content_hash[:12]}…, not "
-            f"{entry.content_hash[:12]}…)",
+            f"{content_hash[:12]}…)",
             "take an unchanged copy of the suite",
         )
     return testbed
@@ -214,8 +205,13 @@ def _from_files(paths: list[Path], methods: Sequence[str]) -> Suite:
             "rename a file",
         )
     testbeds = {name: Testbed.load(path) for name, path in zip(names, paths, strict=True)}
-    kinds = {name: kind_of(testbed) for name, testbed in testbeds.items()}
-    return Suite("+".join(names), "own", "", tuple(methods) or METHODS, testbeds, kinds)
+    return _with_kinds("+".join(names), "own", methods, testbeds)
+
+
+def _with_kinds(name: str, version: str, methods: Sequence[str], testbeds: Mapping[str, Testbed]) -> Suite:
+    """Make a suite of testbeds whose kinds are not on record."""
+    kinds = {bed: kind_of(testbed) for bed, testbed in testbeds.items()}
+    return Suite(name, version, "", tuple(methods) or METHODS, testbeds, kinds)
 
 
 def kind_of(testbed: Testbed) -> SuiteKind:
@@ -325,11 +321,8 @@ def read_board(path: str | Path) -> Leaderboard:
                 f"The leaderboard {path} is damaged: the entry '{entry.model}' has {len(entry.scores)} of "
                 f"{count(len(board.testbeds), 'testbed')}."
             )
-    lengths = {
-        name: sorted({len(entry.scores[name].accuracies) for entry in board.entries})
-        for name in board.testbeds
-    }
-    for name, counts in lengths.items():
+    for name in board.testbeds:
+        counts = sorted({len(entry.scores[name].accuracies) for entry in board.entries})
         if len(counts) > 1:
             raise UserError(
                 f"The leaderboard {path} is damaged: its entries have {' and '.join(map(str, counts))} tasks on "
@@ -377,7 +370,12 @@ def extend_board(
         for other in merged:
             theirs = read_board(other)
             _check_suite(theirs, Path(other), suite.digest, suite.name)
-            gathered += [_renamed(entry, theirs, board) for entry in theirs.entries]
+            names = {content_hash: name for name, content_hash in board.testbeds.items()}
+            for (
+                entry
+            ) in theirs.entries:  # with its testbeds called as on our board: the content says which is which
+                scores = {names[theirs.testbeds[name]]: score for name, score in entry.scores.items()}
+                gathered.append(entry.model_copy(update={"scores": scores}))
         board = board.with_entries(gathered)
         write_json(board_path, board.model_dump(mode="json"))
     return board
@@ -391,10 +389,3 @@ def _check_suite(board: Leaderboard, path: Path, digest: str, name: str) -> None
             f"{board.digest[:12]}…) than '{name}' (content {digest[:12]}…)",
             "use one board for each suite",
         )
-
-
-def _renamed(entry: Entry, theirs: Leaderboard, ours: Leaderboard) -> Entry:
-    """An entry with its testbeds called as on our board: the content says which is which."""
-    names = {content_hash: name for name, content_hash in ours.testbeds.items()}
-    scores = {names[theirs.testbeds[name]]: score for name, score in entry.scores.items()}
-    return entry.model_copy(update={"scores": scores})
