@@ -27,8 +27,8 @@ from scipy import ndimage
 
 import longshot
 from longshot.data import Dataset
+from longshot.diagnosis.attribute_table import Pixels, measure_images, measured_pixels, pixel_gaps
 from longshot.diagnosis.findings import findings
-from longshot.diagnosis.table import Pixels, measure_images, measured_pixels, pixel_gaps
 from longshot.tasks import FixedShape, ShiftedInstances
 
 CLASSES, EACH, PLANTED = 25, 40, 15

@@ -11,11 +11,9 @@ import pytest
 from scipy.stats import fisher_exact, norm, rankdata
 
 from longshot.data import Dataset
-from longshot.diagnosis.columns import AttributeColumn, comparable
-from longshot.diagnosis.composition import composition
+from longshot.diagnosis.attribute_gaps import AttributeColumn, Gaps, _ranks, comparable, exact_p, find_gaps
+from longshot.diagnosis.attribute_table import Pixels, composition, image_attributes, measured_pixels, see
 from longshot.diagnosis.findings import findings, strongest
-from longshot.diagnosis.gaps import Gaps, _ranks, exact_p, find_gaps
-from longshot.diagnosis.table import Pixels, image_attributes, measured_pixels, see
 from longshot.tasks import FixedShape, ShiftedInstances, Testbed, sample
 
 

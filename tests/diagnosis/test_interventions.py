@@ -10,9 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged, TaskPlan, TaskRows
-from longshot.diagnosis.account import UNEXPLAINED, make_account
-from longshot.diagnosis.columns import AttributeColumn
-from longshot.diagnosis.gaps import Groups, find_gaps, groups_of
+from longshot.diagnosis.attribute_gaps import AttributeColumn, Groups, find_gaps, groups_of
 from longshot.diagnosis.interventions import Intervention, judge, p_of_mean, replace_suspects
 from longshot.diagnosis.suspicions import (
     LABEL,
@@ -24,6 +22,7 @@ from longshot.diagnosis.suspicions import (
     suspect_labels,
 )
 from longshot.diagnosis.swaps import plan_swaps, uniform_supports
+from longshot.diagnosis.trials import UNEXPLAINED, make_account
 from longshot.models import Features, Suspects
 
 CLASSES, EACH, DIM = 12, 40, 8

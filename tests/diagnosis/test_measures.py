@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from longshot.data import Dataset, open_dataset
-from longshot.diagnosis import table as attribute_table
-from longshot.diagnosis.columns import comparable
-from longshot.diagnosis.measures import NUMBERS, SIDE, hue_names, measure
-from longshot.diagnosis.table import image_attributes, measure_images, measured_pixels
+from longshot.diagnosis import attribute_table as attribute_table
+from longshot.diagnosis.attribute_gaps import comparable
+from longshot.diagnosis.attribute_table import image_attributes, measure_images, measured_pixels
+from longshot.diagnosis.descriptors import NUMBERS, SIDE, hue_names, measure
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_attributes_carry_digests_and_refuse_other_images(photos: Path, tmp_path
     from longshot.base import UserError
     from longshot.data import open_dataset
     from longshot.diagnosis import measure_attributes
-    from longshot.diagnosis.table import image_attributes
+    from longshot.diagnosis.attribute_table import image_attributes
 
     folder = Path(shutil.copytree(photos, tmp_path / "birds"))
     out = tmp_path / f"attributes.{ending}"

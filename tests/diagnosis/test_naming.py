@@ -12,14 +12,11 @@ from PIL import Image
 from benchmarks.causes import PLANTS, Plant, first_images, first_named, plain_dataset, planted_tasks
 from longshot.base import Floats
 from longshot.data import Dataset, open_dataset
-from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS, alter
-from longshot.diagnosis.columns import AttributeColumn
-from longshot.diagnosis.descriptors import TURNS
-from longshot.diagnosis.findings import _say, findings
-from longshot.diagnosis.measures import NUMBERS
-from longshot.diagnosis.naming import _project
-from longshot.diagnosis.signatures import Signatures
-from longshot.diagnosis.table import Pixels, measure_images, measured_pixels, pixel_gaps
+from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS, Signatures, alter
+from longshot.diagnosis.attribute_gaps import AttributeColumn
+from longshot.diagnosis.attribute_table import Pixels, measure_images, measured_pixels, pixel_gaps
+from longshot.diagnosis.descriptors import NUMBERS, TURNS
+from longshot.diagnosis.findings import _project, _say, findings
 from longshot.tasks import Testbed, sample
 
 PLANTED, TASKS = 10, 12

@@ -35,9 +35,9 @@ def canvas(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]]
         drawing(Path("unwritten"))
         return figures.pop().axes
 
-    for module in ("engine", "vtab_md"):
+    for module in ("engine.study_page", "vtab_md.vtab_md_figures"):
         monkeypatch.setattr(
-            f"longshot.studies.{module}.figures.save", lambda figure, _: figures.append(figure)
+            f"longshot.studies.{module}.save_picture", lambda figure, _: figures.append(figure)
         )
     return draw
 

@@ -1,11 +1,11 @@
 """What other rooms may use of this one, a line each."""
 
-from .composition import Composition as Composition  # One column over the tasks of one testbed
-from .explain import explain as explain  # Say in what the supports of a testbed differ from its queries, beyond …
+from .attribute_table import Composition as Composition  # One column over the tasks of one testbed
+from .attribute_table import is_measured as is_measured  # Whether `measured_pixels` takes everything from the cache
+from .attribute_table import measure_attributes as measure_attributes  # The attributes of a dataset's images
 from .explanation import Explanation as Explanation  # A testbed explained
+from .explanation import explain as explain  # Say in what the supports of a testbed differ from its queries, beyond …
 from .explanation import explain_testbed as explain_testbed  # Explain every task of one testbed
-from .table import is_measured as is_measured  # Whether `measured_pixels` takes everything from the cache
-from .table import measure_attributes as measure_attributes  # The attributes of a dataset's images
-from .words import attraction_sentences as attraction_sentences  # `7 of 10 queries of 'a' lie nearest to a support …
-from .words import composition_rows as composition_rows  # One row per attribute (and value)
-from .words import say_correlation as say_correlation  # `−0.41 [−0.52, −0.28]`
+from .explanation_page import attraction_sentences as attraction_sentences  # Which class's support draws queries
+from .explanation_page import composition_rows as composition_rows  # One row per attribute (and value)
+from .explanation_page import say_correlation as say_correlation  # `−0.41 [−0.52, −0.28]`

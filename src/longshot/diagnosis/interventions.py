@@ -31,7 +31,7 @@ from typing import TypeAlias
 import numpy as np
 
 from longshot.base import Floats, Ints, TaskRows, count, progress
-from longshot.diagnosis.gaps import Groups
+from longshot.diagnosis.attribute_gaps import Groups
 from longshot.diagnosis.suspicions import MEANINGS, Suspicion
 from longshot.diagnosis.swaps import Swaps, plan_swaps
 from longshot.statistics import Interval, holm, mean_interval, t_p_value

@@ -10,11 +10,11 @@ PLUGIN = Plugin(
             "Measure a model on a frozen suite: one card, one leaderboard.",
         ),
         "release": (
-            "longshot.publish.release_command:command",
+            "longshot.publish.release_commands:release_command",
             "Publish testbeds with a card, hashes and baselines.",
         ),
         "verify": (
-            "longshot.publish.verify_command:command",
+            "longshot.publish.release_commands:verify_command",
             "Check a copy of a release against your own images.",
         ),
     },

@@ -12,7 +12,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.publish import Leaderboard, read_board
-from longshot.publish.suites.leaderboard import Entry, TestbedScore, append, check_place
+from longshot.publish.suite import Entry, TestbedScore, check_place, extend_board
 
 
 def suite(digest: str = "d" * 64, name: str = "birds") -> Any:
@@ -82,37 +82,37 @@ def test_first_places_leave_judges_out() -> None:
 
 def test_appending_the_same_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "board.json"
-    append(path, suite(), [entry("a", LOW, HIGH)])
+    extend_board(path, suite(), [entry("a", LOW, HIGH)])
     before = path.read_bytes()
-    again = append(path, suite(), [entry("a", LOW, HIGH)])
+    again = extend_board(path, suite(), [entry("a", LOW, HIGH)])
     assert path.read_bytes() == before and len(again.entries) == 1
 
 
 def test_other_numbers_of_the_same_model_stand_beside(tmp_path: Path) -> None:
     path = tmp_path / "board.json"
-    append(path, suite(), [entry("a", LOW, HIGH)])
-    assert len(append(path, suite(), [entry("a", HIGH, HIGH)]).entries) == 2
+    extend_board(path, suite(), [entry("a", LOW, HIGH)])
+    assert len(extend_board(path, suite(), [entry("a", HIGH, HIGH)]).entries) == 2
 
 
 def test_merging_goes_by_content_not_by_name(tmp_path: Path) -> None:
     board_file, their_file = tmp_path / "mine.json", tmp_path / "theirs.json"
-    append(board_file, suite(), [entry("a", LOW, HIGH)])
+    extend_board(board_file, suite(), [entry("a", LOW, HIGH)])
     renamed = board(entry("b", LOW, HIGH)).model_dump(mode="json")
     renamed["testbeds"] = {"hard": "e" * 64, "easy": "h" * 64}  # the other way round
     their_file.write_text(json.dumps(renamed))
-    merged = append(board_file, suite(), [], [their_file])
+    merged = extend_board(board_file, suite(), [], [their_file])
     assert [(each.model, each.scores["easy"].mean) for each in merged.entries] == [("a", 0.25), ("b", 0.75)]
 
 
 def test_another_suite_is_refused_and_nothing_written(tmp_path: Path) -> None:
     board_file, their_file = tmp_path / "mine.json", tmp_path / "theirs.json"
-    append(board_file, suite(), [entry("a", LOW, HIGH)])
-    append(their_file, suite("f" * 64), [entry("b", LOW, HIGH)])
+    extend_board(board_file, suite(), [entry("a", LOW, HIGH)])
+    extend_board(their_file, suite("f" * 64), [entry("b", LOW, HIGH)])
     before = board_file.read_bytes()
     with pytest.raises(
         UserError, match=r"theirs.json is about other testbeds \(birds 1, content ffffffffffff…\)"
     ):
-        append(board_file, suite(), [entry("c", LOW, LOW)], [their_file])
+        extend_board(board_file, suite(), [entry("c", LOW, LOW)], [their_file])
     assert board_file.read_bytes() == before
 
 
@@ -138,8 +138,8 @@ def test_damaged_boards_are_one_sentence(tmp_path: Path) -> None:
 def test_a_link_to_a_board_stays_a_link(tmp_path: Path) -> None:
     link, target = tmp_path / "latest.json", tmp_path / "elsewhere" / "board.json"
     link.symlink_to(target)
-    append(link, suite(), [entry("a", [0.5], [0.5])])
-    append(link, suite(), [entry("b", [0.5], [0.5])])
+    extend_board(link, suite(), [entry("a", [0.5], [0.5])])
+    extend_board(link, suite(), [entry("b", [0.5], [0.5])])
     assert link.is_symlink() and [each.model for each in read_board(target).entries] == ["a", "b"]
 
 

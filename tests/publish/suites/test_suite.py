@@ -10,7 +10,7 @@ import pytest
 
 import longshot
 from longshot.base import UserError
-from longshot.publish.suites.suite import Suite, kind_of, open_suite, write_suite
+from longshot.publish.suite import Suite, kind_of, open_suite, write_suite
 from longshot.tasks import is_judge, judges_of
 
 

@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 
 from longshot.studies import get_study, layered
-from longshot.studies.cross_domain.cells import CONDITIONS, CROSS, FIXED, WITHIN, Condition
-from longshot.studies.cross_domain.scores import DomainScores, KindTasks
-from longshot.studies.cross_domain.settings import BASELINES, CrossDomainSettings
+from longshot.studies.cross_domain.cross_domain_cells import (
+    CONDITIONS,
+    CROSS,
+    FIXED,
+    WITHIN,
+    Condition,
+    DomainScores,
+    KindTasks,
+)
+from longshot.studies.cross_domain.cross_domain_plan import BASELINES, CrossDomainSettings
 
 Planted = Callable[..., Any]
 

@@ -12,7 +12,7 @@ import torch
 from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.models import load_network, open_network, save_checkpoint
-from longshot.studies.cross_domain.cells import (
+from longshot.studies.cross_domain.cross_domain_cells import (
     BASELINES,
     CONDITIONS,
     WITHIN_DOMAIN,
@@ -20,9 +20,13 @@ from longshot.studies.cross_domain.cells import (
     cells,
     draw_of,
 )
-from longshot.studies.cross_domain.plan import DomainData, make_domains
-from longshot.studies.cross_domain.recipe import CrossDomain, left_out
-from longshot.studies.cross_domain.training import StartWeights, all_trainings
+from longshot.studies.cross_domain.cross_domain_plan import DomainData, make_domains
+from longshot.studies.cross_domain.cross_domain_recipe import (
+    CrossDomain,
+    StartWeights,
+    all_trainings,
+    left_out,
+)
 
 
 @pytest.fixture(scope="module")

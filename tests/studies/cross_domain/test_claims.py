@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.studies.cross_domain import paper
-from longshot.studies.cross_domain.cells import CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN
-from longshot.studies.cross_domain.claims import lower_half, paper_claims
+from longshot.studies.cross_domain.cross_domain_cells import (
+    CROSS_DOMAIN,
+    PAPERS,
+    WITHIN_DOMAIN,
+    printed_early_rise,
+    printed_order,
+    printed_range,
+    printed_table,
+)
+from longshot.studies.cross_domain.cross_domain_claims import lower_half, paper_claims
 from longshot.studies.engine.claims import JudgedClaim, judge
 
 OTHERS = ("train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml", "metadelta")
@@ -66,15 +73,15 @@ def test_numbers_stand_beside_the_papers(planted: Any, everywhere: Any) -> None:
     assert best["prototypical − matching, within-domain"].value == pytest.approx(0.1)
     assert len(best) == 10 and len(claims["harder"].numbers) == 12
     assert {each.measured.printed for each in claims["modelling"].numbers} == {(0.105, 0.932), (0.081, 0.794)}
-    assert paper.widest(CROSS_DOMAIN) == pytest.approx(0.805)
+    assert printed_range(CROSS_DOMAIN) == pytest.approx(0.805)
 
 
 def test_the_papers_order_and_its_early_rise_are_those_of_its_tables() -> None:
-    rows = paper.printed(9).rows
+    rows = printed_table(9).rows
     means = [np.mean([cell.mean for cell in cells if cell is not None]) / 100 for cells in rows.values()]
     early, late = np.polyfit(range(1, 6), means[:5], 1)[0], np.polyfit(range(5, 21), means[4:], 1)[0]
-    assert paper.early_rise("pre-trained") == pytest.approx(early - late, abs=1e-6)
-    assert paper.order_kept("ways", "pre-trained", OTHERS) == pytest.approx(1.0)
+    assert printed_early_rise("pre-trained") == pytest.approx(early - late, abs=1e-6)
+    assert printed_order("ways", "pre-trained", OTHERS) == pytest.approx(1.0)
 
 
 def swept(planted: Any, first: Any, second: Any, third: Any, **columns: Any) -> dict[str, str]:

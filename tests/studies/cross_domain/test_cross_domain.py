@@ -18,8 +18,7 @@ from PIL import Image
 from scipy import stats
 
 from longshot.evaluation import Results
-from longshot.studies.cross_domain import paper
-from longshot.studies.cross_domain.cells import BASELINES, CONDITIONS
+from longshot.studies.cross_domain.cross_domain_cells import BASELINES, CONDITIONS, printed_table
 from longshot.tasks import Split, Testbed
 
 CHANGES = [
@@ -173,7 +172,7 @@ def test_the_page_has_the_study(study: Path) -> None:
     assert {path.stem for path in (study / "tables").iterdir()} == names
     for name, number in (("methods", 5), ("ways-random", 6), ("shots-pre-trained", 9), ("difficulty", 10)):
         text = (study / f"tables/{name}.md").read_text("utf-8")
-        cells = [cell for _, _, cell in paper.printed(number).numbers()]
+        cells = [cell for _, _, cell in printed_table(number).numbers()]
         assert "Not measured here." in text and all(
             f"{mean:.1f} ± {half:.1f}" in text for mean, half in cells
         )

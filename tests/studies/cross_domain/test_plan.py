@@ -13,9 +13,8 @@ from PIL import Image
 from longshot.base import UserError
 from longshot.data import Dataset
 from longshot.studies import get_study, layered
-from longshot.studies.cross_domain.plan import make_domains
-from longshot.studies.cross_domain.settings import CrossDomainSettings
-from longshot.studies.cross_domain.training import OneBranch
+from longshot.studies.cross_domain.cross_domain_plan import CrossDomainSettings, make_domains
+from longshot.studies.cross_domain.cross_domain_recipe import OneBranch
 from longshot.tasks import FixedShape, Pool, UniformInstances
 from longshot.training.training_episodes import draw_tasks
 

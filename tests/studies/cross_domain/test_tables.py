@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.studies.cross_domain.cells import ALL_CLASSES, CROSS_DOMAIN, OTHERS_NETWORK, WITHIN_DOMAIN
-from longshot.studies.cross_domain.figures import all_figures
-from longshot.studies.cross_domain.tables import (
+from longshot.studies.cross_domain.cross_domain_cells import (
+    ALL_CLASSES,
+    CROSS_DOMAIN,
+    OTHERS_NETWORK,
+    WITHIN_DOMAIN,
+)
+from longshot.studies.cross_domain.cross_domain_tables import (
+    all_figures,
     all_tables,
     differences,
     difficulty_table,

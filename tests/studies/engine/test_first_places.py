@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from longshot.studies import TableColumn, TableRow, score_table
-from longshot.studies.engine.tables import first_places
+from longshot.studies.engine.study_tables import first_places
 
 RNG = np.random.default_rng(0)
 TASKS = RNG.uniform(0.2, 0.4, 200)

@@ -13,8 +13,8 @@ from PIL import Image
 
 from longshot.base import UserError
 from longshot.studies import Study, get_study, layered
-from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.training import training_folder, training_step
+from longshot.studies.engine.study_folder import StudyFolder
+from longshot.studies.engine.study_training import training_folder, training_step
 
 DATA = {"name": "photos", "fingerprint": "abc"}
 

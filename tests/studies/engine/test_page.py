@@ -10,11 +10,10 @@ import pytest
 
 from longshot.reports import Sheet, heads, row
 from longshot.studies import Claim, Comparison, Measured, Picture, Side, TableFile, get_study, run_study
-from longshot.studies.engine import page as module
+from longshot.studies.engine import study_page as module
 from longshot.studies.engine.claims import judge
-from longshot.studies.engine.finish import Findings
-from longshot.studies.engine.page import study_page
-from longshot.studies.engine.training import TrainingRecord
+from longshot.studies.engine.study_page import Findings, study_page
+from longshot.studies.engine.study_training import TrainingRecord
 
 EVIL = "<script>alert('x')</script>"
 

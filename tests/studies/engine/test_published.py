@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longshot.base import UserError, read_record
-from longshot.studies.engine.published import PublishedTable, published_paper
+from longshot.studies.engine.study_tables import PublishedTable, published_paper
 
 PAPERS = ("hard_md", "transfer", "vtab_md", "cross_domain")
 

@@ -11,9 +11,9 @@ from longshot.base import UserError
 from longshot.data import read_spec
 from longshot.data.formats.meta_dataset import spec_dataset
 from longshot.studies import Draw, get_study, layered
-from longshot.studies.hard_md.testbeds import draw_of, main
-from longshot.studies.vtab_md.data import StudySource
-from longshot.studies.vtab_md.plan import episodes
+from longshot.studies.hard_md.hard_md_testbeds import draw_of, main
+from longshot.studies.vtab_md.vtab_md_plan import episodes
+from longshot.studies.vtab_md.vtab_md_sources import StudySource
 from longshot.tasks.replay import hash_episodes, read_source
 from record_writers import flat_spec, write_spec
 

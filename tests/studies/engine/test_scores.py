@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from longshot.studies.engine.scores import Scores, numbers, recorded_name, select_rows
+from longshot.studies.engine.lab import Scores, numbers, recorded_name, select_rows
 
 HERE, THERE = "/here/study/trainings/maml-1/best", "/there/study/trainings/maml-1/best"
 OTHER = "/here/study/trainings/maml-2/best"

@@ -11,8 +11,8 @@ from scipy import stats
 from longshot.reports import Sheet, SheetCell, heads, row, to_csv
 from longshot.statistics import Interval
 from longshot.studies import TableFile
-from longshot.studies.engine.figures import means_and_halves
-from longshot.studies.engine.tables import bounds, percent, points, present, ratio
+from longshot.studies.engine.study_page import means_and_halves
+from longshot.studies.engine.study_tables import bounds, percent, points, present, ratio
 
 
 def test_differences_are_points_with_their_sign_and_bounds() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from longshot.studies import StudyTraining
-from longshot.studies.engine import training as module
+from longshot.studies.engine import study_training as module
 
 
 def trained(monkeypatch: pytest.MonkeyPatch, done: int, seconds: float, **options: Any) -> Any:

@@ -10,9 +10,8 @@ import pytest
 
 from longshot.studies import Claim
 from longshot.studies.engine.claims import JudgedClaim, judge
-from longshot.studies.hard_md.claims import hard_claims
-from longshot.studies.hard_md.settings import Ablation
-from longshot.studies.hard_md.testbeds import HardTestbed, main
+from longshot.studies.hard_md.hard_md_claims import hard_claims
+from longshot.studies.hard_md.hard_md_testbeds import Ablation, HardTestbed, main
 
 from .test_tables import JUDGE, OTHER, Planted, settings
 

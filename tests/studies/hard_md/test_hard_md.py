@@ -15,13 +15,13 @@ import pytest
 
 from longshot.base import UserError
 from longshot.evaluation import Results
-from longshot.models import split_sight
+from longshot.models import ALIASES, split_sight
 from longshot.studies import estimate_study, get_study, layered, run_study
-from longshot.studies.engine.published import published_paper
-from longshot.studies.engine.run import open_data
-from longshot.studies.hard_md import paper as paper
-from longshot.studies.hard_md.claims import hard_claims
-from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.engine.presets import open_data
+from longshot.studies.engine.study_tables import published_paper
+from longshot.studies.hard_md.hard_md_claims import hard_claims
+from longshot.studies.hard_md.hard_md_plan import paper_backbone
+from longshot.studies.hard_md.hard_md_testbeds import HardSettings
 from longshot.tasks import Testbed
 
 PRINTED = published_paper("longshot.studies.hard_md").tables
@@ -300,8 +300,8 @@ def test_printed_numbers_are_the_papers(shared: Path) -> None:
 def test_the_papers_networks_have_names_here() -> None:
     columns = {name for table in PRINTED.values() for name in table.heads}
     networks = {name for name in columns if re.match(r"(dino|resnet|vit|beit|clip)_?", name)}
-    assert networks - {"beit_base_1k"} <= set(paper.ALIASES)  # the print has beit_base under two names
-    assert paper.backbone("clip_vit_base").startswith("hf:") and paper.backbone("pixels") == "pixels"
+    assert networks - {"beit_base_1k"} <= set(ALIASES)  # the print has beit_base under two names
+    assert paper_backbone("clip_vit_base").startswith("hf:") and paper_backbone("pixels") == "pixels"
 
 
 def test_the_presets_are_whole() -> None:

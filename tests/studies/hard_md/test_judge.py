@@ -84,8 +84,8 @@ def test_a_start_without_a_training_is_refused() -> None:
 
 def test_classes_called_by_wordnet_ids_have_its_taxonomy(photos: Path, tmp_path: Path) -> None:
     from longshot.data import find_wordnet
-    from longshot.studies.engine.run import open_data
-    from longshot.studies.hard_md.plan import planned_beds
+    from longshot.studies.engine.presets import open_data
+    from longshot.studies.hard_md.hard_md_plan import planned_beds
 
     try:
         find_wordnet()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from longshot.studies.engine.claims import judge
-from longshot.studies.hard_md.ablations import ablation_tables
-from longshot.studies.hard_md.claims import hard_claims
-from longshot.studies.hard_md.figures import figures
-from longshot.studies.hard_md.testbeds import draw_of, sweep_beds
+from longshot.studies.hard_md.hard_md_ablations import ablation_tables
+from longshot.studies.hard_md.hard_md_claims import hard_claims
+from longshot.studies.hard_md.hard_md_recipe import figures
+from longshot.studies.hard_md.hard_md_testbeds import draw_of, sweep_beds
 
 from .test_tables import JUDGE, OTHER, Planted, settings
 

@@ -15,13 +15,11 @@ from scipy import stats
 from longshot.diagnosis import Composition
 from longshot.statistics import Correlation, Interval
 from longshot.studies import Lab, Plan, TableFile, get_study, layered
-from longshot.studies.hard_md import tables as hard_tables
-from longshot.studies.hard_md.ablations import ablation_tables
-from longshot.studies.hard_md.figures import figures, steps_points, stress_bars, widest_gaps
-from longshot.studies.hard_md.scores import HardScores, Mean, hard_scores, ranks_of
-from longshot.studies.hard_md.settings import HardSettings
-from longshot.studies.hard_md.testbeds import HardTestbed, main
-from longshot.studies.hard_md.why import Why
+from longshot.studies.hard_md import hard_md_tables as hard_tables
+from longshot.studies.hard_md.hard_md_ablations import ablation_tables
+from longshot.studies.hard_md.hard_md_recipe import figures, steps_points, stress_bars, widest_gaps
+from longshot.studies.hard_md.hard_md_scores import HardScores, Mean, Why, hard_scores, ranks_of
+from longshot.studies.hard_md.hard_md_testbeds import HardSettings, HardTestbed, main
 
 T1 = float(stats.t.ppf(0.975, 1))  # two tasks a, b have the interval ± T1 · |a − b| / 2
 JUDGE, OTHER = "pixels", "sketch"

@@ -16,7 +16,7 @@ from scipy import stats
 from longshot.evaluation import Results
 from longshot.studies import get_study, layered
 from longshot.studies.semantic.better_testbed import BetterTestbed
-from longshot.studies.semantic.common import printed_by_method
+from longshot.studies.semantic.semantic_common import printed_by_method
 from longshot.tasks import Testbed
 
 

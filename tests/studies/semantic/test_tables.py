@@ -15,20 +15,25 @@ from longshot.base import UserError
 from longshot.statistics import Rolling
 from longshot.studies import Measured, NotMeasured, get_study, layered, unpaired
 from longshot.studies.engine.claims import judge
-from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.better_claims import order_of_methods
 from longshot.studies.semantic.better_testbed import BetterTestbed
-from longshot.studies.semantic.common import (
+from longshot.studies.semantic.many_way import ManyWay
+from longshot.studies.semantic.semantic_common import (
     MethodScores,
     appearances,
     class_ids_of,
+    coloured,
+    draw_balance,
+    draw_histograms,
+    draw_parts,
+    draw_rolling,
+    draw_ways,
     leader,
     printed_records,
     quartile_of,
+    rolling_curve,
     transduction,
 )
-from longshot.studies.semantic.figures import coloured, rolling_curve
-from longshot.studies.semantic.many_way import ManyWay
 
 COARSITY = np.array([4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0])
 
@@ -214,27 +219,25 @@ def test_a_printed_number_has_the_bounds_of_its_interval() -> None:
 
 
 def test_pictures_show_the_numbers(entries: list[MethodScores], canvas: Any) -> None:
-    [axes] = canvas(
-        partial(pictures.histograms, {"uniform": np.array([1.0, 1.0, 5.0]), "semantic": COARSITY})
-    )
+    [axes] = canvas(partial(draw_histograms, {"uniform": np.array([1.0, 1.0, 5.0]), "semantic": COARSITY}))
     heights = [sum(bar.get_height() for bar in bars) for bars in axes.containers]
     assert heights == pytest.approx([100.0, 100.0])
     assert axes.patches[0].get_x() == pytest.approx(1.0)
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels == ["uniform (mean 2.3)", "semantic (mean 4.5)"]
-    [axes] = canvas(partial(pictures.balance, {"uniform": np.array([0.5, 0.25, 0.25, 0.0])}, 2))
+    [axes] = canvas(partial(draw_balance, {"uniform": np.array([0.5, 0.25, 0.25, 0.0])}, 2))
     line, even = axes.lines
     assert line.get_xdata().tolist() == [1, 2, 3, 4] and line.get_ydata().tolist() == [50.0, 25.0, 25.0, 0.0]
     assert even.get_ydata() == [50.0, 50.0] and even.get_label() == "all equal (50 %)"
     names = ["1st", "2nd", "3rd", "4th", "uniform"]
     values = [[quartile_of(entry, quartile) for entry in entries] for quartile in range(4)]
     values.append([np.full(8, 0.9), np.full(8, 0.7)])
-    [axes] = canvas(partial(pictures.parts, entries, names, values, "title"))
+    [axes] = canvas(partial(draw_parts, entries, names, values, "title"))
     by_label = {line.get_label(): line for line in axes.lines}
     assert by_label["protonet"].get_ydata() == pytest.approx([20.0, 40.0, 60.0, 80.0])
     assert sorted(line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 1) == [70.0, 90.0]
     by_way = {10: [scores("protonet", [0.2, 0.4])], 2: [scores("protonet", [0.9, 0.7])]}
-    [axes] = canvas(partial(pictures.ways, by_way, "title"))
+    [axes] = canvas(partial(draw_ways, by_way, "title"))
     assert axes.containers[0][0].get_xdata() == pytest.approx([2, 10])
     assert axes.containers[0][0].get_ydata() == pytest.approx([80.0, 30.0])
     chance = next(line for line in axes.lines if line.get_label() == "chance")
@@ -245,10 +248,10 @@ def test_a_rolling_mean_is_no_wider_than_a_quarter_of_the_tasks(
     entries: list[MethodScores], canvas: Any
 ) -> None:
     for window, width in ((5, 2), (2, 2)):
-        [axes] = canvas(partial(pictures.rolling, entries, window, "1-shot"))
+        [axes] = canvas(partial(draw_rolling, entries, window, "1-shot"))
         assert axes.get_title(loc="left").startswith(f"1-shot: mean of {width} neighbouring tasks")
     long = MethodScores("tim", "inductive", np.linspace(0, 1, 40), np.ones(40), np.linspace(1, 9, 40))
-    [axes] = canvas(partial(pictures.rolling, [long], 50, "1-shot"))
+    [axes] = canvas(partial(draw_rolling, [long], 50, "1-shot"))
     assert axes.get_title(loc="left").startswith("1-shot: mean of 10 neighbouring tasks")
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 from longshot.data import open_dataset
 from longshot.evaluation import Results
 from longshot.models import embed
-from longshot.studies.transfer.task_divergence import MEASURES, divergences, task_embeddings
+from longshot.studies.transfer.transfer_scores import MEASURES, divergences, task_embeddings
 from longshot.tasks import Testbed, fit_gaussian, gaussian_divergence
 
 

@@ -21,7 +21,7 @@ from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.evaluation import Results
 from longshot.studies import read_changes, run_study
-from longshot.studies.engine.training import training_outcome
+from longshot.studies.engine.study_training import training_outcome
 from longshot.tasks import Split, Testbed
 
 CHANGES = [

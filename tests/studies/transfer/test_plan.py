@@ -10,7 +10,7 @@ import pytest
 from longshot.base import UserError
 from longshot.studies import get_study, layered, list_studies
 from longshot.studies.engine.comparisons import flatten
-from longshot.studies.transfer import plan
+from longshot.studies.transfer import transfer_plan
 from longshot.studies.transfer.settings import TransferSettings
 
 
@@ -37,7 +37,7 @@ def split(*parts: str) -> Any:
 
 
 def test_batch_training_serves_all_shots_and_two_methods() -> None:
-    listed = plan.trainings(settings(), ["s"])
+    listed = transfer_plan.trainings(settings(), ["s"])
     assert [(training.algorithm, training.shot, training.repeat) for training in listed] == [
         ("maml", 1, 0),
         ("maml", 5, 0),
@@ -50,24 +50,26 @@ def test_batch_training_serves_all_shots_and_two_methods() -> None:
         "s maml 5-shot, training 2",
         "s multiclass, training 2",
     ]
-    fixed = plan.trainings(settings(train_shot=7), ["s"])
+    fixed = transfer_plan.trainings(settings(train_shot=7), ["s"])
     assert {training.shot for training in fixed} == {7, None}
 
 
 def test_calls_name_the_episode_and_the_inner_loop() -> None:
     calls = {
-        name: plan.SplitTraining("s", name, 5, 0).call(settings(head="learned"))
+        name: transfer_plan.SplitTraining("s", name, 5, 0).call(settings(head="learned"))
         for name in ("maml", "anil", "protonet")
     }
     assert calls["maml"] == "maml(head='learned', lr=0.25, query=4, shot=5, steps=2, way=3)"
     assert calls["anil"] == calls["maml"].replace("maml", "anil")
     assert calls["protonet"] == "protonet(query=4, shot=5, way=3)"
-    assert plan.SplitTraining("s", "multiclass", None, 0).call(settings()) == "multiclass"
+    assert transfer_plan.SplitTraining("s", "multiclass", None, 0).call(settings()) == "multiclass"
 
 
 def test_repeats_differ_in_their_seed_and_parts_in_their_folder() -> None:
     def training(repeat: int, by: Any) -> Any:
-        return plan.SplitTraining("s", "multiclass", None, repeat).training(settings(seed=3), by, None)  # type: ignore[arg-type]
+        return transfer_plan.SplitTraining("s", "multiclass", None, repeat).training(
+            settings(seed=3), by, None
+        )  # type: ignore[arg-type]
 
     near, far = split("a", "b", "c"), split("c", "b", "a")
     assert [training(repeat, near).options["seed"] for repeat in (0, 1)] == [3, 4]
@@ -78,8 +80,8 @@ def test_repeats_differ_in_their_seed_and_parts_in_their_folder() -> None:
 def test_every_cell_has_the_same_budget() -> None:
     """Steps, ceiling and trials of a search are those of the settings, whatever the split and the method."""
     own = settings(methods=["maml", "anil", "protonet", "multiclass"], tune=3, also=["random"])
-    splits = {choice.name: split("a", "b", choice.name) for choice in plan.split_choices(own)}
-    made = plan.second_plan(own, SimpleNamespace(name="few"), splits).networks.values()  # type: ignore[arg-type]
+    splits = {choice.name: split("a", "b", choice.name) for choice in transfer_plan.split_choices(own)}
+    made = transfer_plan.second_plan(own, SimpleNamespace(name="few"), splits).networks.values()  # type: ignore[arg-type]
     assert len(made) == 3 * 2 * 7  # splits × repeats × (three episodic ones at two shots, one by batches)
     assert {(*each.limits.items(), each.trials) for each in made} == {  # type: ignore[attr-defined]
         (("steps", 20), ("minutes", None), 3)
@@ -88,7 +90,7 @@ def test_every_cell_has_the_same_budget() -> None:
 
 def test_several_splits_of_a_divergence_differ_in_their_seed() -> None:
     own = settings(splits_per_divergence=2, seed=4, also=["fc100"])
-    listed = plan.split_choices(own)
+    listed = transfer_plan.split_choices(own)
     assert [choice.name for choice in listed] == ["R = 0", "R = 0 #2", "R = 0.5", "R = 0.5 #2", "fc100"]
     assert [choice.facts(own).get("seed") for choice in listed] == [4, 5, 4, 5, None]
 
@@ -96,20 +98,20 @@ def test_several_splits_of_a_divergence_differ_in_their_seed() -> None:
 def test_train_and_validation_tasks_are_drawn_for_the_sweep_at_the_most_shots() -> None:
     splits = {name: split("a", "b", name) for name in ("R = 0", "R = 0.5", "random")}
     own = settings(also=["random"])
-    names = [draw.name for draw in plan.draws(own, "few", splits)]
+    names = [draw.name for draw in transfer_plan.draws(own, "few", splits)]
     test = [f"{name}-test-{shot}-shot" for name in ("R-0", "R-0.5", "random") for shot in (1, 5)]
     assert names == test + [
         f"{name}-{part}-5-shot" for name in ("R-0", "R-0.5") for part in ("train", "validation")
     ]
-    assert all("test" in draw.name for draw in plan.draws(settings(methods=["maml"]), "few", splits))
-    digests = {draw.settings["classes of the split"] for draw in plan.draws(own, "few", splits)}
+    assert all("test" in draw.name for draw in transfer_plan.draws(settings(methods=["maml"]), "few", splits))
+    digests = {draw.settings["classes of the split"] for draw in transfer_plan.draws(own, "few", splits)}
     assert len(digests) == 3  # other classes are another testbed
 
 
 def test_a_network_solves_the_tasks_of_its_own_split() -> None:
     own = settings(repeats=1)
     splits = {name: split("a", "b", name) for name in ("R = 0", "R = 0.5")}
-    made = plan.second_plan(own, SimpleNamespace(name="few"), splits)  # type: ignore[arg-type]
+    made = transfer_plan.second_plan(own, SimpleNamespace(name="few"), splits)  # type: ignore[arg-type]
     solved = {(bed, each.backbone): list(each.methods) for each in made.evaluations for bed in each.testbeds}
     assert solved["R-0-test-5-shot", "R = 0 maml 5-shot"] == ["maml"]
     euclidean = "finetune-5(distance='euclidean', lr=0.001)"
@@ -124,13 +126,15 @@ def test_a_fifth_of_the_classes_must_make_a_task() -> None:
         splits = {"train": ids}
         return SimpleNamespace(name="few", class_ids=ids, taxonomy=None, splits=splits, fingerprint="f")
 
-    plan.check_classes(settings(), dataset(15))  # 3 test classes for 3-way tasks
+    transfer_plan.check_classes(settings(), dataset(15))  # 3 test classes for 3-way tasks
     with pytest.raises(
         UserError, match="has 10 classes, so a split has 2 test classes, but tasks are 3-way: 15 classes"
     ):
-        plan.check_classes(settings(), dataset(10))
+        transfer_plan.check_classes(settings(), dataset(10))
     with pytest.raises(UserError, match="The split 'given' of dataset 'few' has 15 train and 0 test classes"):
-        plan.check_classes(settings(also=["given"]), dataset(15))  # train classes alone are not enough
+        transfer_plan.check_classes(
+            settings(also=["given"]), dataset(15)
+        )  # train classes alone are not enough
 
 
 def test_maml_and_anil_coincide_with_one_inner_step_from_a_zero_head() -> None:
@@ -149,9 +153,9 @@ def test_cells_of_a_training_that_was_cut() -> None:
     own = settings(methods=["maml", "multiclass", "finetune"], shots=[1, 5])
     records: Any = {
         training.label: SimpleNamespace(ceiling=training.split == "b" and training.algorithm == "multiclass")
-        for training in plan.trainings(own, ["a", "b"])
+        for training in transfer_plan.trainings(own, ["a", "b"])
     }
-    cut = plan.cut_cells(own, ["a", "b"], records)
+    cut = transfer_plan.cut_cells(own, ["a", "b"], records)
     assert cut == {("b", method, shot) for method in ("multiclass", "finetune") for shot in (1, 5)}
 
 
@@ -163,7 +167,7 @@ def test_comparisons_of_every_preset_vary_one_factor(name: str) -> None:
     """Making them checks them; the budget is among what is equal, and no ceiling in time can change it."""
     own = get_study(name).settings
     assert isinstance(own, TransferSettings) and own.minutes is None
-    listed = plan.comparisons(own)
+    listed = transfer_plan.comparisons(own)
     factors = {each.factor for each in listed}
     assert factors == {"split.divergence", "split", "method", "method.solver", "method.steps move"}
     for comparison in listed:

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from longshot.studies.engine.claims import judge
-from longshot.studies.transfer.claims import claims
 from longshot.studies.transfer.settings import METHODS
-from longshot.studies.transfer.stats import SplitPlace, TransferScores, steepness
+from longshot.studies.transfer.transfer_difficulty import transfer_claims
+from longshot.studies.transfer.transfer_scores import SplitPlace, TransferScores, steepness
 
 TARGETS = (0.04, 0.32, 0.96)
 
@@ -145,7 +145,7 @@ def test_cells_that_hit_the_ceiling_are_left_out_of_slopes() -> None:
 
 
 def verdicts(scores: TransferScores) -> dict[str, str]:
-    listed = claims(lambda lab: scores)
+    listed = transfer_claims(lambda lab: scores)
     return {judged.claim.id: judged.verdict for judged in judge(listed, None)}  # type: ignore[arg-type, type-var]
 
 
@@ -168,7 +168,7 @@ def test_a_world_turned_round_contradicts_and_noise_decides_nothing() -> None:
 
 
 def test_claims_say_why_they_are_not_measured() -> None:
-    listed = judge(claims(lambda lab: world(("protonet",), targets=(0.04,))), None)  # type: ignore[arg-type, type-var]
+    listed = judge(transfer_claims(lambda lab: world(("protonet",), targets=(0.04,))), None)  # type: ignore[arg-type, type-var]
     reasons = {judged.claim.id: judged.reason for judged in listed}
     assert reasons["falls"] == "multiclass is not among the methods"
     assert reasons["harder"] == "the study has 1 divergence"
@@ -178,7 +178,7 @@ def test_claims_say_why_they_are_not_measured() -> None:
 
 def test_a_cut_cell_counts_in_no_claim() -> None:
     scores = replace(world(), cut=frozenset({("R = 0.96 #0", "maml", 5)}))
-    judged = {each.claim.id: each for each in judge(claims(lambda lab: scores), None)}  # type: ignore[arg-type, type-var]
+    judged = {each.claim.id: each for each in judge(transfer_claims(lambda lab: scores), None)}  # type: ignore[arg-type, type-var]
     assert not judged["leads"].numbers
     assert [each.measured.label for each in judged["adapting"].numbers] == [
         "finetune − multiclass, R = 0.96, 5-shot"

@@ -15,20 +15,31 @@ from scipy import stats
 
 from longshot.base import UserError
 from longshot.studies import TableFile, get_study
-from longshot.studies.transfer import paper
-from longshot.studies.transfer.correlation import DivergenceCorrelation
-from longshot.studies.transfer.correlation_table import correlations_table, most_negative
-from longshot.studies.transfer.figures import method_series, part_series
+from longshot.studies.transfer.divergence_correlation import (
+    DivergenceCorrelation,
+    correlations_table,
+    most_negative,
+)
 from longshot.studies.transfer.settings import METHODS, CorrelationSettings
-from longshot.studies.transfer.stats import SplitPlace, TransferScores
-from longshot.studies.transfer.tables import (
+from longshot.studies.transfer.transfer_scores import (
+    MEASURES,
+    MODELS,
+    SplitPlace,
+    TransferScores,
+    divergences,
+    task_embeddings,
+)
+from longshot.studies.transfer.transfer_tables import (
     accuracies_table,
     adaptation_table,
+    method_series,
+    part_series,
+    printed_drop,
+    printed_span,
     slopes_table,
     splits_table,
     tables,
 )
-from longshot.studies.transfer.task_divergence import MEASURES, MODELS, divergences, task_embeddings
 from longshot.tasks import between
 
 SPREAD = np.array([0.02, -0.02, 0.01, -0.01])
@@ -111,12 +122,12 @@ def test_printed_numbers_stand_beside_and_are_marked() -> None:
     printed = {(row["dataset"], row["method"]): row["slope"] for row in rows}
     assert printed["CIFAR100", "maml"] == -0.1153 and printed["EMNIST", "multiclass"] == -0.0323
     assert len(printed) == 16
-    assert paper.span(5, "anil", "maml", 100) == (-0.0315, -0.0051)
-    assert paper.span(1, "maml", "multiclass", 100) == (0.0039, 0.041)  # not printed for tiered-ImageNet
-    assert paper.drop("maml", 1, "R = 0.04", "R = 0.96") == pytest.approx(0.1249)
-    assert paper.drop("multiclass", 5, "FC100", "R = 0.96") == pytest.approx(-0.018)
-    assert paper.drop("finetune", 5, "R = 0.04", "R = 0.96") is None
-    assert paper.drop("maml", 5, "SEMANTIC", "R = 0.96") is None
+    assert printed_span(5, "anil", "maml", 100) == (-0.0315, -0.0051)
+    assert printed_span(1, "maml", "multiclass", 100) == (0.0039, 0.041)  # not printed for tiered-ImageNet
+    assert printed_drop("maml", 1, "R = 0.04", "R = 0.96") == pytest.approx(0.1249)
+    assert printed_drop("multiclass", 5, "FC100", "R = 0.96") == pytest.approx(-0.018)
+    assert printed_drop("finetune", 5, "R = 0.04", "R = 0.96") is None
+    assert printed_drop("maml", 5, "SEMANTIC", "R = 0.96") is None
 
 
 def test_what_adapting_gains() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from longshot.studies.vtab_md.choices import choose
+from longshot.studies.vtab_md.vtab_md_scores import choose
 
 SIZES = [(20, 10), (20, 4)]
 

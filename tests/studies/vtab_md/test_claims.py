@@ -13,12 +13,10 @@ from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.studies import get_study, layered, study_names
 from longshot.studies.engine.claims import JudgedClaim, judge
-from longshot.studies.vtab_md.claims import STATEMENTS, vtab_claims
-from longshot.studies.vtab_md.comparisons import unequal_budgets, vtab_comparisons
-from longshot.studies.vtab_md.data import StudySource
-from longshot.studies.vtab_md.networks import ApproachRow
-from longshot.studies.vtab_md.scores import VtabScores
-from longshot.studies.vtab_md.settings import VtabSettings
+from longshot.studies.vtab_md.vtab_md_networks import ApproachRow, unequal_budgets, vtab_comparisons
+from longshot.studies.vtab_md.vtab_md_recipe import STATEMENTS, vtab_claims
+from longshot.studies.vtab_md.vtab_md_scores import VtabScores
+from longshot.studies.vtab_md.vtab_md_sources import StudySource, VtabSettings
 
 PRESETS = [name for name in study_names() if name.startswith("vtab-md")]
 

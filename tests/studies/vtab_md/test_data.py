@@ -11,11 +11,12 @@ import pytest
 from longshot.base import UserError
 from longshot.data import Dataset, open_dataset
 from longshot.studies import get_study
-from longshot.studies.engine.data import GivenDataset, given_datasets, read_given
-from longshot.studies.engine.run import open_data
-from longshot.studies.vtab_md.data import (
+from longshot.studies.engine.presets import open_data
+from longshot.studies.engine.recipe import GivenDataset, given_datasets, read_given
+from longshot.studies.vtab_md.vtab_md_sources import (
     MD,
     VTAB,
+    CutSettings,
     StudySource,
     absence_sentences,
     cut_dataset,
@@ -24,7 +25,6 @@ from longshot.studies.vtab_md.data import (
     role_of,
     union,
 )
-from longshot.studies.vtab_md.settings import CutSettings
 from longshot.tasks import split_rows
 from record_writers import feature, png, write_tfds
 

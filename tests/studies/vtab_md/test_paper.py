@@ -9,8 +9,13 @@ import pytest
 
 from longshot.base import UserError
 from longshot.reports import markdown
-from longshot.studies.vtab_md import paper as paper
-from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
+from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, VTAB
+from longshot.studies.vtab_md.vtab_md_tables import (
+    PRINTED_TITLES,
+    aggregate_sheet,
+    printed_table,
+    source_sheet,
+)
 
 NUMBERS = (4, 5, 6, 7, 8, 9)
 AS_PRINTED = {"Flowers 102": "Flowers102", "Resics45": "Resisc45", "CIFAR100": "CIFAR-100"}
@@ -35,9 +40,9 @@ def test_every_number_is_the_papers(shared: Path, number: int) -> None:
     if not file.is_file():
         pytest.skip("needs the text of the paper in the folder 'shared'")
     printed = read_table(file.read_text(encoding="utf-8"), number)
-    table = paper.printed(number)
+    table = printed_table(number)
     stored = {
-        paper.TITLES[name]: [[value for value in cell if value is not None] for cell in cells]
+        PRINTED_TITLES[name]: [[value for value in cell if value is not None] for cell in cells]
         for name, cells in table.rows.items()
     }
     assert stored == printed
@@ -46,7 +51,7 @@ def test_every_number_is_the_papers(shared: Path, number: int) -> None:
 
 @pytest.mark.parametrize("table_number", NUMBERS)
 def test_printed_means_are_means_of_printed_sources(table_number: int) -> None:
-    table = paper.printed(table_number)
+    table = printed_table(table_number)
     members = {"md": list(MD), "all": list(VTAB)}
     members |= {group: [name for name in VTAB if VTAB[name].group == group] for group in GROUPS}
     for key, names in members.items():
@@ -65,14 +70,14 @@ def test_benchmarks_have_the_papers_sizes() -> None:
 
 def test_sheets_say_that_they_are_published() -> None:
     for number in NUMBERS:
-        text = markdown(paper.source_sheet(number))
+        text = markdown(source_sheet(number))
         assert f"Published: Dumoulin et al., 2021, table {number}" in text
         assert "not measured here" in text
-    text = markdown(paper.aggregate_sheet([4, 9]))
+    text = markdown(aggregate_sheet([4, 9]))
     assert "| CTX | table 4: trained only on ImageNet | 71.60 | 50.46 | 61.07 | 67.33 | 34.06 |" in text
     assert "| BiT-ResNet-50 (JFT) | table 9: BiT on ablated variants of JFT, 224×224 | 74.13 | – |" in text
 
 
 def test_there_is_no_other_table() -> None:
     with pytest.raises(UserError, match="no table 3"):
-        paper.printed(3)
+        printed_table(3)

@@ -13,11 +13,10 @@ import pytest
 from longshot.data import Dataset
 from longshot.evaluation import backbone_parts
 from longshot.studies import Study, get_study, layered, study_names
-from longshot.studies.engine.run import run_opened
-from longshot.studies.vtab_md.claims import vtab_claims
-from longshot.studies.vtab_md.data import cut_dataset
-from longshot.studies.vtab_md.networks import make_networks, make_rows
-from longshot.studies.vtab_md.settings import VtabSettings
+from longshot.studies.engine.presets import run_opened
+from longshot.studies.vtab_md.vtab_md_networks import make_networks, make_rows
+from longshot.studies.vtab_md.vtab_md_recipe import vtab_claims
+from longshot.studies.vtab_md.vtab_md_sources import VtabSettings, cut_dataset
 
 from .conftest import CLASSES
 

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from longshot.data import Dataset, open_dataset
-from longshot.studies.vtab_md.data import MD, VTAB, StudySource
-from longshot.studies.vtab_md.figures import of_paper, of_scores
-from longshot.studies.vtab_md.networks import ApproachRow
-from longshot.studies.vtab_md.scores import VtabScores, guessing_notes
-from longshot.studies.vtab_md.tables import aggregate_table, sources_table
+from longshot.studies.vtab_md.vtab_md_figures import of_paper, of_scores
+from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
+from longshot.studies.vtab_md.vtab_md_scores import VtabScores, guessing_notes
+from longshot.studies.vtab_md.vtab_md_sources import MD, VTAB, StudySource
+from longshot.studies.vtab_md.vtab_md_tables import aggregate_table, sources_table
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ import pytest
 from longshot.base import UserError
 from longshot.data import Dataset
 from longshot.studies import Lab, StudyOutcome, get_study, layered
-from longshot.studies.engine.data import GivenDataset
-from longshot.studies.engine.run import run_opened
-from longshot.studies.vtab_md.data import StudySource, open_sources
-from longshot.studies.vtab_md.plan import make_plan
+from longshot.studies.engine.presets import run_opened
+from longshot.studies.engine.recipe import GivenDataset
+from longshot.studies.vtab_md.vtab_md_plan import make_plan
+from longshot.studies.vtab_md.vtab_md_sources import StudySource, open_sources
 
 NETWORK = {"network": "cnn4(width=4)", "size": 16, "data": ["upstream"], "steps": 2, "validation_tasks": 4}
 CHANGES: dict[str, Any] = {

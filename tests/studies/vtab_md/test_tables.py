@@ -12,15 +12,13 @@ import pytest
 
 from longshot.data import open_dataset
 from longshot.studies import StudyTraining, get_study, layered
-from longshot.studies.engine.training import TrainingRecord
-from longshot.studies.vtab_md import paper
-from longshot.studies.vtab_md.choices import choose
-from longshot.studies.vtab_md.data import StudySource
-from longshot.studies.vtab_md.figures import figures as make_figures
-from longshot.studies.vtab_md.networks import ApproachRow
-from longshot.studies.vtab_md.scores import VtabScores
-from longshot.studies.vtab_md.settings import VtabSettings
-from longshot.studies.vtab_md.tables import (
+from longshot.studies.engine.study_training import TrainingRecord
+from longshot.studies.vtab_md.vtab_md_figures import figures as make_figures
+from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
+from longshot.studies.vtab_md.vtab_md_scores import VtabScores, choose
+from longshot.studies.vtab_md.vtab_md_sources import StudySource, VtabSettings
+from longshot.studies.vtab_md.vtab_md_tables import (
+    AGGREGATES,
     aggregate_table,
     choices_table,
     differences_table,
@@ -82,7 +80,7 @@ def test_sources_have_their_means_and_marks(scores: VtabScores) -> None:
 def test_printed_aggregates_stand_below_the_measured_ones(scores: VtabScores) -> None:
     table = aggregate_table([4], scores, ["A note."])
     printed = [record for record in table.records if record["source"] != "measured"]
-    assert printed and {record["on"] for record in printed} <= set(paper.AGGREGATES)
+    assert printed and {record["on"] for record in printed} <= set(AGGREGATES)
     assert all(set(record) == set(table.records[0]) for record in printed)  # one head for all
     assert [sheet.note.endswith("A note.") for sheet in table.sheets] == [True, False]
 

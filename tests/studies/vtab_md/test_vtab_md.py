@@ -17,10 +17,9 @@ from longshot.base import UserError
 from longshot.evaluation import Results
 from longshot.statistics import mean_interval, wilson
 from longshot.studies import get_study, layered
-from longshot.studies.engine.data import GivenDataset
-from longshot.studies.vtab_md.data import StudySource, open_sources
-from longshot.studies.vtab_md.networks import make_networks, make_rows
-from longshot.studies.vtab_md.settings import VtabSettings
+from longshot.studies.engine.recipe import GivenDataset
+from longshot.studies.vtab_md.vtab_md_networks import make_networks, make_rows
+from longshot.studies.vtab_md.vtab_md_sources import StudySource, VtabSettings, open_sources
 
 TINY = {
     "tasks": 6,

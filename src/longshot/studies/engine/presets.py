@@ -1,4 +1,4 @@
-"""Study files: what a preset says, and how settings are laid over it."""
+"""Studies by name or file: what a preset says, how settings are laid over it, and running the recipe with them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from longshot.base import Record, UserError, nearest, read_record
-from longshot.studies.engine.recipe import RECIPES, get_recipe
+from longshot.base import Record, UserError, nearest, read_record, with_executor
+from longshot.models import with_engine
+from longshot.studies.engine.recipe import Datasets, get_recipe, given_datasets, recipe_modules
 from longshot.studies.engine.settings import StudySettings
+from longshot.studies.engine.study_folder import StudyEstimate, StudyJob, StudyOutcome
 
 _DEEPEST = 20  # files that extend one another
 
@@ -67,10 +70,23 @@ def study_names() -> list[str]:
 
 
 def _preset_files() -> dict[str, Traversable]:
-    """Preset name → its file, in ``presets/`` of the package of its paper."""
-    packages = dict.fromkeys(module.rpartition(".")[0] for module in RECIPES.values())
-    listed = (file for package in packages for file in files(package).joinpath("presets").iterdir())
-    return {file.name.removesuffix(".yaml"): file for file in listed if file.name.endswith(".yaml")}
+    """Map every preset to its file, in ``presets/`` beside its recipe's module; a plugin's takes no other's name."""
+    presets: dict[str, Traversable] = {}
+    for package in dict.fromkeys(map(_package_of, recipe_modules().values())):
+        folder = files(package).joinpath("presets") if package else None
+        for file in folder.iterdir() if folder is not None and folder.is_dir() else ():
+            if file.name.endswith(".yaml"):
+                presets.setdefault(file.name.removesuffix(".yaml"), file)
+    return presets
+
+
+def _package_of(module: str) -> str:
+    """Name the package that a recipe's module lies in, without loading it; "" where there is none."""
+    try:
+        spec = find_spec(module)
+    except ImportError:  # of a plugin; whoever uses its recipe is told
+        return ""
+    return "" if spec is None or spec.parent is None else spec.parent
 
 
 def get_study(name: str) -> Study:
@@ -85,7 +101,7 @@ def read_study(path: str | Path) -> Study:
     """A study file of the user's own.
 
     YAML: ``extends`` names a preset or another file (or ``recipe`` the recipe, whose preset of the same name it then
-    extends), ``settings`` are those that differ. Python: a file that defines ``RECIPE``; see :mod:`.own`.
+    extends), ``settings`` are those that differ. Python: a file that defines ``RECIPE``.
     """
     file = Path(path)
     if file.suffix == ".py":
@@ -143,9 +159,10 @@ def parse(
     if file.extends:
         base = _extended(file.extends, subject, folder, inside)
     elif not preset:
-        if file.recipe not in RECIPES:
+        recipes = recipe_modules()
+        if file.recipe not in recipes:
             raise UserError(
-                f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(RECIPES)}."
+                f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(recipes)}."
             )
         base = get_study(file.recipe)
     recipe = base.recipe if base is not None else file.recipe
@@ -234,3 +251,119 @@ def read_changes(texts: Sequence[str]) -> dict[str, Any]:
                 f"The value in '{text}' cannot be read; write lists as '[1, 5]' and quote what holds a comma."
             ) from error
     return changes
+
+
+@with_engine
+@with_executor
+def run_study(
+    study: str | Path | Study,
+    datasets: Datasets = (),
+    *,
+    out: str | Path,
+    backbone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    config: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    engine: str | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
+) -> StudyOutcome:
+    """Run a paper's protocol on datasets of your own; the same call again does only what is missing.
+
+    The folder gets report.html (the study), run.html (all its results), tables/ (.md, .tex, .csv), figures/ (.png,
+    .svg), testbeds/, run/ (results) and study.json. A call with other methods or another backbone extends the run and
+    writes tables and figures for those.
+
+    Parameters
+    ----------
+    study : str, Path or Study
+        A preset by name, a study file of your own, or a study from ``get_study`` and ``layered``.
+    datasets : dataset, sequence or mapping
+        What it runs on. A study over several datasets takes them by name, as a mapping or as texts ``NAME=PATH``.
+    out : path
+        Folder of the study; one in which another study has finished something is refused.
+    backbone : str, optional
+        The setting ``backbone``, for short.
+    settings : mapping, optional
+        Settings that differ from the study's.
+    config : path, optional
+        A study file whose settings replace the preset's; ``settings`` and ``backbone`` go on top.
+    workers : int, optional
+        Threads, one per core by default; they change no result.
+    device : str
+        "auto", "cpu", "cuda" or "mps".
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+    on, gpus_per_worker, retry_failed : optional
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+
+    Returns
+    -------
+    StudyOutcome
+        ``path``, ``tables``, ``figures``, ``notes`` on what could not be had, and what was done step by step.
+
+    Examples
+    --------
+    >>> settings = {"tasks": 12, "way": 4, "shots": [1], "query": 3, "window": 5, "methods": ["protonet", "ridge"]}
+    >>> outcome = run_study("better-testbed-small", "toybox", out="studies/better", settings=settings)
+    >>> (outcome.path / "report.html").is_file()
+    True
+    """
+    resolved = resolve_study(study, backbone=backbone, settings=settings, config=config)
+    return run_opened(resolved, open_data(resolved, datasets), out, device=device, workers=workers)
+
+
+def estimate_study(
+    study: str | Path | Study,
+    datasets: Datasets = (),
+    *,
+    out: str | Path,
+    workers: int | None = None,
+    device: str = "auto",
+    **changes: Any,
+) -> StudyEstimate:
+    """What ``run_study`` with the same arguments would take in time and disk; nothing is written.
+
+    Testbeds that are not in the folder are drawn in memory, which is quick beside the rest.
+
+    Returns
+    -------
+    StudyEstimate
+        ``steps``: what is left of each, with ``seconds`` and ``bytes``; ``notes``.
+    """
+    resolved = resolve_study(study, **changes)
+    data = open_data(resolved, datasets)
+    job = StudyJob(resolved, resolved.settings, data, Path(out), device, workers)
+    return get_recipe(resolved.recipe).estimate(job)
+
+
+def resolve_study(
+    study: str | Path | Study,
+    *,
+    backbone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    config: str | Path | None = None,
+) -> Study:
+    """The study with its final settings: those of the preset, then ``config``, then ``settings``, then ``backbone``."""
+    changes = {**(settings or {}), **({} if backbone is None else {"backbone": backbone})}
+    if isinstance(study, Study):
+        base = study
+    elif isinstance(study, Path) or study.endswith((".yaml", ".yml", ".py")):
+        base = read_study(study)
+    else:
+        base = get_study(study)
+    return layered(base, config, changes)
+
+
+def open_data(study: Study, datasets: Datasets) -> Any:
+    """What a study runs on: one dataset, or what its recipe makes of several."""
+    return get_recipe(study.recipe).open_data(study.settings, given_datasets(datasets), study.name)
+
+
+def run_opened(
+    study: Study, data: Any, out: str | Path, *, device: str = "auto", workers: int | None = None
+) -> StudyOutcome:
+    """Run a study with its final settings on data that its recipe has opened."""
+    return get_recipe(study.recipe).run(StudyJob(study, study.settings, data, Path(out), device, workers))

@@ -1,38 +1,106 @@
-"""What a recipe is: a question, settings, a plan of networks, testbeds and evaluations, and what is read off them."""
+"""What a recipe is: a question, settings, a plan of networks, testbeds and evaluations, and what is read off them.
+
+Recipes come from the papers' packages, from plugins, and from Python files of one's own that define ``RECIPE``; such a
+file is a program and runs with the rights of whoever starts the study, as any script does.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, Generic
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, TypeAlias
 
-from longshot.base import UserError
-from longshot.data import Dataset
+from longshot.base import UserError, plugged
+from longshot.data import Dataset, DatasetLike, as_dataset
 from longshot.studies.engine.claims import Claim, judge
-from longshot.studies.engine.comparisons import Comparison
-from longshot.studies.engine.data import GivenDataset
-from longshot.studies.engine.draws import Draw
-from longshot.studies.engine.figures import Drawings
-from longshot.studies.engine.finish import Findings, finish
-from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.job import Data, Settings, StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.comparisons import Comparison, Draw
 from longshot.studies.engine.lab import Lab, Plan
-from longshot.studies.engine.tables import TableFile
-from longshot.studies.engine.training import training_step
+from longshot.studies.engine.study_folder import (
+    Data,
+    Settings,
+    StudyEstimate,
+    StudyFolder,
+    StudyJob,
+    StudyOutcome,
+)
+from longshot.studies.engine.study_page import Drawings, Findings, finish
+from longshot.studies.engine.study_tables import TableFile
+from longshot.studies.engine.study_training import training_step
 from longshot.tasks import Testbed
 
-# recipe → its class, imported when a study of it is used
+# datasets of a study: one, several (a text may be NAME=PATH), or by name
+Datasets: TypeAlias = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
+NAME = re.compile(r"(?:(?P<role>[a-z]+):)?(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)")
+
+
+class GivenDataset(NamedTuple):
+    """A dataset as it was given; ``name`` is None where none was."""
+
+    name: str | None
+    data: DatasetLike
+
+    @property
+    def label(self) -> str:
+        """What to call it in a sentence."""
+        return self.data.name if isinstance(self.data, Dataset) else str(self.data)
+
+    def open(self) -> Dataset:
+        """The dataset itself."""
+        return as_dataset(self.data)
+
+
+def given_datasets(datasets: Datasets) -> list[GivenDataset]:
+    """Datasets of a call as a list; a name in a text (``NAME=PATH``) is read by recipes that have names for them."""
+    if isinstance(datasets, Mapping):
+        return [GivenDataset(name, data) for name, data in datasets.items()]
+    listed = [datasets] if isinstance(datasets, str | Path | Dataset) else datasets
+    return [GivenDataset(None, data) for data in listed]
+
+
+def read_given(datasets: Sequence[GivenDataset]) -> tuple[dict[str, GivenDataset], list[GivenDataset]]:
+    """Those with a name (``NAME=PATH``) by name, and the plain ones."""
+    named: dict[str, GivenDataset] = {}
+    plain: list[GivenDataset] = []
+    for dataset in datasets:
+        name, data = dataset
+        if name is None and isinstance(data, str):
+            key, equals, spec = data.partition("=")
+            if equals and NAME.fullmatch(key):
+                name, data = key, spec
+        if name is None:
+            plain.append(dataset)
+        elif name in named:
+            raise UserError(f"The source '{name}' is given twice; leave one out.")
+        else:
+            named[name] = GivenDataset(name, data)
+    return named, plain
+
+
+def check_names(names: Sequence[str]) -> None:
+    """UserError when two sources share a name."""
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise UserError(
+            f"Two sources are called '{repeated[0]}'; write NAME=PATH to call one of them otherwise."
+        )
+
+
+# recipe → the module that holds its RECIPE, imported when a study of it is used
 RECIPES = {
-    "better-testbed": "longshot.studies.semantic.better_testbed:BetterTestbed",
-    "many-way": "longshot.studies.semantic.many_way:ManyWay",
-    "transfer-difficulty": "longshot.studies.transfer.difficulty:TransferDifficulty",
-    "divergence-correlation": "longshot.studies.transfer.correlation:DivergenceCorrelation",
-    "vtab-md": "longshot.studies.vtab_md.recipe:VtabMd",
-    "cross-domain": "longshot.studies.cross_domain.recipe:CrossDomain",
-    "hard-md": "longshot.studies.hard_md.recipe:HardMd",
+    "better-testbed": "longshot.studies.semantic.better_testbed",
+    "many-way": "longshot.studies.semantic.many_way",
+    "transfer-difficulty": "longshot.studies.transfer.transfer_difficulty",
+    "divergence-correlation": "longshot.studies.transfer.divergence_correlation",
+    "vtab-md": "longshot.studies.vtab_md.vtab_md_recipe",
+    "cross-domain": "longshot.studies.cross_domain.cross_domain_recipe",
+    "hard-md": "longshot.studies.hard_md.hard_md_recipe",
 }
 
 
@@ -169,17 +237,25 @@ class Recipe(ABC, Generic[Settings, Data]):
         return Lab(job, plan, folder, self.sources(job.data), list(plan.absent), list(plan.notes))
 
 
+def recipe_modules() -> dict[str, str]:
+    """Map every recipe to the module that holds it: those of Longshot, then those of plugins under other names."""
+    return RECIPES | {name: module for name, module in plugged("studies").items() if name not in RECIPES}
+
+
 def get_recipe(name: str) -> Recipe[Any, Any]:
     """The recipe by name, or from a Python file of one's own; UserError with those there are."""
     if name.endswith(".py"):
-        from longshot.studies.engine.own import load_recipe
-
         return load_recipe(Path(name).resolve())
-    if name not in RECIPES:
-        raise UserError(f"There is no recipe {name!r}; the recipes are {', '.join(RECIPES)}.")
-    module, _, class_name = RECIPES[name].partition(":")
-    recipe: Recipe[Any, Any] = getattr(import_module(module), class_name)()
-    return recipe
+    modules = recipe_modules()
+    if name not in modules:
+        raise UserError(f"There is no recipe {name!r}; the recipes are {', '.join(modules)}.")
+    try:
+        module = import_module(modules[name])
+    except ImportError as error:
+        raise UserError(
+            f"The recipe {name!r} cannot be used: {modules[name]} cannot be imported: {error}."
+        ) from error
+    return _recipe_in(module, f"The module {modules[name]}")
 
 
 class OneDataset(Generic[Settings]):
@@ -194,3 +270,35 @@ class OneDataset(Generic[Settings]):
     def sources(self, data: Dataset) -> Mapping[str, Dataset]:
         """The one dataset by its name."""
         return {data.name: data}
+
+
+@cache
+def load_recipe(path: Path) -> Recipe[Any, Any]:
+    """The recipe that a Python file defines; UserError where it has none. ``path`` is absolute."""
+
+    if not path.is_file():
+        raise UserError(
+            f"The study file {path} does not exist; give a Python or YAML file, or a study by name."
+        )
+    name = f"longshot_study_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # pydantic looks annotations up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(f"The study file {path} cannot be run: {type(error).__name__}: {error}.") from error
+    return _recipe_in(module, f"The study file {path}")
+
+
+def _recipe_in(module: ModuleType, subject: str) -> Recipe[Any, Any]:
+    """Return what a module defines as ``RECIPE``; UserError, begun with ``subject``, where that is no recipe."""
+    recipe = getattr(module, "RECIPE", None)
+    if not isinstance(recipe, Recipe):
+        raise UserError(
+            f"{subject} defines no RECIPE; add RECIPE = MyRecipe(), where MyRecipe derives from "
+            "longshot.studies.Recipe."
+        )
+    return recipe

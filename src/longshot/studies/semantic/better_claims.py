@@ -21,11 +21,10 @@ from longshot.studies.engine.claims import (
     paired,
     unpaired,
 )
-from longshot.studies.engine.comparisons import Side
-from longshot.studies.engine.draws import Draw
+from longshot.studies.engine.comparisons import Draw, Side
 from longshot.studies.engine.lab import Lab
 from longshot.studies.engine.settings import Counts, Number, Text
-from longshot.studies.semantic.common import (
+from longshot.studies.semantic.semantic_common import (
     KINDS,
     MethodScores,
     TestbedSettings,
@@ -79,7 +78,7 @@ def sides_of(settings: BetterTestbedSettings, shot: int) -> list[Side]:
     return [Side(kind, draw_of(settings, "", kind, shot)) for kind in reversed(KINDS)]
 
 
-def claims() -> list[Claim[BetterLab]]:
+def better_testbed_claims() -> list[Claim[BetterLab]]:
     """The paper's section 6 and figures 1, 3 and 5."""
     classes = "testbed.classes"
     return [

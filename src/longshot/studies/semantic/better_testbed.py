@@ -16,19 +16,27 @@ from longshot.data import no_taxonomy, with_taxonomy
 from longshot.reports import Sheet, heads, published, row
 from longshot.studies.engine.claims import Claim
 from longshot.studies.engine.comparisons import Comparison, Side
-from longshot.studies.engine.figures import Drawings, Picture
 from longshot.studies.engine.lab import Evaluation, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
-from longshot.studies.engine.tables import Fact, TableColumn, TableFile, score_table
-from longshot.studies.semantic import better_claims
-from longshot.studies.semantic import figures as pictures
-from longshot.studies.semantic.better_claims import BetterLab, BetterTestbedSettings, draw_of, sides_of
-from longshot.studies.semantic.common import (
+from longshot.studies.engine.study_page import Drawings, Picture
+from longshot.studies.engine.study_tables import Fact, TableColumn, TableFile, score_table
+from longshot.studies.semantic.better_claims import (
+    BetterLab,
+    BetterTestbedSettings,
+    better_testbed_claims,
+    draw_of,
+    sides_of,
+)
+from longshot.studies.semantic.semantic_common import (
     KINDS,
     PAPER,
     appearances,
     class_ids_of,
     coarsities,
+    draw_balance,
+    draw_histograms,
+    draw_parts,
+    draw_rolling,
     entries,
     method_rows,
     printed_records,
@@ -87,7 +95,7 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
 
     def claims(self, settings: BetterTestbedSettings) -> list[Claim[BetterLab]]:
         """The paper's section 6 and figures 1, 3 and 5."""
-        return better_claims.claims()
+        return better_testbed_claims()
 
     def tables(self, lab: BetterLab) -> list[TableFile]:
         """One results table per number of shots, and one of the testbeds."""
@@ -109,24 +117,24 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
                 shares = {kind: appearances(testbed, ids) / len(testbed) for kind, testbed in pair.items()}
                 drawings[f"coarsity{ending}"] = Picture(
                     "Coarsity of the tasks of both testbeds (the paper's figure 1).",
-                    partial(pictures.histograms, coarsity),
+                    partial(draw_histograms, coarsity),
                 )
                 drawings[f"balance{ending}"] = Picture(
                     "Share of tasks that each class occurs in, most frequent first (figure 3).",
-                    partial(pictures.balance, shares, settings.way),
+                    partial(draw_balance, shares, settings.way),
                 )
             listed = entries(lab, f"semantic-{shot}-shot")
             title = f"{shot}-shot, {settings.backbone}"
             drawings[f"accuracy-{shot}-shot"] = Picture(
                 f"Accuracy against coarsity, {shot}-shot semantic tasks, a rolling mean (figure 5).",
-                partial(pictures.rolling, listed, settings.window, title),
+                partial(draw_rolling, listed, settings.window, title),
             )
             parts = [[quartile_of(entry, quartile) for entry in listed] for quartile in range(4)]
             parts.append([entry.accuracy for entry in entries(lab, f"uniform-{shot}-shot")])
             names = [*(f"{name} quartile" for name in QUARTILES), "uniform"]
             drawings[f"quartiles-{shot}-shot"] = Picture(
                 f"Accuracy by quartile of coarsity, and on uniform tasks, {shot}-shot.",
-                partial(pictures.parts, listed, names, parts, title),
+                partial(draw_parts, listed, names, parts, title),
             )
         return drawings
 
@@ -206,3 +214,6 @@ def _testbeds_table(lab: BetterLab) -> TableFile:
     ]
     note = "Low coarsity: classes close in meaning. The testbeds of one seed share classes and queries over shots."
     return TableFile("testbeds", [Sheet("The testbeds", names, [rows], note, labels=1)], records)
+
+
+RECIPE = BetterTestbed()

@@ -15,18 +15,17 @@ from pydantic import Field
 from longshot.base import Floats, UserError
 from longshot.reports import published, way_head, way_metrics
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values, some
-from longshot.studies.engine.comparisons import Comparison, Side
-from longshot.studies.engine.draws import Draw
-from longshot.studies.engine.figures import Drawings, Picture
+from longshot.studies.engine.comparisons import Comparison, Draw, Side
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
 from longshot.studies.engine.settings import Counts, Ways
-from longshot.studies.engine.tables import TableColumn, TableFile, score_table
-from longshot.studies.semantic import figures as pictures
-from longshot.studies.semantic.common import (
+from longshot.studies.engine.study_page import Drawings, Picture
+from longshot.studies.engine.study_tables import TableColumn, TableFile, score_table
+from longshot.studies.semantic.semantic_common import (
     KEYS,
     PAPER,
     TestbedSettings,
+    draw_ways,
     entries,
     method_rows,
     printed_by_method,
@@ -174,7 +173,7 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
                 by_way = {shape.way: entries(lab, shape.name) for shape in shapes}
                 drawings[f"ways-{shot}-shot"] = Picture(
                     f"Top-1 accuracy against the number of classes in a task, {shot}-shot, with chance.",
-                    partial(pictures.ways, by_way, f"{shot}-shot, {lab.settings.backbone}"),
+                    partial(draw_ways, by_way, f"{shot}-shot, {lab.settings.backbone}"),
                 )
         return drawings
 
@@ -293,3 +292,6 @@ def _times_chance(lab: ManyLab) -> list[str]:
             f"{100 / most.way:.1f} %."
         )
     return lines
+
+
+RECIPE = ManyWay()

@@ -1,0 +1,199 @@
+"""``longshot attributes`` and ``longshot explain``: what is known of images, and why tasks are hard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.cli import (
+    COUNT,
+    FILE,
+    FILE_PLACE,
+    PATH,
+    PLACE,
+    datasets_option,
+    echo_json,
+    pairs_option,
+    print_table,
+    print_written,
+    shared,
+)
+
+if TYPE_CHECKING:
+    from longshot.diagnosis.explanation import Explanation
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--attributes", type=PATH, help="A CSV with further attributes.")
+@click.option("-o", "--out", type=FILE, help="Write all of them as CSV (.csv) or Parquet.")
+@shared("force", "json")
+def attributes_command(
+    dataset: str, attributes: Path | None, out: Path | None, force: bool, as_json: bool
+) -> None:
+    """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.
+
+    \b
+    Example:
+      longshot attributes toybox -o attributes.csv
+
+    The file has a column path and one per attribute: put beside the images as attributes.csv it makes every attribute
+    usable in rules such as --query-where "brightness < 0.3".
+    """
+    import longshot
+    from longshot.base import is_stream
+
+    table = longshot.measure_attributes(dataset, attributes=attributes, out=out, force=force)
+    print_table([_row(name, table.column(name)) for name in table.column_names], as_json=as_json)
+    if out is not None and not as_json:
+        shown = out if is_stream(out) else out.resolve()
+        click.echo(f"\n{shown}: {table.num_columns} attributes of {table.num_rows:,} images")
+
+
+def _row(name: str, values: Any) -> dict[str, Any]:
+    """Kind, coverage and what the values are."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    coverage = 1 - values.null_count / max(1, len(values))
+    if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
+        low, middle, high = np.nanquantile(values.cast(pa.float64()).to_numpy(), [0.05, 0.5, 0.95])
+        summary = f"{middle:.3g} ({low:.3g} to {high:.3g} in nine of ten)"
+    else:
+        counted = sorted(pc.value_counts(values).to_pylist(), key=lambda value: -value["counts"])
+        summary = ", ".join(f"{value['values']} {value['counts'] / len(values):.0%}" for value in counted[:5])
+        summary += f", {len(counted) - 5} more" if len(counted) > 5 else ""
+    return {"attribute": name, "kind": str(values.type), "known for": f"{coverage:.1%}", "values": summary}
+
+
+@click.command()
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
+@click.option("--run", type=PLACE, help="A run on the first testbed: the hardest tasks come first.")
+@click.option("--focus", metavar="TEXT", help="With --run: only the series with TEXT in its name.")
+@click.option("--task", "task", type=click.IntRange(min=0), help="Explain this task alone.")
+@click.option("--top", type=COUNT, default=5, help="How many tasks to show.")
+@click.option(
+    "--backbone", help="Also say to which class's support the queries lie nearest, by its features."
+)
+@click.option(
+    "--intervene",
+    type=click.Choice(["none", "replace", "pixels"]),
+    default="none",
+    help="Take suspected causes away and evaluate again with --backbone: replace puts supports without the cause in "
+    "place of those that have it; pixels compares these with the same images altered.",
+)
+@click.option("--method", default="protonet", help="What evaluates with --intervene, on features.")
+@pairs_option(
+    "--attributes",
+    "attributes",
+    "DATASET=FILE",
+    "A CSV with further attributes: a column path, then one per attribute.",
+)
+@click.option("--no-pixels", is_flag=True, help="Only annotated attributes; measure nothing from the pixels.")
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.05,
+    help="Share of false discoveries that is put up with.",
+)
+@click.option("--html", type=FILE_PLACE, help="Write a page with the pictures.")
+@shared("force")
+@datasets_option("Where a dataset lives now.")
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "json")
+def explain_command(
+    testbeds: tuple[Path, ...], task: int | None, top: int, html: Path | None, as_json: bool, **settings: Any
+) -> None:
+    """Say in what the supports of TESTBED differ from its queries, beyond what random drawing explains.
+
+    \b
+    Example:
+      longshot sample toybox --tasks 60 --instances difficult --backbone pixels -o hard.parquet
+      longshot sample toybox --tasks 60 -o plain.parquet
+      longshot explain hard.parquet plain.parquet --backbone pixels --intervene replace --html why.html
+
+    Attributes are the dataset's own, those of --attributes, and some measured from the pixels. What differs in the
+    pixels is traced to one alteration that explains it (blur, resolution, noise, light, colour, compression,
+    orientation, crop, scale, position, cover, background), with its symptoms under it. The first testbed is explained
+    task by task; the supports of the others are set beside its own.
+
+    A difference need not be a cause. --intervene takes every suspected cause away, evaluates again and says how many
+    points of accuracy come back, and how much of what the supports cost against uniform ones is explained.
+    """
+    import longshot
+    from longshot.diagnosis.explanation_page import as_json as plain
+
+    explanation = longshot.explain(list(testbeds), task=task, top=top, html=html, **settings)
+    if as_json:
+        echo_json(plain(explanation, None if task is not None else top))
+        return
+    _print(explanation, top, several=task is None)
+    if html is not None:
+        click.echo()
+        print_written(html)
+
+
+def _print_interventions(explanation: Explanation) -> None:
+    """How much is explained, cause by cause what came back, and why some could not be taken away."""
+    if not explanation.accounts:
+        return
+    from longshot.diagnosis.explanation_page import account_rows, intervention_rows
+
+    click.echo()
+    for account in explanation.accounts:
+        click.echo(account.sentence)
+    if rows := account_rows(explanation.accounts):
+        print_table(rows)
+    for each in explanation.interventions:
+        if each.holds:
+            click.echo(each.sentence)
+    if rows := intervention_rows(explanation.interventions):
+        print_table(rows, title="Causes taken away, in points of accuracy")
+    for each in explanation.interventions:
+        for text in each.notes if each.recovered is None else ():
+            click.echo(f"note: {text}", err=True)
+
+
+def _print(explanation: Explanation, top: int, *, several: bool) -> None:
+    from longshot.diagnosis.explanation_page import (
+        attraction_sentences,
+        cause_rows,
+        composition_rows,
+        say_correlation,
+        say_symptoms,
+    )
+
+    for note in explanation.notes:
+        click.echo(f"note: {note}", err=True)
+    for task in explanation.hardest()[:top]:
+        accuracy = "" if task.accuracy is None else f", accuracy {100 * task.accuracy:.1f} %"
+        click.echo(f"task {task.task} ({task.dataset}{accuracy})")
+        for finding in task.findings[:6]:
+            click.echo(f"  {finding.sentence}  (adjusted p {finding.adjusted:.1g})")
+            if symptoms := say_symptoms(finding):
+                click.echo(f"      {symptoms}")
+        if len(task.findings) > 6:
+            click.echo(f"  … and {len(task.findings) - 6} more")
+        if not task.findings:
+            click.echo("  nothing sets support and queries apart beyond chance")
+        for text in attraction_sentences(task):
+            click.echo(f"  {text}")
+    if not several:
+        return
+    _print_interventions(explanation)
+    explained = sum(bool(task.findings) for task in explanation.tasks)
+    click.echo(
+        f"\n{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}' have a cause among the "
+        f"attributes."
+    )
+    if rows := cause_rows(explanation):
+        print_table(rows)
+    if explanation.loss_and_accuracy is not None:
+        together = say_correlation(explanation.loss_and_accuracy)
+        click.echo(f"\nSpearman of accuracy and inverse query loss: {together}")
+    for dataset in explanation.compositions:
+        click.echo()
+        rows = composition_rows(explanation.beside(dataset), most=12)
+        print_table(rows, title=f"Support against queries, {dataset}")

@@ -1,0 +1,375 @@
+"""An explanation to read: plain values, lines and rows for the terminal, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.base import UserError, progress
+from longshot.diagnosis.alterations import kind_of
+from longshot.diagnosis.attribute_table import Composition
+from longshot.diagnosis.explanation import Explanation, TaskExplanation
+from longshot.diagnosis.findings import Finding
+from longshot.diagnosis.interventions import Intervention, say_points
+from longshot.diagnosis.trials import Account
+from longshot.reports import (
+    MAX_QUERY,
+    MAX_SUPPORT,
+    EstimateRow,
+    FindImages,
+    Section,
+    Thumbnail,
+    bed_facts,
+    intervals,
+    thumbnail,
+    write_page,
+)
+from longshot.statistics import Correlation, Interval
+
+if TYPE_CHECKING:
+    from longshot.tasks import Task, Testbed
+
+
+def attraction_sentences(task: TaskExplanation, most: int = 2) -> list[str]:
+    """``7 of 10 queries of 'a' lie nearest to a support image of 'b'``, for the strongest pairs."""
+    return [
+        f"{pair.nearer} of {pair.queries} queries of '{task.classes[pair.of]}' lie nearest to a support image of "
+        f"'{task.classes[pair.to]}'"
+        for pair in task.attractions[:most]
+    ]
+
+
+def say_symptoms(finding: Finding, most: int = 5) -> str:
+    """``symptoms: sharpness −2.1 σ, edges −1.8 σ``; empty where there are none."""
+    if not finding.symptoms:
+        return ""
+    signs = [f"{each.attribute} {each.effect:+.1f} σ".replace("-", "−") for each in finding.symptoms[:most]]
+    more = len(finding.symptoms) - most
+    return f"symptoms: {', '.join(signs)}" + (f" and {more} more" if more > 0 else "")
+
+
+def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
+    """Everything as plain values; the ``top`` hardest tasks, or all."""
+    tasks, together = explanation.hardest()[:top], explanation.loss_and_accuracy
+    return {
+        "notes": list(explanation.notes),
+        "tasks": [{**asdict(task), "sentences": [f.sentence for f in task.findings]} for task in tasks],
+        "causes": [asdict(cause) for cause in explanation.causes],
+        "interventions": [
+            {**asdict(each), "meaning": each.meaning, "sentence": each.sentence}
+            for each in explanation.interventions
+        ],
+        "accounts": [{**asdict(account), "sentence": account.sentence} for account in explanation.accounts],
+        "composition": _plain(explanation.compositions),
+        "accuracy_and_inverse_loss": None if together is None else asdict(together),
+        "others": {bed: _plain(compositions) for bed, compositions in explanation.further.items()},
+    }
+
+
+def cause_rows(explanation: Explanation) -> list[dict[str, Any]]:
+    """Which attributes recur as causes; those that are a cause nowhere are left out."""
+    several = len({cause.dataset for cause in explanation.causes}) > 1
+    correlated = any(cause.with_accuracy for cause in explanation.causes)
+    rows = []
+    for cause in explanation.causes:
+        if not cause.tasks:
+            continue
+        row: dict[str, Any] = {"dataset": cause.dataset} if several else {}
+        row |= {
+            "cause": kind_of(cause.attribute),
+            "attribute": cause.attribute,
+            "tasks with it": f"{cause.tasks:,} of {cause.of:,}",
+            "strongest in": f"{cause.first:,}",
+        }
+        if correlated:
+            row["Spearman of |gap| and accuracy"] = say_correlation(cause.with_accuracy)
+        rows.append(row)
+    return rows
+
+
+def composition_rows(
+    compositions: Mapping[str, Sequence[Composition]], *, most: int | None = None
+) -> list[dict[str, Any]]:
+    """One row per attribute (and value): what supports and queries of each testbed consist of.
+
+    ``compositions`` maps a testbed's name to its columns; rows with the widest mean gap come first.
+    """
+    by_column: dict[tuple[str, str | None], dict[str, Composition]] = {}
+    for bed, rows in compositions.items():
+        for column in rows:
+            by_column.setdefault((column.attribute, column.value), {})[bed] = column
+    order = sorted(by_column.items(), key=lambda column: -max(bed.apart.mean for bed in column[1].values()))
+    table = []
+    for (attribute, value), beds in order[:most]:
+        share = value is not None
+        row: dict[str, Any] = {"attribute": f"{attribute} = {value}" if share else attribute}
+        row |= {
+            f"support, {bed}": say_interval(beds[bed].support, share) if bed in beds else ""
+            for bed in compositions
+        }
+        row["queries"] = say_interval(next(iter(beds.values())).query, share)
+        row |= {
+            f"gap, {bed}": say_interval(beds[bed].gap, share, signed=True) if bed in beds else ""
+            for bed in compositions
+        }
+        table.append(row)
+    return table
+
+
+def say_interval(interval: Interval, share: bool, *, signed: bool = False) -> str:
+    """``40.0 ± 2.1 %`` for shares, ``0.54 ± 0.01`` for numbers."""
+    scale, digits, unit = (100, 1, " %") if share else (1, 3, "")
+    sign = "+" if signed else ""
+    text = f"{scale * interval.mean:{sign}.{digits}f}"
+    return f"{text}{unit}" if interval.half is None else f"{text} ± {scale * interval.half:.{digits}f}{unit}"
+
+
+def say_correlation(correlation: Correlation | None) -> str:
+    """``−0.41 [−0.52, −0.28]``."""
+    if correlation is None:
+        return "–"
+    r, low, high = (
+        f"{number:+.2f}".replace("-", "−") for number in (correlation.r, correlation.low, correlation.high)
+    )
+    return f"{r} [{low}, {high}]"
+
+
+def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[dict[str, Any]]]:
+    """Compositions by dataset as plain values."""
+
+    def row(column: Composition) -> dict[str, Any]:
+        intervals = {name: getattr(column, name) for name in ("support", "query", "gap", "apart")}
+        return {
+            "attribute": column.attribute,
+            "value": column.value,
+            "coverage": column.coverage,
+            **{name: {"mean": each.mean, "half": each.half} for name, each in intervals.items()},
+        }
+
+    return {dataset: [row(column) for column in columns] for dataset, columns in compositions.items()}
+
+
+def intervention_rows(interventions: Sequence[Intervention]) -> list[dict[str, Any]]:
+    """One row per kind that could be taken away, those that hold first."""
+    several = len({each.dataset for each in interventions}) > 1
+    rows = []
+    for each in interventions:
+        if each.recovered is None:
+            continue
+        row: dict[str, Any] = {"dataset": each.dataset} if several else {}
+        row |= {
+            "cause": each.kind,
+            "tasks": f"{each.tasks:,} of {each.of:,}",
+            "accuracy": f"{100 * (each.accuracy or 0):.1f}",
+            "without it": say_points(each.gain, signed=True),
+            "with it": say_points(each.control, signed=True) if each.against == "same" else "",
+            "at random": say_points(each.random, signed=True),
+            "comes back": say_points(each.recovered, signed=True),
+            "adjusted p": "–" if each.adjusted is None else f"{each.adjusted:.2g}",
+            "holds": "yes" if each.holds else "no",
+        }
+        rows.append(row)
+    return rows
+
+
+def account_rows(accounts: Sequence[Account]) -> list[dict[str, Any]]:
+    """One row per kind that holds, and what none of them explains."""
+    rows = []
+    for account in accounts:
+        for share in account.shares:
+            row: dict[str, Any] = {"dataset": account.dataset} if len(accounts) > 1 else {}
+            row |= {
+                "explained by": share.meaning,
+                "tasks": f"{share.tasks:,} of {account.of:,}",
+                "points": say_points(share.points),
+            }
+            rows.append(row)
+    return rows
+
+
+_PLOTTED = 10  # columns in the plot of gaps
+_MOST_FINDINGS = 4  # of a task, with pictures
+_MOST_EXCHANGES = 2  # of a cause that was taken away, with pictures
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """One finding with the pictures of the class in which it is best seen."""
+
+    sentence: str
+    symptoms: str
+    adjusted: float
+    class_name: str
+    support: tuple[Thumbnail, ...]
+    query: tuple[Thumbnail, ...]
+
+
+def render_explanation(
+    explanation: Explanation, testbed: Testbed, *, images: FindImages | None = None, tasks: int = 8
+) -> str:
+    """One self-contained page; ``images`` finds the pictures, of the ``tasks`` hardest tasks."""
+    compared = [
+        {
+            "dataset": dataset,
+            "rows": composition_rows(explanation.beside(dataset), most=24),
+            "plot": _plot(explanation.beside(dataset), number),
+        }
+        for number, dataset in enumerate(explanation.compositions)
+    ]
+    name, together = explanation.name, explanation.loss_and_accuracy
+    sections = [
+        Section(
+            "causes",
+            "What recurs",
+            {
+                "rows": cause_rows(explanation),
+                "explained": sum(bool(task.findings) for task in explanation.tasks),
+                "tasks": len(explanation.tasks),
+                "notes": explanation.notes,
+                "correlation": say_correlation(together) if together else None,
+            },
+            "explain_causes",
+        ),
+        *_interventions(explanation, images),
+        Section("composition", "Support against queries", {"sources": compared}, "explain_composition"),
+        Section("tasks", "Task by task", _tasks(explanation, testbed, images, tasks), "explain_tasks"),
+    ]
+    return write_page(
+        f"Why the tasks of {name} are hard",
+        sections,
+        counts=[f"{len(explanation.tasks):,} tasks", f"{len(explanation.causes):,} attributes"],
+        style="testbed.css",
+        beds=[bed_facts(name, testbed)],
+    )
+
+
+def _interventions(explanation: Explanation, images: FindImages | None) -> list[Section]:
+    """What came back when causes were taken away; nothing where none was."""
+    if not explanation.accounts:
+        return []
+    tried = [
+        {
+            "sentence": each.sentence,
+            "notes": each.notes,
+            "holds": each.holds,
+            "exchanges": _exchanges(each, images),
+        }
+        for each in explanation.interventions
+    ]
+    content = {
+        "accounts": [account.sentence for account in explanation.accounts],
+        "shares": account_rows(explanation.accounts),
+        "rows": intervention_rows(explanation.interventions),
+        "tried": tried,
+    }
+    return [Section("interventions", "Causes taken away", content, "explain_interventions")]
+
+
+def _exchanges(tried: Intervention, images: FindImages | None) -> list[dict[str, Any]]:
+    """The pictures that left and those that came, in the first tasks in which the cause was taken away."""
+    if not tried.holds and tried.recovered is None:
+        return []
+    shown = []
+    for each in tried.examples[:_MOST_EXCHANGES]:
+        keys = [*each.removed[:MAX_SUPPORT], *each.added[:MAX_SUPPORT]]
+        try:
+            loaded = [] if images is None else images(tried.dataset, keys)
+        except UserError:
+            loaded = []  # the section with the tasks says why there are no pictures
+        pictures = dict(zip(keys, map(thumbnail, loaded), strict=False))
+        sides = (each.removed, each.added)
+        removed, added = (
+            tuple(Thumbnail(pictures[key], key) for key in side if key in pictures) for side in sides
+        )
+        shown.append(
+            {
+                "task": each.task,
+                "class_name": each.class_name,
+                "towards": each.towards,
+                "removed": removed,
+                "added": added,
+            }
+        )
+    return shown
+
+
+def _plot(beds: Mapping[str, Sequence[Composition]], number: int) -> str:
+    """Gap of every yes/no column, support minus queries in points, one dot per testbed: the paper's figure 5."""
+    shares: dict[tuple[str, str], dict[str, Composition]] = {}
+    for bed, columns in beds.items():
+        for column in columns:
+            if column.value is not None:
+                shares.setdefault((column.attribute, column.value), {})[bed] = column
+    widest = sorted(
+        shares.items(), key=lambda share: -max(abs(column.gap.mean) for column in share[1].values())
+    )
+    rows = []
+    for (attribute, value), by_bed in widest[:_PLOTTED]:
+        for index, bed in enumerate(beds):
+            if bed in by_bed:
+                gap = by_bed[bed].gap
+                low, high = (None, None) if gap.low is None else (100 * gap.low, 100 * (gap.high or 0))
+                label = f"{attribute} = {value}" + (f" · {bed}" if len(beds) > 1 else "")
+                rows.append(EstimateRow(index, label, 100 * gap.mean, low, high, f"{100 * gap.mean:+.1f}"))
+    if not rows:
+        return ""
+    return intervals(rows, xlabel="support minus queries, points", prefix=f"gap{number}", zero=True)
+
+
+def _tasks(
+    explanation: Explanation, testbed: Testbed, images: FindImages | None, count: int
+) -> dict[str, Any]:
+    shown, problem = [], None
+    hardest = [task for task in explanation.hardest() if task.findings or task.attractions][:count]
+    with progress("pictures", total=len(hardest), unit="tasks") as bar:
+        for task in hardest:
+            try:
+                evidence = _evidence(task, testbed, images)
+            except UserError as error:
+                problem = f"No pictures: {error}"
+                evidence = _evidence(task, testbed, None)
+            shown.append(
+                {
+                    "task": task.task,
+                    "dataset": task.dataset,
+                    "accuracy": task.accuracy,
+                    "evidence": evidence,
+                    "more": len(task.findings) - len(evidence),
+                    "attractions": attraction_sentences(task),
+                }
+            )
+            bar.advance()
+    return {
+        "tasks": shown,
+        "problem": problem,
+        "silent": sum(not task.findings for task in explanation.tasks),
+    }
+
+
+def _evidence(task: TaskExplanation, testbed: Testbed, images: FindImages | None) -> list[_Evidence]:
+    return [
+        _pictured(task, finding, testbed[task.task], images) for finding in task.findings[:_MOST_FINDINGS]
+    ]
+
+
+def _pictured(
+    explained: TaskExplanation, finding: Finding, task: Task, images: FindImages | None
+) -> _Evidence:
+    """The support and the queries of the class where the finding is widest."""
+    support = [task.support[i] for i in np.flatnonzero(task.support_label == finding.worst)][:MAX_SUPPORT]
+    query = [task.query[i] for i in np.flatnonzero(task.query_label == finding.worst)][:MAX_QUERY]
+    pictures: dict[str, str] = {}
+    if images is not None:
+        keys = list(dict.fromkeys([*support, *query]))
+        pictures = dict(zip(keys, map(thumbnail, images(task.dataset, keys)), strict=True))
+    return _Evidence(
+        finding.sentence,
+        say_symptoms(finding),
+        finding.adjusted,
+        explained.classes[finding.worst],
+        tuple(Thumbnail(pictures[key], key) for key in support if key in pictures),
+        tuple(Thumbnail(pictures[key], key) for key in query if key in pictures),
+    )

@@ -1,0 +1,359 @@
+"""``longshot.bench``: run a suite on models; a card for each, and a place on the leaderboard.
+
+The card has the models measured now and the board of all, as text, Markdown and a page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.base import UserError, claim_folder, count, with_executor, write_json, write_text
+from longshot.models import with_engine
+from longshot.publish.suite import (
+    BUILT_IN,
+    KINDS,
+    Entry,
+    Leaderboard,
+    Suite,
+    SuiteKind,
+    TestbedScore,
+    check_place,
+    empty_board,
+    extend_board,
+    open_suite,
+)
+from longshot.reports import Section, Sheet, SheetCell, bed_facts, heads, markdown, percent, row, write_page
+from longshot.statistics import differs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from longshot.data import Dataset
+    from longshot.evaluation import Backbones, EvaluationPlan, Results
+
+
+JUDGE = "†"
+_NOTE = (
+    "Mean accuracy over tasks in %, ± half the 95 % interval; in brackets the one for other classes too, where it "
+    "differs by more than a fifth."
+)
+_JUDGE_NOTE = (
+    f" {JUDGE} chose the images of this testbed: its number says how it judges itself, and it is not ranked."
+)
+_BOARD_NOTE = (
+    " Bold: first place of its setting on the testbed; = where several share it, because Holm-corrected sign-flip "
+    "tests on the same tasks do not tell them apart. The average is over testbeds, for models that judged none of "
+    "them. Times were measured on each entry's own machine."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class BenchCard:
+    """The entries measured now, and the leaderboard that they are on."""
+
+    suite: str
+    version: str
+    about: str
+    kinds: Mapping[str, SuiteKind]  # of each testbed
+    entries: tuple[Entry, ...]
+    board: Leaderboard
+    beds: tuple[dict[str, Any], ...] = ()  # what the page says about each testbed
+
+    @property
+    def title(self) -> str:
+        """Suite with its version."""
+        return f"{self.suite}, version {self.version}"
+
+    def rows(self) -> list[dict[str, str]]:
+        """One row per model × method: its accuracy on every testbed, averages per kind, costs."""
+        return [self._row(entry) for entry in self.entries]
+
+    def _row(self, entry: Entry) -> dict[str, str]:
+        columns = {name: score_text(entry.scores[name]) for name in self.kinds}
+        by_kind = {}
+        for kind in KINDS:
+            members = [entry.scores[name].mean for name in self.kinds if self.kinds[name] == kind]
+            if len(members) > 1:
+                by_kind[f"{kind} ({len(members)})"] = percent(float(np.mean(members)), 2)
+        return {
+            "model": entry.model,
+            "method": entry.method,
+            "setting": entry.setting,
+            **columns,
+            **by_kind,
+            "ms/image": _milliseconds(entry.milliseconds_per_image),
+            "ms/task": _milliseconds(entry.milliseconds_per_task),
+        }
+
+    def sheet(self) -> Sheet:
+        """The card as a table."""
+        rows = self.rows()
+        body = [row(*cells.values()) for cells in rows]
+        note = _NOTE + self._judge_note(self.entries)
+        return Sheet(f"Card: {self.title}", heads(*rows[0]), [body], note, labels=3)
+
+    def board_sheet(self) -> Sheet:
+        """All entries of the board, best average first, inductive above transductive."""
+        names = list(self.board.testbeds)
+        marks = {name: self.board.marks(name) for name in names}
+        blocks: dict[str, list[list[SheetCell]]] = {}
+        for entry in self.board.ordered():
+            cells = [
+                SheetCell(score_text(entry.scores[name]), marks[name].get(entry.key, "")) for name in names
+            ]
+            average = "–" if entry.average is None else percent(entry.average, 2)
+            costs = (_milliseconds(entry.milliseconds_per_image), entry.when, f"longshot {entry.longshot}")
+            line = row(entry.model, entry.method, entry.setting, average, *cells, *costs)
+            blocks.setdefault(entry.setting, []).append(line)
+        titles = heads("model", "method", "setting", "average", *names, "ms/image", "measured", "with")
+        note = _NOTE + _BOARD_NOTE + self._judge_note(self.board.entries)
+        return Sheet(f"Leaderboard: {self.title}", titles, list(blocks.values()), note, 3)
+
+    def markdown(self) -> str:
+        """Card and board as Markdown."""
+        sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet()]
+        return "\n".join(markdown(sheet) for sheet in sheets)
+
+    def page(self) -> str:
+        """Card and board as an HTML page without any reference to another file."""
+        sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
+        sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
+        counts = [
+            count(len(self.kinds), "testbed"),
+            count(len(self.entries), "entry", "entries") + " measured now",
+            count(len(self.board.entries), "entry", "entries") + " on the board",
+        ]
+        return write_page(f"Bench: {self.title}", sections, counts=counts, sortable=True, beds=self.beds)
+
+    def record(self) -> dict[str, Any]:
+        """The card as plain values, for JSON."""
+        return {
+            "suite": self.suite,
+            "version": self.version,
+            "digest": self.board.digest,
+            "testbeds": {
+                name: {"kind": kind, "content_hash": self.board.testbeds[name]}
+                for name, kind in self.kinds.items()
+            },
+            "entries": [
+                {
+                    **{
+                        key: getattr(entry, key)
+                        for key in ("model", "identity", "method", "setting", "average")
+                    },
+                    "scores": {
+                        name: {"mean": score.mean, "half": score.half, "class_half": score.class_half}
+                        | {"tasks": len(score.accuracies), "judge": score.judge}
+                        for name, score in entry.scores.items()
+                    },
+                    "milliseconds_per_image": entry.milliseconds_per_image,
+                    "milliseconds_per_task": entry.milliseconds_per_task,
+                }
+                for entry in self.entries
+            ],
+        }
+
+    @staticmethod
+    def _judge_note(entries: Sequence[Entry]) -> str:
+        judged = any(score.judge for entry in entries for score in entry.scores.values())
+        return _JUDGE_NOTE if judged else ""
+
+
+def score_text(score: TestbedScore) -> str:
+    """``84.31 ± 0.62 (± 1.90)``, with a dagger where the network judged itself."""
+    text = percent(score.mean, 2) + ("" if score.half is None else f" ± {percent(score.half, 2)}")
+    if score.class_half is not None and differs(score.half, score.class_half):
+        text += f" (± {percent(score.class_half, 2)})"
+    return f"{text} {JUDGE}" if score.judge else text
+
+
+def _milliseconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+@with_engine
+@with_executor
+def bench(
+    models: Backbones,
+    *,
+    suite: str | Path | Sequence[str | Path] | Suite = (),
+    methods: str | Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
+    board: str | os.PathLike[str] | None = None,
+    merge: Sequence[str | os.PathLike[str]] = (),
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+    device: str = "auto",
+    engine: str | None = None,
+    workers: int | None = None,
+    on: str | None = None,
+    gpus_per_worker: float | None = None,
+    retry_failed: bool | None = None,
+) -> BenchCard:
+    """Measure models on a suite: one card, and a leaderboard that others can merge.
+
+    Parameters
+    ----------
+    models : str, Features, list of those, or mapping of labels to those
+        Backbones as in ``evaluate``: ``"pixels"``, ``"mine=runs/proto"``, features at hand. An empty list measures
+        nothing and shows the board.
+    suite : str, path, list of paths or Suite
+        A suite or release folder, or testbed files of your own; "toybox-1" unless given.
+    methods : str or list of str
+        In place of the suite's methods.
+    out : path, optional
+        Folder for the run, card.json, card.md and card.html; the same call again computes only what is missing. Without
+        it everything is held in memory.
+    board : path, optional
+        The leaderboard file; leaderboard.json in ``out`` unless given. It is extended.
+    merge : list of paths
+        Other people's leaderboards of the same suite, to take their entries from.
+    datasets : mapping, optional
+        Where a testbed's dataset lives (name → dataset or path), if not where it was before.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+    workers : int, optional
+        Threads, by default one per core; they change no result.
+    on, gpus_per_worker, retry_failed : optional
+        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+
+    Returns
+    -------
+    BenchCard
+        ``entries`` measured now, and the full_board ``board``; ``markdown()`` and ``page()``.
+
+    Examples
+    --------
+    >>> card = bench("pixels", suite="easy.parquet", methods="protonet")
+    >>> [(entry.model, entry.method, len(entry.scores)) for entry in card.entries]
+    [('pixels', 'protonet', 1)]
+    """
+    chosen = [methods] if isinstance(methods, str) else list(methods)
+    opened = suite if isinstance(suite, Suite) else open_suite(suite or BUILT_IN[0], chosen)
+    if out is not None:
+        claim_folder(out, "bench", ("card.json", "leaderboard.json", "run"))
+    path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
+    if path is not None:
+        check_place(Path(path))
+    if merge and path is None:
+        raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
+    if not models and not merge and (path is None or not Path(path).exists()):
+        raise UserError(
+            "There is nothing to bench: 0 models were given, and there is no leaderboard to show",
+            "name a backbone, such as 'pixels'",
+        )
+    entries: list[Entry] = []
+    if models:
+        folder = None if out is None else Path(out) / "run"
+        calls = chosen or list(opened.methods)
+        options: dict[str, Any] = {"datasets": datasets, "device": device, "workers": workers}
+        entries = _measure(opened, models, calls, folder, options)
+    if path is None:
+        full_board = empty_board(opened).with_entries(entries)
+    else:
+        full_board = extend_board(Path(path), opened, entries, [Path(each) for each in merge])
+    card = BenchCard(
+        suite=opened.name,
+        version=opened.version,
+        about=opened.about,
+        kinds=dict(opened.kinds),
+        entries=tuple(entries),
+        board=full_board,
+        beds=tuple(bed_facts(name, testbed) for name, testbed in opened.testbeds.items()),
+    )
+    if out is not None:
+        write_json(Path(out) / "card.json", card.record())
+        write_text(Path(out) / "card.md", card.markdown())
+        write_text(Path(out) / "card.html", card.page())
+    return card
+
+
+def _measure(
+    suite: Suite, models: Backbones, methods: list[str], folder: Path | None, options: dict[str, Any]
+) -> list[Entry]:
+    """Evaluate, and make an entry of every backbone × method."""
+    from longshot.evaluation import EvaluationPlan, evaluate
+
+    plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
+    plan.settle()
+    speeds = {plan.opened.identities[label]: _milliseconds_per_image(plan, label) for label in plan.backbones}
+    results = evaluate(suite.testbeds, backbones=models, methods=methods, out=folder, **options)
+    table, run = results.table(), results.run
+    # The folder may hold other models and testbeds from before, and may call this network by another label.
+    labels = {run["networks"][identity]["label"]: identity for identity in speeds}
+    calls = {method.call for method in plan.methods}
+    names = {testbed.content_hash: name for name, testbed in suite.testbeds.items()}
+    cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for cell in run["cells"]:
+        if cell["backbone"] in labels and cell["method"] in calls and cell["testbed"] in names:
+            cells.setdefault((cell["backbone"], cell["method"]), {})[names[cell["testbed"]]] = cell
+    return [
+        _entry(suite, results, table, by_testbed, labels[backbone], speeds[labels[backbone]])
+        for (backbone, _), by_testbed in cells.items()
+    ]
+
+
+def _entry(
+    suite: Suite,
+    results: Results,
+    table: pa.Table,
+    cells: Mapping[str, dict[str, Any]],
+    identity: str,
+    milliseconds_per_image: float | None,
+) -> Entry:
+    """One series on every testbed of the suite, from the cells of its run."""
+    from longshot.evaluation import ClassIntervals, cell_rows, judges_in
+    from longshot.statistics import mean_interval
+
+    backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))
+    judging = judges_in(results.run)
+    scores, seconds = {}, []
+    for name in suite.testbeds:
+        rows = cell_rows(table, cells[name])
+        accuracies = rows["accuracy"].to_numpy()
+        queries = ClassIntervals(suite.testbeds[name], rows["task"].to_numpy())
+        scores[name] = TestbedScore(
+            accuracies=tuple(accuracies.tolist()),
+            half=mean_interval(accuracies).half,
+            class_half=queries.interval(queries.right(rows["prediction"])).half,
+            judge=(suite.testbeds[name].content_hash, backbone) in judging,
+        )
+        seconds += rows["seconds"].to_pylist()
+    return Entry(
+        model=backbone,
+        identity=identity,
+        method=method,
+        setting=results.run["methods"][method]["setting"],
+        scores=scores,
+        milliseconds_per_image=milliseconds_per_image,
+        milliseconds_per_task=None if None in seconds else 1000 * sum(seconds) / len(seconds),
+        when=datetime.now(UTC).date().isoformat(),
+        longshot=version("longshot"),
+    )
+
+
+def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:
+    """Milliseconds from an image to its vector on this machine; None for features at hand."""
+    from longshot.models import Backbone, load_backbone, probe_speed
+
+    if label in plan.given:
+        return None
+    fingerprint, dataset = next(iter(plan.datasets.items()))
+    rows = plan.rows(fingerprint)
+    total = 0.0
+    for part in plan.parts(label):
+        backbone = load_backbone(part, device=str(plan.device)) if isinstance(part, str) else part
+        if not isinstance(backbone, Backbone):
+            return None
+        rate, _ = probe_speed(dataset, backbone, rows)
+        total += 1000 / rate
+    return total

@@ -1,0 +1,210 @@
+"""The card of a release: README.md, written from release.json alone, and its head for the Hugging Face Hub.
+
+The head is YAML between two lines of dashes, for the Hub and ``datasets.load_dataset``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from longshot.base import span
+from longshot.tasks import HEADS, recorded_drops
+
+
+def release_card(facts: Mapping[str, Any]) -> str:
+    """Markdown for people: what it is, from what, how to check it and to be measured on it."""
+    parts = [
+        f"# {_cell(facts['title'])}",
+        f"Version {_cell(facts['version'])}, made with {facts['made_with']}.",
+    ]
+    if facts["text"]:
+        parts.append(facts["text"])
+    parts += [
+        "## Testbeds",
+        _table(
+            ("testbed", "tasks", "ways", "shots", "queries", "content hash"),
+            [
+                (
+                    bed["name"],
+                    f"{bed['tasks']:,}",
+                    span(bed["ways"]),
+                    span(bed["shots"]),
+                    f"{bed['queries']:,}",
+                    f"`{bed['content_hash'][:16]}…`",
+                )
+                for bed in facts["testbeds"]
+            ],
+        ),
+        "How each was drawn:\n"
+        + "\n".join(
+            f"- **{bed['name']}**: {bed['said']}; seed {bed['seed']}"
+            + (f"; features `{bed['features'][:16]}…`" if bed["features"] else "")
+            + (f"; {bed['suspects']}" if bed.get("suspects") else "")
+            for bed in facts["testbeds"]
+        ),
+        *_difficulty(facts["testbeds"]),
+        "## Sources",
+        "The images are not part of this release. Bring your own copies; a copy is the same when its classes and image "
+        "names are (fingerprint) and so are the bytes of the images in use (digest; names only: not on record).",
+        _table(
+            ("source", "classes", "images", "in use", "fingerprint", "digest", "licence of the images"),
+            [
+                (
+                    source["name"],
+                    f"{source['classes']:,}",
+                    f"{source['images']:,}",
+                    f"{source['content']['images']:,}",
+                    f"`{source['fingerprint'][:16]}…`",
+                    f"`{source['content']['digest'][:16]}…`" if source["content"]["digest"] else "names only",
+                    source["licence"] or "not stated: ask its owners",
+                )
+                for source in facts["sources"]
+            ],
+        ),
+    ]
+    if facts["baselines"]:
+        parts += ["## Baselines", "Accuracy in per cent, mean over tasks with its 95 % interval (Student-t)."]
+        parts.append(_baselines(facts["baselines"]))
+        parts += [f"{_cell(line[0].upper() + line[1:])}." for line in facts["baselines_by_name"]]
+    parts += ["## Use", _USE]
+    parts += [
+        "## Licence",
+        facts["licence"] or "The publisher has not stated a licence for these task lists.",
+    ]
+    if facts["citation"]:
+        parts += ["## Citation", f"```\n{facts['citation'].strip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _difficulty(testbeds: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Judges and held-out networks side by side, for the testbeds whose images networks chose."""
+    rows = [
+        (bed["name"], *drop.texts())
+        for bed in testbeds
+        for drops in recorded_drops(bed["sampler"])
+        for drop in drops
+    ]
+    if not rows:
+        return []
+    text = (
+        "Networks chose the images of these testbeds. Accuracy in per cent on uniform and on chosen supports of the "
+        "same queries (of filtered tasks: on all and on the chosen), with 95 % intervals over tasks. A judge's drop "
+        "says how hard the tasks are for whoever chose them, so judges are not to be ranked; a held-out network took "
+        "no part."
+    )
+    return ["## Difficulty", text, _table(("testbed", *HEADS), rows)]
+
+
+_USE = """On the command line:
+
+```
+longshot verify THIS_FOLDER --dataset NAME=PATH          # are your images the same?
+longshot evaluate THIS_FOLDER/testbeds/NAME.parquet --backbone YOURS --method protonet -o run
+longshot score predictions.parquet THIS_FOLDER           # scores from any code, task by task
+```
+
+In Python:
+
+```python
+import longshot
+longshot.verify("THIS_FOLDER", datasets={"NAME": "PATH"})
+longshot.evaluate("THIS_FOLDER/testbeds/NAME.parquet", backbones="YOURS", methods="protonet", out="run")
+longshot.score("predictions.parquet", "THIS_FOLDER")
+```
+
+`SHA256SUMS` covers every file (`sha256sum -c SHA256SUMS`); `release.json` holds all of the above for programs."""
+
+
+def _baselines(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row per backbone × method, one column per testbed."""
+    beds = list(dict.fromkeys(row["testbed"] for row in rows))
+    seeds = len({row["seed"] for row in rows}) > 1
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        who = (row["backbone"], row["method"], row["setting"], *([str(row["seed"])] if seeds else []))
+        half = row["ci95"]
+        cells.setdefault(who, {})[row["testbed"]] = f"{100 * row['accuracy']:.2f}" + (
+            "" if half is None else f" ± {100 * half:.2f}"
+        )
+    heads = ("backbone", "method", "setting", *(["seed"] if seeds else []), *beds)
+    return _table(
+        heads, [(*who, *(by_bed.get(bed, "not run") for bed in beds)) for who, by_bed in cells.items()]
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Text that cannot break the table, nor bring HTML into a page made of it."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
+
+
+# SPDX identifiers that the Hub takes in lower case; anything else is "other" there, with its own name.
+_KNOWN = (
+    *("Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "GPL-3.0", "LGPL-3.0", "AGPL-3.0", "Unlicense"),
+    *("CC0-1.0", "CC-BY-2.0", "CC-BY-3.0", "CC-BY-4.0", "CC-BY-SA-3.0", "CC-BY-SA-4.0", "CC-BY-ND-4.0"),
+    *("CC-BY-NC-2.0", "CC-BY-NC-3.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0", "CC-BY-NC-SA-4.0"),
+)
+_SPDX = {name.lower(): name for name in _KNOWN}
+
+
+def licence_address(licence: str) -> str:
+    """The page of a licence that SPDX lists, or the words as they are.
+
+    >>> licence_address("cc-by-4.0"), licence_address("ask us")
+    ('https://spdx.org/licenses/CC-BY-4.0.html', 'ask us')
+    """
+    spdx = _SPDX.get(licence.strip().lower())
+    return f"https://spdx.org/licenses/{spdx}.html" if spdx else licence
+
+
+def hub_licence(licence: str) -> dict[str, str]:
+    """The entries that a dataset card has for a licence.
+
+    >>> hub_licence("CC0-1.0"), hub_licence("ask us"), hub_licence("")
+    ({'license': 'cc0-1.0'}, {'license': 'other', 'license_name': 'ask us'}, {})
+    """
+    if not licence:
+        return {}
+    lower = licence.strip().lower()
+    return {"license": lower} if lower in _SPDX else {"license": "other", "license_name": licence}
+
+
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+
+
+def front_matter(facts: Mapping[str, Any]) -> str:
+    """A configuration per testbed, each with one split ``test`` of one row per task; the first is the default."""
+    tasks = sum(bed["tasks"] for bed in facts["testbeds"])
+    entries = {
+        "pretty_name": facts["title"],
+        **hub_licence(facts["licence"]),
+        "task_categories": ["image-classification"],
+        "tags": ["few-shot-learning", "benchmark", "longshot"],
+        "size_categories": [next((name for bound, name in _SIZES if tasks < bound), "1M<n<10M")],
+        "configs": [
+            {
+                "config_name": bed["file"].removeprefix("testbeds/").removesuffix(".parquet"),
+                "data_files": [{"split": "test", "path": bed["file"]}],
+                **({"default": True} if number == 0 else {}),
+            }
+            for number, bed in enumerate(facts["testbeds"])
+        ],
+    }
+    return f"---\n{yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)}---\n"
+
+
+def without_front_matter(card: str) -> str:
+    """The card for people.
+
+    >>> without_front_matter("---\\ntags: []\\n---\\n# Title\\n")
+    '# Title\\n'
+    """
+    head, line, body = card.partition("\n---\n")
+    return body.lstrip("\n") if line and head.startswith("---\n") else card

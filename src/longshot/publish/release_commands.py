@@ -1,0 +1,152 @@
+"""``longshot release`` and ``longshot verify``: publish testbeds, and check a copy of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from longshot.base import count
+from longshot.cli import COUNT, PATH, PLACE, datasets_option, echo_json, pairs_option, print_table, shared
+
+
+@click.command()
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
+@click.option("-o", "--out", required=True, type=PATH, help="Folder to write; new or empty.")
+@click.option("--title", required=True, help="What the benchmark is called.")
+@click.option("--version", default="1.0", help="Its version.")
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    type=PLACE,
+    help="A run on these testbeds: its rows become the table of baselines; repeat for several.",
+)
+@click.option(
+    "--licence", default="", show_default=False, help="Licence of the task lists, such as CC-BY-4.0."
+)
+@pairs_option(
+    "--source-licence",
+    "source_licences",
+    "NAME=TEXT",
+    "Licence of a source's images, for the card; repeat for several.",
+)
+@click.option("--citation", type=PATH, metavar="FILE", help="Text to cite, such as BibTeX.")
+@click.option("--text", default="", show_default=False, help="A paragraph for the card.")
+@click.option(
+    "--author", "authors", multiple=True, help="Who publishes it, for croissant.json; repeat for several."
+)
+@click.option("--url", default="", show_default=False, help="Where it is published, for croissant.json.")
+@click.option(
+    "--published",
+    default="",
+    show_default=False,
+    metavar="YYYY-MM-DD",
+    help="On which day, for croissant.json.",
+)
+@datasets_option("Where a source lives, if not where it was before.")
+@shared("json")
+def release_command(
+    testbeds: tuple[Path, ...], runs: tuple[Path, ...], citation: Path | None, as_json: bool, **settings: Any
+) -> None:
+    """Write a benchmark that others can use: the TESTBEDs, a card, hashes and a table of baselines.
+
+    \b
+    Example:
+      longshot sample toybox --tasks 200 --instances difficult --backbone pixels -o hard.parquet
+      longshot evaluate hard.parquet --backbone pixels --method protonet -o runs/hard
+      longshot release hard.parquet --run runs/hard --title "Hard toybox" -o hard-toybox
+      longshot verify hard-toybox
+
+    The images themselves are not copied. 'longshot verify' tells others whether theirs are the same, 'longshot score'
+    measures predictions from any code. datasets.load_dataset of Hugging Face opens the folder, mlcroissant its
+    croissant.json.
+    """
+    import longshot
+
+    folder = longshot.release(list(testbeds), runs=runs, citation=citation or "", **settings)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if as_json:
+        click.echo(
+            json.dumps({"folder": str(folder), "files": [str(path.relative_to(folder)) for path in files]})
+        )
+        return
+    size = sum(path.stat().st_size for path in files) / 1e6
+    tasks = sum(bed["tasks"] for bed in json.loads((folder / "release.json").read_text("utf-8"))["testbeds"])
+    click.echo(
+        f"{folder}: {count(testbeds, 'testbed')} with {tasks:,} tasks, {len(files)} files, {size:.2f} MB; card in "
+        "README.md"
+    )
+    if not runs:
+        click.echo("The card has no table of baselines; add one with --run RUN.")
+
+
+@click.command()
+@click.argument("folder", type=PATH)
+@datasets_option("Where a source lives; default: where this machine saw it last.")
+@click.option(
+    "--pixels",
+    is_flag=True,
+    help="Compare images whose bytes differ by their pixels: says which copies are only encoded anew.",
+)
+@click.option("--sample", type=COUNT, help="Read only so many images of each source.")
+@shared("json")
+def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
+    """Check a release: every file against its hash, every task against your images, which are read again.
+
+    \b
+    Example:
+      longshot verify hard-toybox
+      longshot verify hard-toybox --dataset birds=./birds --pixels
+
+    It says how many images were the same by bytes, by pixels or by name only, and which changed, are missing or are
+    new.
+
+    \b
+    Exit codes (of several the first):
+      3  something changed: a file of the release, an image, or the class of one
+      4  something is missing: a file, a source or an image
+      5  something is new: a file or an image that the release does not name
+      6  images are encoded anew, with the same pixels (--pixels)
+      7  as far as names tell: the release vouches for the names of images only
+      0  all is as it was
+      2  a mistake in the input
+    """
+    import longshot
+    from longshot.tasks import EXIT_CODES, worst
+
+    checks = longshot.verify(folder, **settings)
+    problems = [check for check in checks if check.template]
+    if as_json:
+        echo_json(
+            [
+                {
+                    "what": check.subject,
+                    "problem": check.problem,
+                    "outcome": check.outcome,
+                    **({"images": check.images.record()} if check.images else {}),
+                }
+                for check in checks
+            ]
+        )
+    else:
+        print_table(
+            [{"checked": check.subject, "found": check.problem or "as it should be"} for check in checks]
+        )
+        for check in checks:
+            if check.images is not None:
+                click.echo(f"{check.images.dataset}: {check.images}")
+    if problems:
+        worst_problem = next(
+            check for check in problems if check.outcome == worst(other.outcome for other in problems)
+        )
+        click.echo(
+            f"The release {folder} differs in {len(problems)} of {len(checks)} points, first: "
+            f"{worst_problem.subject}: {worst_problem.problem.rstrip('.')}.",
+            err=True,
+        )
+    if code := EXIT_CODES[worst(check.outcome for check in checks)]:
+        sys.exit(code)

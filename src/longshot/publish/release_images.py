@@ -1,0 +1,134 @@
+"""The images of a release: names of all with digests of those that tasks use, and small pictures of some.
+
+``digest`` is the short digest (64 bits) of an image's bytes, ``pixels`` that of its decoded pixels; both are empty for
+images that no task uses, and for all where a testbed vouches for names only.
+
+A fingerprint covers names; small pictures tell whether the pixels are the same, too.
+Averages over 8 × 8 fields differ by well under one grey level between decoders, and by many between other pictures.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from longshot.base import Floats, UserError, atomic, canonical_json, read_parquet
+from longshot.data import Dataset, content_digest, image_digests, short_digests
+from longshot.tasks import ContentEntry, ImageContent, ShortDigests, Testbed, names_only, pixel_digests
+
+if TYPE_CHECKING:
+    from longshot.data import Dataset
+
+
+_META_KEY = b"longshot"
+_SCHEMA = pa.schema([("key", pa.string()), ("digest", pa.uint64()), ("pixels", pa.uint64())])
+
+
+@dataclass(frozen=True, eq=False)
+class SourceNames:
+    """All images of a source by name, and what those that tasks use are made of."""
+
+    keys: pa.Array  # all, sorted
+    used: pa.Array  # those in use, sorted
+    content: ImageContent  # of those
+    pixels: ShortDigests | None  # of those [M]; None for names only
+
+    def some_keys(self, most: int) -> list[str]:
+        """Some of those in use, evenly over their sorted list."""
+        positions = np.unique(np.linspace(0, len(self.used) - 1, most).astype(np.int64))
+        keys: list[str] = self.used.take(pa.array(positions)).to_pylist()
+        return keys
+
+
+def read_names(dataset: Dataset, name: str, testbeds: Sequence[Testbed]) -> SourceNames:
+    """What a release notes of a source: the images that the testbeds use are read and decoded."""
+    keys = dataset.keys.cast(pa.string())
+    keys = keys.take(pc.sort_indices(keys))
+    used = pc.unique(pa.concat_arrays([bed.keys(name).cast(pa.string()) for bed in testbeds]))
+    used = used.take(pc.sort_indices(used))
+    if dataset.identity == "names" or any(bed.content[name].identity == "names" for bed in testbeds):
+        return SourceNames(keys, used, names_only(len(used), len(dataset)), None)
+    rows = dataset.find_rows(used)
+    digests = image_digests(dataset, rows)
+    digest, short = content_digest(used, digests), short_digests(digests)
+    content = ImageContent("content", len(used), len(dataset), digest, 64, True, short)
+    return SourceNames(keys, used, content, short_digests(pixel_digests(dataset, rows)))
+
+
+def write_names(path: Path, names: SourceNames) -> None:
+    """Write the file; equal names give equal bytes."""
+    positions = pc.index_in(names.keys, value_set=names.used)
+    columns = [names.keys]
+    for numbers in (names.content.digests, names.pixels):
+        if numbers is None or names.content.identity == "names":
+            columns.append(pa.nulls(len(names.keys), pa.uint64()))
+        else:
+            columns.append(pa.array(numbers, pa.uint64()).take(positions))
+    table = pa.table(columns, schema=_SCHEMA)
+    meta = {_META_KEY: canonical_json(names.content.entry()).encode()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(meta), temporary, compression="zstd")
+
+
+def load_names(path: Path, used: pa.Array) -> SourceNames:
+    """Read the file; ``used`` are the keys (sorted) that the testbeds of the release use of the source."""
+    try:
+        table = read_parquet(path)
+        entry = ContentEntry.model_validate(json.loads(table.schema.metadata[_META_KEY]))
+        keys, digests, pixels = (table.column(name).combine_chunks() for name in _SCHEMA.names)
+        rows = pc.index_in(used.cast(pa.string()), value_set=keys.cast(pa.string()))
+        if rows.null_count:
+            raise ValueError("it lacks images that the testbeds use")
+        if entry.identity == "names":
+            return SourceNames(keys, used, names_only(len(used), len(keys)), None)
+        short, short_pixels = (
+            column.take(rows).cast(pa.uint64()).to_numpy(zero_copy_only=True) for column in (digests, pixels)
+        )
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the names of its images cannot be read from {path.name}: {error}") from error
+    exact = entry.exact and entry.images == len(used)
+    content = ImageContent("content", len(used), len(keys), entry.digest, 64, exact, short)
+    return SourceNames(keys, used, content, short_pixels)
+
+
+SIDE = 8
+TOLERANCE = 4.0  # grey levels of 255, mean over an image's fields
+
+
+def thumbnails(dataset: Dataset, keys: list[str]) -> dict[str, str]:
+    """key → SIDE · SIDE · 3 averages (0 … 255), row by row, as two hexadecimal digits each."""
+    from PIL.Image import Resampling
+
+    rows = dataset.find_rows(pa.array(keys, pa.string()))
+    small = [dataset.image(int(row)).resize((SIDE, SIDE), Resampling.BOX) for row in rows]
+    return {key: np.asarray(image).tobytes().hex() for key, image in zip(keys, small, strict=True)}
+
+
+def differing(dataset: Dataset, released: Mapping[str, str]) -> list[str]:
+    """Keys of those images, among the ones the dataset has, that look unlike their thumbnails in ``released``."""
+    from longshot.data import ImageError
+
+    present = set(dataset.keys.to_pylist())
+    changed = []
+    for key in sorted(set(released) & present):
+        try:
+            now = thumbnails(dataset, [key])[key]
+        except ImageError:
+            changed.append(key)
+            continue
+        if np.abs(_numbers(now) - _numbers(released[key])).mean() > TOLERANCE:
+            changed.append(key)
+    return changed
+
+
+def _numbers(digits: str) -> Floats:
+    return np.frombuffer(bytes.fromhex(digits), np.uint8).astype(np.float64)

@@ -1,1 +1,0 @@
-"""Releases: a folder with testbeds and a card that others can check, evaluate on and send scores for."""

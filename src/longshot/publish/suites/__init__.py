@@ -1,1 +1,0 @@
-"""Suites: versioned lists of testbeds and methods that models are measured on, cards and leaderboards."""

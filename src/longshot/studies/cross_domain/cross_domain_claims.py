@@ -1,0 +1,344 @@
+"""What Carrión-Ojeda et al. say about domains, starts and baselines, and how each sentence is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from longshot.base import Bools, Floats, Ints
+from longshot.statistics import correlation
+from longshot.studies.cross_domain.cross_domain_cells import (
+    CROSS_DOMAIN,
+    PAPERS,
+    WITHIN_DOMAIN,
+    Condition,
+    DomainLab,
+    DomainScores,
+    KindTasks,
+    domain_scores,
+    missing_for_the_papers_best,
+    printed_early_rise,
+    printed_modelling,
+    printed_order,
+    printed_range,
+    printed_share,
+)
+from longshot.studies.cross_domain.cross_domain_plan import PRETRAINED, RANDOM
+from longshot.studies.engine.claims import (
+    Claim,
+    Measured,
+    NotMeasured,
+    of_correlation,
+    of_resamples,
+    paired,
+    unpaired,
+)
+
+_RESAMPLES = 2_000
+_EARLY = 5  # shots up to which the paper sees most of the gain
+_LEVEL = 0.02  # points / 100 within which a gain counts as none
+_TRANSDUCTIVE = (
+    "MetaDelta++'s decoder sees all queries of a task at once and takes them to be balanced, the other baselines see "
+    "one query at a time; tables never rank it among them."
+)
+
+
+def paper_claims() -> list[Claim[DomainLab]]:
+    """Section 4.3 and the conclusion, in the order of the paper."""
+    return [
+        Claim(
+            "starts",
+            "Pre-trained weights help every baseline but FO-MAML",
+            "section 4.3, section 5, table 5",
+            _starts,
+            factor="training.start",
+        ),
+        Claim(
+            "fomaml",
+            "FO-MAML gains nothing from pre-trained weights across domains",
+            "section 5, table 5",
+            _fomaml,
+            expects="same",
+            margin=_LEVEL,
+            printed="21.1 and 21.2 across domains; within domains table 5 has 24.8 and 41.3, against the sentence",
+            factor="training.start",
+        ),
+        Claim(
+            "metadelta",
+            "MetaDelta++ is the best baseline with pre-trained weights",
+            "section 4.3, table 5",
+            partial(_best, "metadelta", PRETRAINED),
+            printed=_TRANSDUCTIVE,
+            factor="baseline",
+        ),
+        Claim(
+            "prototypical",
+            "Prototypical Networks are the best baseline without pre-training",
+            "section 4.3, table 5",
+            partial(_best, "prototypical", RANDOM),
+            factor="baseline",
+        ),
+        Claim(
+            "scratch",
+            "Train-from-scratch without pre-training is the worst baseline",
+            "section 4.3, figure 3, table 5",
+            partial(_best, "train-from-scratch", RANDOM),
+            expects="below",
+            factor="baseline",
+        ),
+        Claim(
+            "harder",
+            "Any-way any-shot tasks across domains are harder than 5-way 5-shot tasks within one",
+            "section 4.3, figure 1, table 5",
+            _harder,
+            factor="protocol",
+        ),
+        Claim(
+            "ways",
+            "Performance falls with the number of ways",
+            "section 4.3, figure 2, tables 6 and 7",
+            partial(_sweep, "way"),
+            expects="below",
+            unit="",
+        ),
+        Claim(
+            "shots",
+            "Performance rises with the number of shots",
+            "section 4.3, figure 2, tables 8 and 9",
+            partial(_sweep, "shot"),
+            unit="",
+        ),
+        Claim(
+            "early",
+            "The increment per shot is largest up to 5 shots",
+            "section 4.3, figure 2, tables 8 and 9",
+            _early,
+        ),
+        Claim(
+            "order",
+            "The ranking of methods is not influenced by the number of ways and shots: their order in the lower half "
+            "of the tasks agrees with that in the upper half",
+            "section 4.3, figure 2, tables 6 to 9",
+            _order,
+            unit="",
+        ),
+        Claim(
+            "range",
+            "The datasets show a range of difficulty: the easiest and the hardest lie apart for the best baseline",
+            "section 4.3, figure 3, table 10",
+            _range,
+        ),
+        Claim(
+            "modelling",
+            "In every dataset the best baseline is above the worst",
+            "section 4.3, figure 3, table 10",
+            _modelling,
+        ),
+    ]
+
+
+def _measured_on(condition: Condition, *words: str) -> str:
+    return ", ".join([*words, condition.name])
+
+
+def _starts(lab: DomainLab) -> list[Measured]:
+    """Pre-trained minus random on the same tasks."""
+    scores = domain_scores(lab)
+    return [
+        gain
+        for condition in PAPERS
+        for method in scores.setting
+        if method != "fomaml" and (gain := _gain(scores, condition, method)) is not None
+    ]
+
+
+def _fomaml(lab: DomainLab) -> list[Measured]:
+    gain = _gain(domain_scores(lab), CROSS_DOMAIN, "fomaml")
+    return [] if gain is None else [gain]
+
+
+def _gain(scores: DomainScores, condition: Condition, method: str) -> Measured | None:
+    before, after = (scores.get(condition, start, method) for start in (RANDOM, PRETRAINED))
+    if before is None or after is None:
+        return None
+    printed = printed_share(condition, PRETRAINED, method) - printed_share(condition, RANDOM, method)
+    return paired(_measured_on(condition, method), after, before, round(printed, 6))
+
+
+def _best(method: str, start: str, lab: DomainLab) -> list[Measured]:
+    """A baseline minus every other one on the same tasks."""
+    scores = domain_scores(lab)
+    measured = []
+    for condition in PAPERS:
+        own = scores.get(condition, start, method)
+        if own is None:
+            raise NotMeasured(f"{method} from {start} weights was not run, or is left out")
+        for other in scores.methods(condition, start):
+            if other != method:
+                printed = printed_share(condition, start, method) - printed_share(condition, start, other)
+                label = _measured_on(condition, f"{method} − {other}")
+                values = scores.values[condition, start, other]
+                measured.append(paired(label, own, values, round(printed, 6)))
+    return measured
+
+
+def _harder(lab: DomainLab) -> list[Measured]:
+    """Within minus cross; other tasks, so by Welch."""
+    scores = domain_scores(lab)
+    measured = []
+    for start in lab.settings.starts:
+        for method in scores.setting:
+            within, cross = (scores.get(condition, start, method) for condition in PAPERS)
+            if within is not None and cross is not None:
+                printed = printed_share(WITHIN_DOMAIN, start, method) - printed_share(
+                    CROSS_DOMAIN, start, method
+                )
+                measured.append(unpaired(f"{method}, {start}", within, cross, round(printed, 6)))
+    return measured
+
+
+# --- ways and shots ---
+
+
+def _sweep(column: str, lab: DomainLab) -> list[Measured]:
+    """Rank correlation of a task's mean score over the baselines with its ways or shots."""
+    scores = domain_scores(lab)
+    x = getattr(scores.tasks[CROSS_DOMAIN.kind], column)
+    return [
+        of_correlation(
+            f"Spearman's r, mean of {len(scores.methods(CROSS_DOMAIN, start))} baselines, {start}",
+            correlation(x, scores.matrix(CROSS_DOMAIN, start).mean(axis=1), "spearman"),
+        )
+        for start in _swept(lab, scores)
+    ]
+
+
+def _early(lab: DomainLab) -> list[Measured]:
+    """Rise per shot up to five shots minus the rise per shot from there on, by a bootstrap over tasks."""
+    scores = domain_scores(lab)
+    shot = scores.tasks[CROSS_DOMAIN.kind].shot
+    early, late = shot <= _EARLY, shot >= _EARLY
+    if min(len(np.unique(shot[part])) for part in (early, late)) < 2:
+        raise NotMeasured(f"tasks have no two numbers of shots on either side of {_EARLY}")
+    measured = []
+    for start in _swept(lab, scores):
+        mean = scores.matrix(CROSS_DOMAIN, start).mean(axis=1)
+        value = float((_slopes(shot, mean, early) - _slopes(shot, mean, late))[0])
+        again = _weights(len(shot))
+        gaps = _slopes(shot, mean, early, again) - _slopes(shot, mean, late, again)
+        gaps = gaps[np.isfinite(gaps)]
+        label = f"points per shot up to {_EARLY} minus beyond, {start}"
+        measured.append(of_resamples(label, value, gaps, len(shot), printed=printed_early_rise(start)))
+    return measured
+
+
+def _slopes(x: Ints, y: Floats, mask: Bools, weights: Floats | None = None) -> Floats:
+    """[R] least-squares slopes of y over x on the masked tasks, one for each row of weights [R, T]."""
+    weighted = (np.ones((1, len(x))) if weights is None else weights) * mask
+    total = weighted.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_x, mean_y = weighted @ x / total, weighted @ y / total
+        slopes: Floats = (weighted @ (x * y) / total - mean_x * mean_y) / (
+            weighted @ (x * x) / total - mean_x**2
+        )
+    return np.where(np.isfinite(slopes), slopes, np.nan)
+
+
+def _weights(tasks: int) -> Floats:
+    """[R, T]: how often each task occurs in every resample."""
+    rng = np.random.default_rng(0)
+    return rng.multinomial(tasks, np.full(tasks, 1 / tasks), _RESAMPLES).astype(np.float64)
+
+
+def _order(lab: DomainLab) -> list[Measured]:
+    """Spearman's r between the baselines' means on tasks of few and of many ways or shots, by a bootstrap."""
+    scores = domain_scores(lab)
+    measured = []
+    for start in _swept(lab, scores):
+        methods = scores.methods(CROSS_DOMAIN, start)
+        if len(methods) < 3:
+            raise NotMeasured(f"an order of {len(methods)} baselines says nothing; it needs 3")
+        table = scores.matrix(CROSS_DOMAIN, start)
+        for column, name in (("way", "ways"), ("shot", "shots")):
+            low = lower_half(scores.tasks[CROSS_DOMAIN.kind], column)
+            if low.all():
+                raise NotMeasured(f"all tasks have the same number of {name}")
+            value = float(_agreement(np.ones((1, len(low))), table, low)[0])
+            again = _agreement(_weights(len(low)), table, low)
+            printed = printed_order(name, start, methods)
+            label = f"Spearman's r between few and many {name}, {start}"
+            measured.append(of_resamples(label, value, again, len(low), printed=printed))
+    return measured
+
+
+def lower_half(tasks: KindTasks, column: str) -> Bools:
+    """[T] whether a task is among those of fewer ways or shots: the half, or as near to it as equal numbers allow."""
+    x = getattr(tasks, column)
+    mask: Bools = x <= np.median(x)
+    return mask if not mask.all() else x < x.max()
+
+
+def _agreement(weights: Floats, scores: Floats, low: Bools) -> Floats:
+    """[R] rank correlation of the baselines' means on either side, of scores [T, M] for each row of weights [R, T]."""
+    from scipy.stats import rankdata
+
+    sides = []
+    for mask in (low, ~low):
+        total = np.maximum((weights * mask).sum(axis=1, keepdims=True), 1)
+        order = rankdata(np.round((weights * mask) @ scores / total, 12), axis=1)
+        sides.append(order - order.mean(axis=1, keepdims=True))
+    norms = np.sqrt((sides[0] ** 2).sum(axis=1) * (sides[1] ** 2).sum(axis=1))
+    agreement: Floats = (sides[0] * sides[1]).sum(axis=1) / np.maximum(norms, 1e-12)
+    return agreement
+
+
+def _swept(lab: DomainLab, scores: DomainScores) -> Sequence[str]:
+    """The starts that have baselines across domains."""
+    return [start for start in lab.settings.starts if scores.methods(CROSS_DOMAIN, start)]
+
+
+# --- difficulty of domains ---
+
+
+def _papers_two(lab: DomainLab, condition: Condition) -> tuple[Floats, Floats]:
+    """The paper's best and worst baseline: MetaDelta++ pre-trained, train-from-scratch from random weights."""
+    scores = domain_scores(lab)
+    best = scores.get(condition, PRETRAINED, "metadelta")
+    worst = scores.get(condition, RANDOM, "train-from-scratch")
+    if best is None or worst is None:
+        absent = ", ".join(missing_for_the_papers_best(lab.settings)) or "one of the two"
+        raise NotMeasured(f"{absent} was not run, or is left out")
+    return best, worst
+
+
+def _range(lab: DomainLab) -> list[Measured]:
+    """Easiest minus hardest domain; chosen on every other task and measured on the rest."""
+    scores = domain_scores(lab)
+    measured = []
+    for condition in PAPERS:
+        best, _ = _papers_two(lab, condition)
+        domain = scores.tasks[condition.kind].domain
+        if len(scores.domains) < 2:
+            raise NotMeasured("there is one tested domain, and a range needs two")
+        odd = np.arange(len(domain)) % 2 == 1
+        means = {name: float(best[(domain == name) & ~odd].mean()) for name in scores.domains}
+        easy, hard = (pick(means, key=lambda name: means[name]) for pick in (max, min))
+        ends = [best[(domain == name) & odd] for name in (easy, hard)]
+        label = _measured_on(condition, f"{easy} − {hard}")
+        measured.append(unpaired(label, ends[0], ends[1], printed_range(condition)))
+    return measured
+
+
+def _modelling(lab: DomainLab) -> list[Measured]:
+    """The paper's best minus its worst baseline, domain by domain."""
+    scores = domain_scores(lab)
+    measured = []
+    for condition in PAPERS:
+        best, worst = _papers_two(lab, condition)
+        domain = scores.tasks[condition.kind].domain
+        for name in scores.domains:
+            label, here = _measured_on(condition, name), domain == name
+            measured.append(paired(label, best[here], worst[here], printed_modelling(condition)))
+    return measured

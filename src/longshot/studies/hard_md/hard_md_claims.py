@@ -1,0 +1,347 @@
+"""What the paper on Hard-Meta-Dataset++ claims, measured on the study's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise, product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from longshot.base import Floats, count
+from longshot.studies.engine.claims import (
+    Claim,
+    Measured,
+    NotMeasured,
+    of_correlation,
+    of_values,
+    paired,
+    some,
+    unpaired,
+)
+from longshot.studies.engine.study_training import slug
+from longshot.studies.hard_md.hard_md_ablations import support_objects
+from longshot.studies.hard_md.hard_md_plan import HardLab, trained_pairs
+from longshot.studies.hard_md.hard_md_scores import (
+    HardScores,
+    hard_scores,
+    held_out,
+    method_curve,
+    sweep_sources,
+)
+from longshot.studies.hard_md.hard_md_testbeds import (
+    HardSettings,
+    HardTestbed,
+    ablation_beds,
+    greedy_pairs,
+    main,
+    objects_beds,
+    steps_beds,
+)
+
+QUESTION = (
+    "Few-shot classifiers are told by their mean over random tasks. How far do they fall when the support images of "
+    "the same queries are chosen to be difficult, is that so for networks that took no part in choosing, and how "
+    "should supports be chosen?"
+)
+_DROP = (0.20, 0.30)  # what the paper prints for its networks
+_SAME = 0.03  # points of accuracy: "comparably low"
+_SPEARMAN = 0.90  # of accuracy and inverse query loss, figure 8
+Measure: TypeAlias = Callable[[HardScores], Sequence[Measured]]
+
+
+def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
+    """The claims that the study's tables can tell about."""
+
+    def claim(name: str, sentence: str, where: str, measure: Measure, **more: Any) -> Claim[HardLab]:
+        return Claim(name, sentence, where, lambda lab: measure(hard_scores(lab)), **more)
+
+    chosen, ablations = {"factor": "testbed.instances"}, settings.ablations
+    claims = [
+        claim(
+            "drop",
+            "All methods fall on difficult supports, whatever the network",
+            "section 5.3.1, figures 1, 3 and 9",
+            partial(_by_kind, "uniform", "difficult", _DROP),
+            printed="20 to 30 points",
+            **chosen,
+        ),
+        claim(
+            "easy",
+            "Supports can be chosen to be easy as well",
+            "section 5.3.2, figure 5",
+            partial(_by_kind, "easy", "uniform", None),
+            **chosen,
+        ),
+    ]
+    if "greedy" in ablations:
+        claims.append(
+            claim(
+                "greedy",
+                "FastDiffSel finds supports as difficult as greedy search does",
+                "section 4.2, figure 2",
+                _greedy,
+                expects="same",
+                margin=_SAME,
+                printed="comparably low accuracy, at least 20 times faster",
+                factor="testbed.instances.search",
+            )
+        )
+    if "steps" in ablations and len(settings.steps) > 1:
+        claims.append(
+            claim(
+                "steps",
+                "One step is enough: with more steps tasks get easier",
+                "appendix K, figures 36 to 39",
+                _steps,
+                printed="difficulty decreases with more than one iteration",
+                factor="testbed.instances.search.steps",
+            )
+        )
+    if "objectives" in ablations:
+        claims.append(
+            claim(
+                "task2vec",
+                "Supports chosen by task2vec are easier than those by the prototype loss",
+                "appendix N, table 2",
+                _task2vec,
+                factor="testbed.instances.objective",
+            )
+        )
+    if "semantic" in ablations:
+        sentence = "Difficult supports come on top of classes close in meaning"
+        claims.append(claim("semantic", sentence, "appendix J, table 1", _on_top, **chosen))
+    if "extraction" in ablations:
+        sentence = "Supports chosen by one network are difficult for others"
+        claims.append(claim("extraction", sentence, "appendix O, table 3", _extraction, **chosen))
+    if "sweep" in ablations:
+        claims.append(
+            claim(
+                "dial",
+                "Tasks get harder with the dial, for networks that took no part in choosing",
+                "not in the paper",
+                _dial,
+                factor="testbed.instances.difficulty",
+            )
+        )
+    if "filtered" in ablations:
+        sentence = "The hardest of many random tasks have more ways than tasks with chosen supports"
+        claims.append(claim("ways", sentence, "appendix Q, figure 42", _ways, unit="", **chosen))
+    if "curated" in ablations:
+        sentence = "Supports that differ from their queries by rule lower the accuracy"
+        claims.append(claim("curated", sentence, "appendix C, figure 7", _curated, **chosen))
+    if "objects" in ablations:
+        sentence = "Difficult supports are further from their queries in the number of objects than easy ones"
+        claims.append(claim("objects", sentence, "appendix L, figure 40", _objects, unit="", **chosen))
+    if settings.why:
+        sentence = "Accuracy on difficult tasks goes with the inverse of the query loss"
+        claims.append(claim("loss", sentence, "appendix C, figure 8", _loss, unit=""))
+    if _adversarial(settings):
+        claims.append(
+            claim(
+                "adversarial",
+                "Training on difficult episodes does not help on difficult tasks",
+                "appendix R, table 4",
+                _trained_on_difficult,
+                expects="same",
+                margin=_SAME,
+                printed="between −1.5 and +0.9 points",
+                factor="training.algorithm",
+            )
+        )
+    return claims
+
+
+def _over_sources(
+    scores: HardScores, beds: Sequence[HardTestbed], backbone: str, method: str = "protonet"
+) -> list[Floats]:
+    """The tasks of all sources that have every one of the testbeds, in a row, for each testbed; NotMeasured without."""
+    rows = [
+        [scores.accuracy(bed.of_source(source), backbone, method) for bed in beds]
+        for source in scores.sources(beds[0].shape)
+    ]
+    complete = [values for values in rows if all(each is not None for each in values)]
+    if not complete:
+        raise NotMeasured("no source has the testbeds that it needs")
+    columns = zip(*complete, strict=True)
+    return [np.concatenate([each for each in column if each is not None]) for column in columns]
+
+
+def _gap(
+    scores: HardScores,
+    label: str,
+    beds: Sequence[HardTestbed],
+    backbone: str,
+    method: str = "protonet",
+    printed: Any = None,
+) -> Measured:
+    """The first of two testbeds minus the second, on the same tasks of all sources that have both."""
+    first, second = _over_sources(scores, beds, backbone, method)
+    return paired(label, first, second, printed)
+
+
+def _by_kind(first: str, second: str, printed: Any, scores: HardScores) -> list[Measured]:
+    """One kind of support minus another, for every shape, network that took no part in choosing, and method."""
+
+    def label(shape: str, backbone: str, method: str) -> str:
+        chose = " (which chose the supports)" if backbone == scores.judge else ""
+        return f"{method} on {backbone}{chose}, {shape}"
+
+    return [
+        _gap(
+            scores, label(shape, *who), [main(shape, kind) for kind in (first, second)], *who, printed=printed
+        )
+        for shape in scores.settings.shapes
+        for who in product(held_out(scores), scores.settings.methods)
+        if scores.sources(shape)
+    ]
+
+
+def _greedy(scores: HardScores) -> list[Measured]:
+    """FastDiffSel minus greedy search by the same objective, for the judge: the network whose loss both raise."""
+    return [
+        _gap(scores, f"FastDiffSel − greedy, objective '{objective}'", pair, scores.judge)
+        for objective, pair in greedy_pairs(scores.settings).items()
+    ]
+
+
+def _steps(scores: HardScores) -> list[Measured]:
+    """Accuracy with the most steps minus with one, from each start."""
+    settings = scores.settings
+    fewest, most = min(settings.steps), max(settings.steps)
+    return [
+        _gap(
+            scores,
+            f"{most} steps − {fewest}, {start} start, objective '{settings.objective}'",
+            [beds[most], beds[fewest]],
+            scores.judge,
+        )
+        for start, beds in steps_beds(settings).items()
+        if start != "rounds"
+    ]
+
+
+def _task2vec(scores: HardScores) -> list[Measured]:
+    beds = {bed.setting: bed for bed in ablation_beds(scores.settings, "objectives")}
+    beds[scores.settings.objective] = main("fixed", "difficult")
+    pair = [beds["task2vec"], beds["prototype"]]
+    return [
+        _gap(scores, f"protonet on {backbone}: task2vec − prototype", pair, backbone)
+        for backbone in held_out(scores)
+    ]
+
+
+def _on_top(scores: HardScores) -> list[Measured]:
+    beds = ablation_beds(scores.settings, "semantic")
+    return [_gap(scores, f"protonet on {backbone}", beds, backbone) for backbone in held_out(scores)]
+
+
+def _extraction(scores: HardScores) -> Sequence[Measured]:
+    """The drop of each network on the supports that another one chose."""
+    uniform = main("fixed", "uniform")
+    numbers = [
+        _gap(scores, f"chosen by {chosen.setting}, protonet on {backbone}", [uniform, chosen], backbone)
+        for chosen in ablation_beds(scores.settings, "extraction")
+        for backbone in scores.backbones
+        if slug(backbone) != chosen.setting
+    ]
+    return some(numbers, "there is no network beside the judge")
+
+
+def _dial(scores: HardScores) -> list[Measured]:
+    """What networks that took no part lose from one difficulty to the next, mean over them, by method."""
+    sources = sweep_sources(scores)
+    if not sources:
+        raise NotMeasured("no source has the testbeds that it needs")
+    numbers = []
+    for method in scores.settings.methods:
+        curves = [method_curve(scores, method, source) for source in sources]
+        for low, high in pairwise(curves[0]):
+            easier, harder = (np.concatenate([curve[share] for curve in curves]) for share in (low, high))
+            numbers.append(paired(f"{method}, from {low:g} to {high:g}", easier, harder))
+    return numbers
+
+
+def _ways(scores: HardScores) -> list[Measured]:
+    """Ways of the filtered tasks minus ways of the tasks with chosen supports, on each source."""
+    shape = scores.settings.shapes[0]
+    if shape == "fixed":
+        raise NotMeasured("all tasks have the same ways")
+    numbers = []
+    for source in scores.sources(shape):
+        filtered, chosen = (
+            HardTestbed(source, "filtered", shape, "difficult"),
+            main(shape, "difficult", source),
+        )
+        if filtered in scores.beds and chosen in scores.beds:
+            numbers.append(unpaired(source, scores.ways(filtered), scores.ways(chosen)))
+    return numbers
+
+
+def _curated(scores: HardScores) -> Sequence[Measured]:
+    numbers = []
+    for matched in scores.beds:
+        if (matched.purpose, matched.kind) != ("curated", "matched"):
+            continue
+        for backbone in scores.backbones:
+            values = [scores.accuracy(matched.of_kind(kind), backbone) for kind in ("matched", "shifted")]
+            if values[0] is not None and values[1] is not None:
+                label = f"{matched.source}, {matched.setting}, protonet on {backbone}"
+                numbers.append(paired(label, values[0], values[1]))
+    return some(numbers, "no source has attributes that the rules are about")
+
+
+def _objects(scores: HardScores) -> Sequence[Measured]:
+    """Mean |objects of a support image − objects of the queries|, difficult minus easy, on the same queries."""
+    numbers = []
+    for source in scores.sources("fixed"):
+        for number, beds in objects_beds(scores.settings).items():
+            own = [beds[kind].of_source(source) for kind in ("difficult", "easy")]
+            if all(bed in scores.beds for bed in own):
+                difficult, easy = (support_objects(scores, bed).distance for bed in own)
+                gap = difficult - easy
+                counted = gap[~np.isnan(gap)]
+                if len(counted):
+                    numbers.append(of_values(f"{source}, queries of {count(number, 'object')}", counted))
+    return some(numbers, "no source counts the objects of its images")
+
+
+def _loss(scores: HardScores) -> Sequence[Measured]:
+    """Spearman's correlation over the difficult tasks of each source."""
+    numbers = [
+        of_correlation(source, explained.loss_and_accuracy, _SPEARMAN)
+        for source, explained in scores.why.explained.items()
+        if explained.loss_and_accuracy is not None
+    ]
+    return some(numbers, "protonet was not evaluated on the judge")
+
+
+def _adversarial(settings: HardSettings) -> list[tuple[str, str]]:
+    """(network trained on difficult episodes, its twin trained on random ones)."""
+    pairs = []
+    for pair in trained_pairs(settings):
+        names = sorted(
+            (pair.first, pair.second),
+            key=lambda name: not settings.networks[name].algorithm.startswith("adversarial"),
+        )
+        algorithms = [settings.networks[name].algorithm.partition("(")[0] for name in names]
+        if pair.factor == "algorithm" and algorithms == ["adversarial", "protonet"]:
+            pairs.append((names[0], names[1]))
+    return pairs
+
+
+def _trained_on_difficult(scores: HardScores) -> list[Measured]:
+    numbers = []
+    for trained, twin in _adversarial(scores.settings):
+        for shape in scores.settings.shapes:
+            bed = main(shape, "difficult")
+            shared = scores.shared([bed], [(trained, "protonet"), (twin, "protonet")])
+            columns = [
+                [scores.accuracy(bed.of_source(source), name) for source in shared]
+                for name in (trained, twin)
+            ]
+            values = [np.concatenate([v for v in column if v is not None]) for column in columns if shared]
+            if len(values) == 2 and len(values[0]) == len(values[1]):
+                numbers.append(paired(f"{trained} − {twin}, {shape}", values[0], values[1]))
+    return numbers

@@ -1,0 +1,353 @@
+"""Accuracies of the study Hard-Meta-Dataset++ by testbed, backbone and method; differences are paired by task.
+
+From them: why difficult supports are difficult, and the sweep, accuracy against difficulty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longshot.base import Floats, Ints
+from longshot.diagnosis import Composition, Explanation, explain_testbed
+from longshot.evaluation import backbone_name
+from longshot.reports import Sheet, SheetCell, heads, row
+from longshot.statistics import differs, mean_interval
+from longshot.studies.engine.study_page import axes_of
+from longshot.studies.engine.study_tables import Fact, TableFile
+from longshot.studies.hard_md.hard_md_plan import HardLab, here, planned_beds
+from longshot.studies.hard_md.hard_md_testbeds import KINDS, HardSettings, HardTestbed, main, sweep_beds
+
+JUDGE = "†"  # marks the network that chose the supports
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean with half its 95 % interval over tasks, as shares; and that over classes where they are known."""
+
+    mean: float
+    half: float
+    over_classes: float | None = None
+
+    @classmethod
+    def of(cls, values: Floats) -> Mean:
+        """Over tasks [T]; the interval of a single task is 0."""
+        interval = mean_interval(values)
+        return cls(interval.mean, interval.half or 0.0)
+
+    def text(self, signed: bool = False) -> str:
+        """``41.2 ± 1.3`` in per cent, with its sign for differences; over classes where that is another story."""
+        text = f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
+        if self.over_classes is not None and differs(self.half, self.over_classes):
+            return f"{text} (± {100 * self.over_classes:.1f} over classes)"
+        return text
+
+
+def cell(mean: Mean | None, signed: bool = False, mark: str = "") -> SheetCell:
+    """A mean in per cent; a dash where there is no number."""
+    return SheetCell("–" if mean is None else mean.text(signed), mark)
+
+
+def mean_of(sources: Sequence[str]) -> str:
+    """The head of a mean over sources, which says over which.
+
+    >>> mean_of(["birds"]), mean_of(["birds", "fungi"])
+    ('birds alone', 'mean of birds, fungi')
+    """
+    return f"{sources[0]} alone" if len(sources) == 1 else f"mean of {', '.join(sources)}"
+
+
+def overall(means: Sequence[Mean | None]) -> Mean | None:
+    """The mean over sources, each counting the same; independent sources, so half² = Σ half² / S².
+
+    None unless every source has its number: a mean over other sources would not be comparable.
+    """
+    present = [mean for mean in means if mean is not None]
+    if len(present) < len(means) or not present:
+        return None
+    half = sqrt(sum(mean.half**2 for mean in present)) / len(present)
+    return Mean(sum(mean.mean for mean in present) / len(present), half)
+
+
+def record(
+    table: str, source: str, shape: str, kind: str, backbone: str, method: str, mean: Mean | None
+) -> Fact:
+    """One number as a CSV row; shares in full precision."""
+    facts = {"table": table, "source": source, "shape": shape, "kind": kind, "backbone": backbone}
+    values = (None, None) if mean is None else (mean.mean, mean.half)
+    return {**facts, "method": method, "mean": values[0], "half": values[1]}
+
+
+def ranks_of(values: Floats) -> Ints:
+    """Rank 1 for the highest; the first of equals is ahead."""
+    order = np.argsort(-values, kind="stable")
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.arange(1, len(values) + 1)
+    return ranks
+
+
+def hard_scores(lab: HardLab) -> HardScores:
+    """The numbers of a lab, looked up once."""
+    return lab.once("hard scores", lambda: HardScores(lab))
+
+
+@dataclass(eq=False)
+class HardScores:
+    """The study's testbeds as cells of its tables, over the scores of the lab."""
+
+    lab: HardLab
+
+    @cached_property
+    def settings(self) -> HardSettings:
+        """As they are on the sources at hand."""
+        return here(self.lab.settings, self.lab.data)
+
+    @cached_property
+    def planned(self) -> dict[str, HardTestbed]:
+        """Name → testbed, drawn or not."""
+        return planned_beds(self.settings, self.lab.data)
+
+    @property
+    def beds(self) -> list[HardTestbed]:
+        """The testbeds that were drawn."""
+        return [bed for name, bed in self.planned.items() if name in self.lab.testbeds]
+
+    @property
+    def backbones(self) -> Sequence[str]:
+        """Tested backbones by name, in the order asked for."""
+        return self.settings.backbones
+
+    @property
+    def judge(self) -> str:
+        """The backbone that chose the supports."""
+        return self.settings.judge
+
+    @cached_property
+    def why(self) -> Why:
+        """What the supports are made of."""
+
+        return explain_supports(self)
+
+    def title(self, backbone: str) -> str:
+        """A backbone's name, the judge's with its mark."""
+        return f"{backbone} {JUDGE}" if backbone == self.judge else backbone
+
+    def sources(self, shape: str) -> list[str]:
+        """Sources that have tasks of this shape."""
+        return list(
+            dict.fromkeys(bed.source for bed in self.beds if bed.purpose == "main" and bed.shape == shape)
+        )
+
+    def accuracy(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Floats | None:
+        """Accuracy per task [T]; None where it was not evaluated."""
+        scores = self.lab.scores
+        return scores.values(bed.name, backbone, method) if scores.has(bed.name, backbone, method) else None
+
+    def mean(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
+        """Mean over tasks."""
+        values = self.accuracy(bed, backbone, method)
+        return None if values is None else Mean.of(values)
+
+    def difference(
+        self, first: tuple[HardTestbed, str], second: tuple[HardTestbed, str], method: str = "protonet"
+    ) -> Mean | None:
+        """The first (testbed, backbone) minus the second, paired by task; None where one was not evaluated."""
+        minuend, subtrahend = (self.accuracy(*which, method) for which in (first, second))
+        return None if minuend is None or subtrahend is None else Mean.of(minuend - subtrahend)
+
+    def drop(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
+        """Uniform minus difficult supports of the testbed's source, shape and purpose: the queries are the same."""
+        pair = [(bed.of_kind(kind), backbone) for kind in ("uniform", "difficult")]
+        drop = self.difference(pair[0], pair[1], method)
+        if drop is None:
+            return None
+        return Mean(drop.mean, drop.half, self._over_classes([bed for bed, _ in pair], backbone, method))
+
+    def _over_classes(self, beds: Sequence[HardTestbed], backbone: str, method: str) -> float | None:
+        """Half the interval of a difference that holds for other classes too."""
+        from longshot.evaluation import ClassIntervals
+
+        rows = [self.lab.scores.rows(bed.name, backbone, method) for bed in beds]
+        if any("prediction" not in each.column_names for each in rows):
+            return None
+        queries = ClassIntervals(self.lab.testbeds[beds[0].name], rows[0]["task"].to_numpy())
+        first, second = (queries.right(each["prediction"]) for each in rows)
+        return queries.interval(first - second).half
+
+    def shared(self, beds: Iterable[HardTestbed], rows: Iterable[tuple[str, str]]) -> list[str]:
+        """Sources on which every row (backbone, method) has every testbed; a cell that no source has is left aside."""
+        rows = list(rows)
+        shared: list[str] | None = None
+        for bed in beds:
+            for pair in rows:
+                own = [
+                    source
+                    for source in self.sources(bed.shape)
+                    if self.accuracy(bed.of_source(source), *pair) is not None
+                ]
+                if own:
+                    shared = own if shared is None else [source for source in shared if source in own]
+        return shared or []
+
+    def stress_rows(self) -> list[tuple[str, str]]:
+        """(backbone, method) of the stress test."""
+        return [(backbone, method) for backbone in self.backbones for method in self.settings.methods]
+
+    def ways(self, bed: HardTestbed) -> Floats:
+        """Ways per task [T]."""
+        return self.lab.scores.column(bed.name, "way")
+
+
+def stress_shared(scores: HardScores, shape: str) -> list[str]:
+    """The sources that all rows of the stress test of this shape share."""
+    return scores.shared([main(shape, kind) for kind in ("uniform", "difficult")], scores.stress_rows())
+
+
+@dataclass(frozen=True)
+class Why:
+    """Per source: the compositions of the three kinds of supports, and the explanation of the difficult ones."""
+
+    compositions: Mapping[str, Mapping[str, Sequence[Composition]]]  # source → kind → columns
+    explained: Mapping[str, Explanation]
+    notes: Sequence[str]
+
+
+def explain_supports(scores: HardScores) -> Why:
+    """Explain the difficult testbed of every source (fixed shape where there is one), and compose all three."""
+    lab = scores.lab
+    compositions: dict[str, dict[str, Sequence[Composition]]] = {}
+    explained: dict[str, Explanation] = {}
+    notes: list[str] = []
+    series = f"protonet on {backbone_name(lab.backbone(scores.judge))}"
+    for source, data in lab.datasets.items():
+        beds = {shape: {kind: main(shape, kind, source) for kind in KINDS} for shape in ("fixed", "variable")}
+        complete = [
+            kinds for kinds in beds.values() if all(bed.name in lab.testbeds for bed in kinds.values())
+        ]
+        if not complete:
+            continue
+        by_kind: dict[str, Explanation] = {}
+        for kind, bed in complete[0].items():
+            judged = kind == "difficult" and scores.accuracy(bed, scores.judge) is not None
+            by_kind[kind] = explain_testbed(
+                lab.testbeds[bed.name],
+                {source: data},
+                run=lab.results if judged else None,
+                focus=series if judged else None,
+            )
+        explained[source] = by_kind["difficult"]
+        compositions[source] = {kind: by_kind[kind].compositions[source] for kind in by_kind}
+        notes += explained[source].notes
+    return Why(compositions, explained, notes)
+
+
+_SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
+
+
+def sweep_sources(scores: HardScores) -> list[str]:
+    """Sources on which every backbone and method has every difficulty."""
+    return scores.shared(sweep_beds(scores.settings).values(), scores.stress_rows())
+
+
+def held_out(scores: HardScores) -> list[str]:
+    """Networks that took no part in choosing; the judge alone where there is no other."""
+    return [name for name in scores.backbones if name != scores.judge] or [scores.judge]
+
+
+def method_curve(scores: HardScores, method: str, source: str) -> dict[float, Floats]:
+    """Difficulty → accuracy of a method per task [T], mean over the held-out networks."""
+    return {
+        difficulty: np.mean(
+            [
+                values
+                for backbone in held_out(scores)
+                if (values := scores.accuracy(bed.of_source(source), backbone, method)) is not None
+            ],
+            axis=0,
+        )
+        for difficulty, bed in sweep_beds(scores.settings).items()
+    }
+
+
+def sweep_table(scores: HardScores) -> TableFile | None:
+    """A row per backbone and method, a column per difficulty; and which method falls first, in words."""
+    shared = sweep_sources(scores)
+    if not shared:
+        return None
+    beds = sweep_beds(scores.settings)
+    rows = []
+    records: list[Fact] = []
+    for backbone, method in scores.stress_rows():
+        cells = row(scores.title(backbone), method)
+        for difficulty, bed in beds.items():
+            means = [scores.mean(bed.of_source(source), backbone, method) for source in shared]
+            cells.append(cell(overall(means)))
+            records += [
+                record("sweep", source, "fixed", f"difficulty {difficulty:g}", backbone, method, mean)
+                for source, mean in zip(shared, means, strict=True)
+            ]
+        rows.append(cells)
+    names = [
+        *heads("backbone", "method"),
+        *heads(*(f"{difficulty:g}" for difficulty in beds), group="difficulty"),
+    ]
+    note = (
+        f"Accuracy in %, {mean_of(shared)}. Difficulty: the share of the support images that is exchanged for chosen "
+        f"ones, from 0 (uniform) to 1 (difficult). {scores.title(scores.judge)} chose them."
+    )
+    sheet = Sheet("Accuracy against difficulty, fixed shape", names, [rows], note, 2)
+    return TableFile("sweep", [sheet], records, fall_sentences(scores, shared))
+
+
+def fall_sentences(scores: HardScores, sources: Sequence[str]) -> list[str]:
+    """What each method has lost at every difficulty, and which lost most, if the paired interval tells."""
+    methods = list(scores.settings.methods)
+    curves = {method: [method_curve(scores, method, source) for source in sources] for method in methods}
+    sentences = []
+    for difficulty in [*sweep_beds(scores.settings)][1:]:
+        losses = {
+            method: [curve[0.0] - curve[difficulty] for curve in by_source]
+            for method, by_source in curves.items()
+        }
+        means = {method: overall([Mean.of(values) for values in each]) for method, each in losses.items()}
+        order = sorted(methods, key=lambda method: -(means[method] or Mean(0, 0)).mean)
+        texts = [f"{method} {mean.text()}" for method in order if (mean := means[method]) is not None]
+        sentence = f"Difficulty {difficulty:g}, points lost by networks that took no part: {', '.join(texts)}"
+        if len(order) > 1:
+            pairs = zip(losses[order[0]], losses[order[1]], strict=True)
+            apart = overall([Mean.of(first - second) for first, second in pairs])
+            if apart is not None:
+                surely = apart.mean - apart.half > 0
+                sentence += (
+                    f"; {order[0]} {'falls first' if surely else 'is not told apart'} ({apart.text(True)})"
+                )
+        sentences.append(f"{sentence}.")
+    return sentences
+
+
+def draw_sweep(scores: HardScores, path: Path) -> None:
+    """Accuracy against difficulty, a line per method: mean over held-out networks and sources, 95 % intervals."""
+    sources = sweep_sources(scores)
+    with axes_of(path) as axes:
+        for method, colour in zip(scores.settings.methods, _SERIES * 4, strict=False):
+            curves = [method_curve(scores, method, source) for source in sources]
+            points = {
+                difficulty: overall([Mean.of(curve[difficulty]) for curve in curves])
+                for difficulty in sweep_beds(scores.settings)
+            }
+            x, y, half = zip(
+                *((d, 100 * mean.mean, 100 * mean.half) for d, mean in points.items() if mean is not None),
+                strict=True,
+            )
+            style: Any = {"fmt": "-o", "color": colour, "capsize": 2, "linewidth": 1.4, "label": method}
+            axes.errorbar(x, y, half, **style)
+        axes.set(xlabel="difficulty (0: uniform supports, 1: difficult ones)", ylabel="accuracy (%)")
+        axes.grid(axis="y")
+        axes.set_title("Which method falls first?")
+        axes.legend(fontsize=8)

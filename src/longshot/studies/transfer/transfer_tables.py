@@ -1,0 +1,391 @@
+"""The tables of the study of transfer difficulty beside the printed numbers (1, 4 and 5), and its pictures.
+
+Printed numbers are in per cent, points per unit of divergence, and correlations. The pictures are figures 2 and 3 of
+the paper, and every method by divergence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.base import Floats
+from longshot.reports import (
+    SETS,
+    DivergenceSeries,
+    Sheet,
+    SplitPanel,
+    accuracy_by_divergence,
+    class_map,
+    heads,
+    row,
+)
+from longshot.statistics import mean_interval
+from longshot.studies.engine.study_page import Drawings, Picture, means_and_halves, on_both
+from longshot.studies.engine.study_tables import (
+    Fact,
+    PublishedTable,
+    TableColumn,
+    TableFile,
+    TableRow,
+    points,
+    published_paper,
+    score_table,
+)
+from longshot.studies.transfer.settings import TransferSettings
+from longshot.studies.transfer.transfer_scores import ADAPTING, PAIRS, Steepness, TransferScores, steepness
+from longshot.tasks import class_embeddings
+
+if TYPE_CHECKING:
+    from longshot.models import Features
+    from longshot.tasks import Split
+
+
+def _table(number: int) -> PublishedTable:
+    return published_paper(__package__).table(str(number))
+
+
+def printed_sheet(number: int, labels: Mapping[str, str] | None = None) -> Sheet:
+    """Table 1, 2, 4 or 5 as it was printed, the best of each column in bold; ``labels`` rename its rows."""
+    short = published_paper(__package__).source.short
+    return _table(number).sheet(f"Published: {short}, table {number}", labels)
+
+
+def printed_numbers(number: int) -> list[tuple[str, str, float]]:
+    """(column, row, value) of a table that has no groups of columns, column after column; missing ones left out."""
+    return [(column, name, cell.mean) for column, name, cell in _table(number).numbers()]
+
+
+def printed_span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[float, float]:
+    """Lowest and highest number of a row over its columns, or of its difference to another row, divided by ``scale``.
+
+    >>> printed_span(5, "maml", scale=100)
+    (-0.1153, -0.0255)
+    """
+    rows: dict[str, dict[str, float]] = {}
+    for column, label, value in printed_numbers(number):
+        rows.setdefault(label, {})[column] = value
+    other = rows.get(against, {})
+    values = [
+        round((value - other.get(column, 0)) / scale, 6)
+        for column, value in rows[name].items()
+        if not against or column in other
+    ]
+    return min(values), max(values)
+
+
+def printed_drop(method: str, shot: int, near: str, far: str) -> float | None:
+    """Table 4: accuracy on the split ``near`` minus that on ``far``, as a share; None where it was not printed."""
+    table, key = _table(4), (f"{shot}-shot", method)
+    if key not in table.columns:
+        return None
+    first, second = (table.value(split, key) for split in (near, far))
+    return None if first is None or second is None else round((first.mean - second.mean) / 100, 6)
+
+
+def hardest_records() -> list[Fact]:
+    """Table 1 as CSV rows."""
+    facts = {"source": "published", "split": "R = 0.96", "way": 5, "shot": 5}
+    blank = {"low": None, "high": None, "tasks": None, "mark": ""}
+    return [
+        {**facts, "dataset": dataset, "method": method, "mean": round(value / 100, 6), **blank}
+        | {"embedding": "adapts" if method in ADAPTING else "fixed"}
+        for dataset, method, value in printed_numbers(1)
+    ]
+
+
+def correlations_records() -> list[Fact]:
+    """Table 2 as CSV rows."""
+    facts = {"source": "published", "method": "", "model": "gaussian"}
+    blank = {"low": None, "high": None, "p": None, "tasks": 100}
+    return [
+        {**facts, "dataset": dataset, "measure": measure, "r": r, **blank}
+        for dataset, measure, r in printed_numbers(2)
+    ]
+
+
+def accuracies_records() -> list[Fact]:
+    """Table 4 for CIFAR100 as CSV rows."""
+    table = _table(4)
+    blank = {"low": None, "high": None, "tasks": None, "mark": ""}
+    return [
+        {"source": "published", "dataset": "CIFAR100", "split": split, "way": 5, "method": method}
+        | {"shot": int(shot.removesuffix("-shot")), "mean": round(cell.mean / 100, 6), **blank}
+        | {"embedding": "adapts" if method in ADAPTING else "fixed"}
+        for split, cells in table.rows.items()
+        for (shot, method), cell in zip(table.columns, cells, strict=True)
+        if cell is not None
+    ]
+
+
+def slope_records() -> list[Fact]:
+    """Table 5 as CSV rows; shares per unit."""
+    facts = {"source": "published", "shot": None, "x": "R", "minus": ""}
+    blank = dict.fromkeys(
+        ("low", "high", "p", "tasks_low", "tasks_high", "lowest_draw", "highest_draw", "splits")
+    )
+    return [
+        {**facts, "dataset": dataset, "method": method, "slope": round(value / 100, 6), **blank}
+        for dataset, method, value in printed_numbers(5)
+    ]
+
+
+_CUT = " ‡"
+
+
+def tables(scores: TransferScores, way: int) -> list[TableFile]:
+    """Every table of the study."""
+    return [
+        *(accuracies_table(scores, way, shot) for shot in scores.shots),
+        slopes_table(scores),
+        adaptation_table(scores),
+        splits_table(scores),
+    ]
+
+
+def splits_table(scores: TransferScores) -> TableFile:
+    """What the splits are: target, divergence and gap of the classes they ended up with."""
+    records: list[Fact] = []
+    block = []
+    for split in scores.splits:
+        facts = {"split": split.name, "target": split.target, "measured": split.measured, "gap": split.gap}
+        records.append({**facts, "same_as": split.twin})
+        target = "–" if split.target is None else f"{split.target:g}"
+        block.append(row(split.name, target, f"{split.measured:.4f}", f"{split.gap:.3f}", split.twin or "–"))
+    names = heads("split", "R", "divergence of class means", "gap", "same classes as")
+    note = (
+        "Asked for, and what the classes ended up with: the divergence of the two class means and their distance. An R "
+        "is the divergence of ATG's centroids, which lie further out than the class means."
+    )
+    return TableFile("splits", [Sheet("The splits", names, [block], note, labels=1)], records)
+
+
+def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
+    """The paper's table 4 at a number of shots, methods × splits; table 4 and 1 stand beside the most shots."""
+    rows = [
+        TableRow((method, _kind(method)), facts={"method": method, "embedding": _kind(method)})
+        for method in scores.methods
+    ]
+    shared = {"dataset": "", "way": way, "shot": shot}
+    columns = [TableColumn("", column, {**shared, "split": column}) for column in scores.columns]
+    note = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)."
+    draws = max(len(scores.of(column)) for column in scores.columns)
+    if draws > 1:
+        note += f" Tasks of {draws} splits of each R."
+    if scores.cut:
+        note += (
+            f"{_CUT}: a training hit its ceiling in time and had fewer steps; left out of slopes and claims."
+        )
+
+    def values(line: TableRow, column: TableColumn) -> Floats:
+        return scores.tasks(column.head, line.facts["method"], shot)
+
+    last = shot == scores.shots[-1]
+    table = score_table(
+        f"accuracies-{shot}-shot",
+        f"Accuracy by split, {way}-way {shot}-shot",
+        ("method", "embedding"),
+        rows,
+        columns,
+        values,
+        note=note,
+        digits=1,
+        published=[printed_sheet(4), printed_sheet(1)] if last else [],
+        records=[*accuracies_records(), *hardest_records()] if last else [],
+    )
+    return replace(table, sheets=[_with_cuts(scores, table.sheets[0], rows, columns), *table.sheets[1:]])
+
+
+def _kind(method: str) -> str:
+    return "adapts" if method in ADAPTING else "fixed"
+
+
+def _with_cuts(
+    scores: TransferScores, sheet: Sheet, rows: list[TableRow], columns: list[TableColumn]
+) -> Sheet:
+    """The sheet with the cells marked whose training had fewer steps."""
+    block = [list(cells) for cells in sheet.blocks[0]]
+    for cells, line in zip(block, rows, strict=True):
+        for position, column in enumerate(columns, sheet.labels):
+            if scores.was_cut(column.head, column.facts["shot"], line.facts["method"]):
+                cells[position] = replace(cells[position], text=cells[position].text + _CUT)
+    return replace(sheet, blocks=[block])
+
+
+def slopes_table(scores: TransferScores) -> TableFile:
+    """The paper's table 5: slope of accuracy against R, and the difference to MAML's."""
+    if len({split.target for split in scores.sweep}) < 2:
+        line = "A slope needs at least 2 divergences; the study has 1."
+        return TableFile("slopes", [printed_sheet(5)], slope_records(), [line])
+    records: list[Fact] = []
+    blocks = []
+    x, unit = ("log10 R", "tenfold") if scores.logarithmic else ("R", "unit")
+    with_maml = "maml" in scores.methods
+    several = len({split.draw for split in scores.sweep}) > 1
+    for shot in scores.shots:
+        block = []
+        for method in scores.methods:
+            own = steepness(scores, method, shot)
+            by_means = steepness(scores, method, shot, measured=True)
+            records += [
+                _slope_record(method, shot, x, "", own),
+                _slope_record(method, shot, "measured", "", by_means),
+            ]
+            cells = row(method, str(shot), _slope(own), _brackets(own.low, own.high))
+            if several:
+                ends = [f"{100 * end:+.2f}" for end in sorted(own.single)]
+                cells += row(f"{ends[0]} to {ends[-1]}" if ends else "–")
+            if with_maml and method == "maml":
+                cells += row("–")
+            elif with_maml:
+                difference = steepness(scores, method, shot, against="maml")
+                cells += row(_slope(difference))
+                records.append(_slope_record(method, shot, x, "maml", difference))
+            block.append([*cells, *row(_slope(by_means, 1))])
+        blocks.append(block)
+    against = f"against {x}"
+    names = [
+        *heads("method", "shots"),
+        *heads("slope", "interval over tasks alone", group=against),
+        *(heads("single draws", group=against) if several else []),
+        *(heads("minus MAML's slope", group=against) if with_maml else []),
+        *heads("slope", group="against the class means' divergence"),
+    ]
+    note = (
+        f"Points of accuracy per {unit} of R; least squares over {len(scores.sweep)} splits"
+        + (", a level of its own for each draw" if several else "")
+        + ", 95 % t interval over splits in brackets. The interval over tasks alone holds for these very splits and "
+        "networks."
+    )
+    if scores.logarithmic:
+        note += " R spans decades here, so slopes are per tenfold; the printed ones are per unit from 0.04 to 0.96."
+    sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), printed_sheet(5)]
+    return TableFile("slopes", sheets, [*records, *slope_records()])
+
+
+def adaptation_table(scores: TransferScores) -> TableFile:
+    """Does adapting the embedding win, and more so the harder the transfer? Differences on the same tasks."""
+    pairs = [pair for pair in PAIRS if set(pair) <= set(scores.methods)]
+    if not pairs:
+        line = "No method is there both with and without adapting, so nothing is said about adapting the embedding."
+        return TableFile("adaptation", [], [{"what": "adaptation", "said": line}], [line])
+    records: list[Fact] = []
+    rows = []
+    for column in scores.columns:
+        cells = row(column)
+        for shot in scores.shots:
+            for method, other in pairs:
+                own, without = (scores.tasks(column, name, shot) for name in (method, other))
+                difference = mean_interval(own - without)
+                cut = scores.was_cut(column, shot, method, other)
+                cells += row(points(difference) + (_CUT if cut else ""))
+                facts = {"split": column, "shot": shot, "one": method, "other": other, "hit_ceiling": cut}
+                numbers = {"difference": difference.mean, "low": difference.low, "high": difference.high}
+                records.append({**facts, **numbers, "tasks": difference.n})
+        rows.append(cells)
+    named = [(f"{shot}-shot", f"{method} − {other}") for shot in scores.shots for method, other in pairs]
+    note = (
+        "Points of accuracy on the same tasks, 95 % interval over tasks in brackets. Finetune and multiclass share a "
+        "network, MAML and ANIL are trained apart."
+    )
+    sheet = Sheet("Adapting the embedding", [*heads("split"), *named], [rows], note, labels=1)
+    return TableFile("adaptation", [sheet], records)
+
+
+def _slope(slope: Steepness, digits: int = 2) -> str:
+    if math.isnan(slope.fit.slope):
+        return "–"
+    return f"{100 * slope.fit.slope:+.{digits}f} {_brackets(slope.fit.low, slope.fit.high, digits)}".strip()
+
+
+def _brackets(low: float, high: float, digits: int = 2) -> str:
+    return "" if math.isnan(low) else f"[{100 * low:+.{digits}f}, {100 * high:+.{digits}f}]"
+
+
+def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness) -> Fact:
+    fit = slope.fit
+    facts = {"source": "measured", "dataset": "", "method": method, "shot": shot, "x": x, "minus": against}
+    numbers = {"slope": fit.slope, "low": fit.low, "high": fit.high, "p": fit.p}
+    numbers |= {"tasks_low": slope.low, "tasks_high": slope.high}
+    numbers |= {"lowest_draw": min(slope.single, default=math.nan)}
+    numbers |= {"highest_draw": max(slope.single, default=math.nan)}
+    defined = {key: None if math.isnan(value) else value for key, value in numbers.items()}
+    return {**facts, **defined, "splits": fit.n}
+
+
+def figures(
+    settings: TransferSettings,
+    dataset: str,
+    features: Features,
+    splits: Mapping[str, Split],
+    scores: TransferScores,
+) -> Drawings:
+    """All methods by divergence, figure 2 (train, validation and test), figure 3 (classes in the plane)."""
+    drawings: Drawings = {}
+    axis: dict[str, Any] = {
+        "xlabel": "R, the divergence asked for",
+        "chance": 1 / settings.way,
+        "logarithmic": scores.logarithmic,
+    }
+    each = " Every split of a divergence is a mark." if settings.splits_per_divergence > 1 else ""
+    for shot in settings.shots:
+        series = [method_series(scores, method, shot) for method in scores.methods]
+        title = f"{dataset}, {settings.way}-way {shot}-shot, test classes"
+        drawings[f"accuracy-{shot}-shot"] = Picture(
+            f"Accuracy on test classes by divergence, {shot}-shot, with 95 % intervals over tasks and the line whose "
+            f"slope is in the table.{each}",
+            partial(on_both, partial(accuracy_by_divergence, series, title=title, **axis)),
+        )
+    if scores.parts:
+        parts = [part_series(scores, part) for part in SETS]
+        title = f"{dataset}, multiclass, {settings.way}-way {settings.shots[-1]}-shot"
+        draw = partial(accuracy_by_divergence, parts, title=title, colours=tuple(SETS.values()), **axis)
+        drawings["sets"] = Picture(
+            "The multiclass network on tasks of its train, validation and test classes (the paper's figure 2).",
+            partial(on_both, draw),
+        )
+    first = [split.name for split in scores.splits if not split.draw]
+    panels = [SplitPanel(name, class_rows(splits[name], features)) for name in first]
+    title = f"{dataset}, {len(features.class_ids)} classes"
+    drawings["classes"] = Picture(
+        "Class embeddings in the plane of their first two principal components, by split (figure 3).",
+        partial(on_both, partial(class_map, class_embeddings(features), panels, title=title)),
+    )
+    return drawings
+
+
+def class_rows(split: Split, features: Features) -> dict[str, np.ndarray]:
+    """Part of a split → positions of its classes among the features' classes, as the split lists them."""
+    position = {class_id: number for number, class_id in enumerate(features.class_ids)}
+    return {part: np.array([position[c] for c in ids], np.int64) for part, ids in split.parts.items()}
+
+
+def part_series(scores: TransferScores, part: str) -> DivergenceSeries:
+    """Accuracy of the multiclass network on a part of the splits: all draws of a divergence together."""
+    columns = dict.fromkeys(split.column for split in scores.sweep)
+    values = [
+        np.concatenate([scores.parts[split.name, part].mean(0) for split in scores.of(column)])
+        for column in columns
+    ]
+    return _series(part, sorted({split.target or 0.0 for split in scores.sweep}), values)
+
+
+def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceSeries:
+    """Accuracy of a method over the sweep, with the line through it where there is one."""
+    fit = steepness(scores, method, shot).fit
+    line = None if np.isnan(fit.slope) else (fit.intercept, fit.slope)
+    values = [scores.accuracy[split.name, method, shot].mean(0) for split in scores.sweep]
+    return _series(method, [split.target or 0.0 for split in scores.sweep], values, line)
+
+
+def _series(
+    label: str, x: Sequence[float], values: Sequence[Floats], line: tuple[float, float] | None = None
+) -> DivergenceSeries:
+    """Means and 95 % bounds, as shares, of the accuracies at each x."""
+    mean, half = (part / 100 for part in means_and_halves(values))
+    return DivergenceSeries(label, np.array(x), mean, mean - half, mean + half, line)

@@ -1,0 +1,348 @@
+"""The tables of the study VTAB+MD, and the numbers that the paper printed in its tables 4 to 9, beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from longshot.base import UserError
+from longshot.reports import Sheet, SheetCell, heads, row
+from longshot.statistics import differs
+from longshot.studies.engine.study_tables import (
+    FIRST_PLACE,
+    Fact,
+    PublishedTable,
+    TableFile,
+    bounds,
+    percent,
+    points,
+    published_paper,
+)
+from longshot.studies.vtab_md.vtab_md_plan import VtabLab
+from longshot.studies.vtab_md.vtab_md_scores import RULE, Choice, VtabScores, choices_of
+from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, TITLES, VTAB, absence_sentences
+
+if TYPE_CHECKING:
+    from longshot.statistics import Interval
+    from longshot.studies.engine.study_training import StudyTraining, TrainingRecord
+
+
+AGGREGATES = {
+    "md": "MD-v2",
+    "all": "VTAB (all)",
+    "natural": "VTAB (natural)",
+    "specialized": "VTAB (specialized)",
+    "structured": "VTAB (structured)",
+}
+PRINTED_TITLES = {**TITLES, **AGGREGATES}
+# row of a preset → the table and column whose approach it stands for, with other networks and data
+ROWS = {
+    **{name: (4, name) for name in ("MD-Transfer", "ProtoMAML", "ProtoNets", "CTX", "BiT-ResNet-18")},
+    "BiT": (4, "BiT-ResNet-18"),
+    **{f"{name} (all)": (5, name) for name in ("MD-Transfer", "ProtoMAML", "ProtoNets")},
+    "SUR": (5, "SUR"),
+    "BiT-8 (20×20)": (6, "BiT-ResNet-18 (126×126)"),
+    "BiT-8 (40×40)": (6, "BiT-ResNet-18 (224×224)"),
+    "BiT-24 (20×20)": (6, "BiT-ResNet-50 (126×126)"),
+    "BiT-24 (40×40)": (6, "BiT-ResNet-50 (224×224)"),
+    "BiT (GNWS)": (7, "BiT-ResNet-50 (GNWS)"),
+    "BiT (BN)": (7, "BiT-ResNet-50 (BN)"),
+    "BiT (all upstream classes)": (9, "BiT-ResNet-50 (JFT)"),
+    "BiT (class-ablated)": (9, "BiT-ResNet-50 (JFT, class-ablated)"),
+}
+
+
+def printed_source() -> dict[str, Any]:
+    """Title, authors, year and short name of the paper."""
+    return published_paper(__package__).source.model_dump()
+
+
+def printed_table(number: int) -> PublishedTable:
+    """Table 4, 5, 6, 7, 8 or 9 of the paper: rows are sources by name and aggregates.
+
+    >>> printed_table(4).value("omniglot", "CTX")
+    PrintedNumber(mean=84.55, half=0.94)
+    """
+    if str(number) not in published_paper(__package__).tables:
+        raise UserError(f"There is no table {number} of VTAB+MD here; there are 4 to 9.")
+    return published_paper(__package__).table(str(number))
+
+
+def printed_difference(first: str, second: str, on: str) -> float | None:
+    """What the paper printed for one row minus another on a source or aggregate, as a share; None where it did not.
+
+    >>> printed_difference("CTX", "MD-Transfer", "natural")
+    0.0825
+    """
+    cells = [
+        printed_table(ROWS[row][0]).value(on, ROWS[row][1]) if row in ROWS else None
+        for row in (first, second)
+    ]
+    if cells[0] is None or cells[1] is None:
+        return None
+    return round((cells[0][0] - cells[1][0]) / 100, 6)
+
+
+def source_sheet(number: int) -> Sheet:
+    """A table as it was printed: a line per source, the aggregates last."""
+    table = printed_table(number)
+    tasks = ([name for name in VTAB if VTAB[name].group == group] for group in GROUPS)
+    lists = (list(MD), *tasks, list(AGGREGATES))
+    blocks = [
+        [row(PRINTED_TITLES[name], *map(table.text, table.rows[name])) for name in names]
+        for names in ([name for name in listed if name in table.rows] for listed in lists)
+    ]
+    return Sheet(
+        f"Published: {printed_source()['short']}, table {number}, {table.caption}",
+        heads(table.head, *table.heads),
+        [block for block in blocks if block],
+        "Published numbers, % with the printed 95 % interval (60 episodes for BiT, 600 for others); not measured here.",
+        labels=1,
+    )
+
+
+def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
+    """The aggregates of some tables, a line per approach."""
+    blocks = []
+    for number in numbers:
+        table = printed_table(number)
+        title = f"table {number}: {table.caption}"
+        block = []
+        for column in table.heads:
+            values = [table.value(name, column) for name in AGGREGATES]
+            block.append(row(column, title, *map(table.text, values)))
+        blocks.append(block)
+    named = f"table {numbers[0]}" if len(numbers) == 1 else f"tables {', '.join(map(str, numbers))}"
+    return Sheet(
+        f"Published: {printed_source()['short']}, {named}",
+        heads("approach", "trained on", *AGGREGATES.values()),
+        blocks,
+        "Published numbers of other networks, in %; not measured here.",
+    )
+
+
+def printed_records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
+    """The printed numbers as CSV rows, shares; ``keys`` are the columns of the file."""
+    facts = []
+    for number in numbers:
+        table = printed_table(number)
+        for name, cells in table.rows.items():
+            for column, cell in zip(table.heads, cells, strict=True):
+                if cell is None:
+                    continue
+                mean, half = cell
+                fact = {
+                    "source": f"published, table {number}",
+                    "row": column,
+                    "on": name,
+                    "title": PRINTED_TITLES[name],
+                    "mean": round(mean / 100, 6),
+                    "low": None if half is None else round((mean - half) / 100, 6),
+                    "high": None if half is None else round((mean + half) / 100, 6),
+                }
+                facts.append({key: fact.get(key) for key in keys})
+    return facts
+
+
+_KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "half_over_classes", "mark")
+_FIRST = FIRST_PLACE.replace("of its column", "of its line")  # a line per source
+_KINDS = "Of one kind are rows that are inductive or transductive alike and were trained on the same data."
+_INTERVALS = (
+    "Episodes: mean over episodes ± half the 95 % interval (Student t). Big episodes: share of the test images ± half "
+    "Wilson's 95 % interval, which holds for other test images, not for other supports. Episodes share classes: where "
+    "the interval that holds for other classes too differs by more than a fifth, it stands beside."
+)
+
+
+def tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
+    """Every table of the study."""
+    settings, choices = lab.settings, choices_of(lab)
+    written = [
+        aggregate_table(settings.published, scores, lab.absent),
+        sources_table(settings.published, scores),
+    ]
+    if any(approach.name == settings.against for approach in scores.rows):
+        written.append(differences_table(str(settings.against), scores))
+    if choices:
+        written.append(choices_table(list(choices.values())))
+    if lab.networks:
+        written.append(networks_table(lab.plan.networks, lab.networks))
+    return written
+
+
+def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequence[str]) -> TableFile:
+    """The paper's figure 1 in numbers: a line per row; a column is named after a benchmark only where it is whole.
+
+    ``published`` are the paper's tables whose aggregates stand beside.
+    """
+    parts = scores.parts()
+    records: list[Fact] = []
+    rows = []
+    for approach in scores.rows:
+        cells = row(approach.name, approach.group or "–")
+        for part in parts:
+            interval = scores.aggregate(approach.name, part)
+            cells += row(_percent(interval))
+            if interval is not None:
+                facts = {"source": "measured", "row": approach.name, "on": part.key, "title": part.title}
+                records.append({**facts, **bounds(interval, "n")})
+        rows.append(cells)
+    names = heads("approach", "trained on", *(part.title for part in parts))
+    means = "Mean of the sources' accuracies in %, each source counting once; half² = Σ half_i² / k²."
+    sheets = [Sheet("VTAB+MD, aggregated", names, [rows], " ".join([means, *notes]))]
+    if published:
+        sheets.append(aggregate_sheet(published))
+        printed = printed_records(published, _KEYS[:-2])
+        records += [record for record in printed if record["on"] in AGGREGATES]
+    return TableFile("aggregate", sheets, records)
+
+
+def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
+    """The layout of the paper's tables 4 to 9: a line per source, a column per row; what is absent is listed."""
+    records: list[Fact] = []
+    blocks = []
+    here = {source.name: source for source in scores.sources}
+    official = any(source.official for source in scores.sources)
+    for role in ("md", *GROUPS):
+        block = []
+        listed = [name for name in _official(role) if official or name in here]
+        for name in [*listed, *(s.name for s in scores.sources if s.role == role and not s.official)]:
+            if name not in here:
+                block.append(row(PRINTED_TITLES[name], *("absent" for _ in scores.rows)))
+                continue
+            title, marks = here[name].title, scores.marks(name)
+            cells = row(title)
+            for approach in scores.rows:
+                interval, mark = scores.interval(approach.name, name), marks.get(approach.name, "")
+                wider = scores.over_classes.get((approach.name, name))
+                cells.append(SheetCell(_with_classes(interval, wider), mark))
+                if interval is not None:
+                    facts = {"source": "measured", "row": approach.name, "on": name, "title": title}
+                    records.append(
+                        {**facts, **bounds(interval, "n"), "half_over_classes": wider, "mark": mark}
+                    )
+            block.append(cells)
+        if block:
+            blocks.append(block)
+    names = heads("data source", *(approach.name for approach in scores.rows))
+    note = f"Accuracy in %. {_INTERVALS} {_FIRST} {_KINDS} {' '.join(absence_sentences(scores.sources))}"
+    sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
+    sheets += [source_sheet(number) for number in published]
+    return TableFile("sources", sheets, [*records, *printed_records(published, _KEYS)])
+
+
+def _official(role: str) -> list[str]:
+    return list(MD) if role == "md" else [name for name, task in VTAB.items() if task.group == role]
+
+
+def differences_table(against: str, scores: VtabScores) -> TableFile:
+    """Every other row minus one row, on the same episodes and test images."""
+    compared = [approach.name for approach in scores.rows if approach.name != against]
+    differences = {
+        (source.name, name): difference
+        for source in scores.sources
+        for name in compared
+        if (difference := scores.difference(name, against, source.name)) is not None
+    }
+    if not differences:
+        return TableFile("differences", [], [{"row": "", "minus": against}], ["There is no other row."])
+    records: list[Fact] = [
+        {"row": name, "minus": against, "on": source, "difference": difference.mean}
+        | {"low": difference.low, "high": difference.high, "n": difference.n}
+        for (source, name), difference in differences.items()
+    ]
+    rows = []
+    for source in scores.sources:
+        intervals = [differences.get((source.name, name)) for name in compared]
+        texts = ("–" if interval is None else points(interval) for interval in intervals)
+        rows.append(row(source.title, *texts))
+    lines = []
+    for name in compared:
+        own = [difference for (_, compared_name), difference in differences.items() if compared_name == name]
+        higher, lower = (
+            sum(difference.excludes(0.0) and sign * difference.mean > 0 for difference in own)
+            for sign in (1, -1)
+        )
+        lines.append(
+            f"{name} against {against}: higher on {higher}, lower on {lower}, not told apart on "
+            f"{len(own) - higher - lower} of {len(own)} sources."
+        )
+    names = heads("data source", *(f"{name} − {against}" for name in compared))
+    note = "Points of accuracy on the same episodes or test images, 95 % interval in brackets; one training each."
+    sheet = Sheet(f"Against {against}", names, [rows], note, labels=1)
+    return TableFile("differences", [sheet], records, lines)
+
+
+def choices_table(choices: Sequence[Choice]) -> TableFile:
+    """What the candidates of every row came to on the validation images; one setting for all tasks."""
+    records: list[Fact] = []
+    blocks = []
+    for choice in choices:
+        block = []
+        for call, accuracy in choice.accuracy.items():
+            taken = call == choice.chosen
+            facts = {"row": choice.row, "candidate": call, "mean_validation_accuracy": accuracy}
+            records.append({**facts, "images": choice.images, "chance": choice.chance, "chosen": taken})
+            shown = row(choice.row, call, SheetCell(f"{100 * accuracy:.2f}", "best" if taken else ""))
+            block.append(
+                [*shown, *row(f"{100 * choice.chance:.2f}", f"{choice.images:,}", f"{choice.tasks:,}")]
+            )
+        blocks.append(block)
+    names = heads("approach", "candidate", "validation accuracy (%)", "guessing (%)", "images", "tasks")
+    note = (
+        "Learned from the train images of each big episode alone, asked for its validation images; mean over tasks. "
+        f"Bold: taken for all tasks. {RULE}"
+    )
+    sheet = Sheet("Settings chosen for big episodes", names, blocks, note, labels=2)
+    return TableFile("choices", [sheet], records)
+
+
+def networks_table(
+    trainings: Mapping[str, StudyTraining], trained: Mapping[str, TrainingRecord]
+) -> TableFile:
+    """What each training came to: a ceiling in minutes may have cut it."""
+    records: list[Fact] = []
+    for name, record in trained.items():
+        training = trainings[name]
+        options, data = training.options, training.data
+        records.append(
+            {
+                "network": name,
+                "algorithm": training.algorithm,
+                "architecture": options.get("network") or options.get("start") or "cnn4",
+                "size": options.get("size"),
+                "data": data.name,
+                "train_classes": len(data.splits.get("train", data.class_ids)),
+                "steps": record.steps,
+                "kept_step": record.best_step,
+                "seconds": record.seconds,
+                "validation_accuracy": record.validation_accuracy,
+            }
+        )
+    names = heads(
+        *("network", "algorithm", "architecture or start", "pixels", "data", "classes"),
+        *("steps", "kept step", "seconds", "validation accuracy (%)"),
+    )
+    rows = [row(*(_plain(key, value) for key, value in record.items())) for record in records]
+    note = "The network of the step with the best accuracy on tasks of the validation classes is kept."
+    return TableFile("networks", [Sheet("Networks trained", names, [rows], note, labels=5)], records)
+
+
+def _plain(key: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if key == "validation_accuracy":
+        return f"{100 * value:.1f}"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
+
+
+def _with_classes(interval: Interval | None, wider: float | None) -> str:
+    """A mean with its interval, and the one for other classes too where that tells another story."""
+    text = _percent(interval)
+    if interval is None or wider is None or not differs(interval.half, wider):
+        return text
+    return f"{text} (± {100 * wider:.2f} over classes)"
+
+
+def _percent(interval: Interval | None) -> str:
+    return "–" if interval is None else percent(interval.mean, interval.half)
