@@ -158,7 +158,7 @@ class Answering:
 
 def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monkeypatch):
     """For the first participant and for the second alike: what their times cover is the same."""
-    from longshot.models.features import held, pixels_cache
+    from longshot.models.features import lookup, pixels_cache
 
     def noted(module: Any, name: str) -> None:
         work = getattr(module, name)
@@ -170,7 +170,7 @@ def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monke
         monkeypatch.setattr(module, name, note)
 
     noted(pixels_cache, "pixels")  # decodes
-    noted(held, "content_of")  # reads every file
+    noted(lookup, "content_of")  # reads every file
     monkeypatch.setattr(ingestion, "Box", Answering)
     monkeypatch.setattr(sandbox, "require", lambda: None)
     covered = []

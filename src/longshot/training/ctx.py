@@ -19,7 +19,7 @@ SIMCLR = "zoom(0.28)|flip|jitter(0.8)|grey(0.2)"
 
 @with_settings
 class CTXTraining(EpisodicAlgorithm):
-    """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``models/methods/ctx.py``), mean over the queries.
+    """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``models/methods/meta_trained.py``), mean over the queries.
 
     With probability ``simclr`` an episode becomes a SimCLR episode: every support image is a class of its own, the
     queries are as many of the same images per class as there were queries, and all of them are augmented strongly, each

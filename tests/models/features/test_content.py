@@ -15,7 +15,7 @@ from longshot.base import UserError
 from longshot.data import content_digest, image_digests, open_dataset, short_digests
 from longshot.models import Features, content_of, embed, pixels
 from longshot.models.features import engine
-from longshot.models.features.held import check_unchanged
+from longshot.models.features.lookup import check_unchanged
 
 SMALL = "decode|resize(4,4)"
 

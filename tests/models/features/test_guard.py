@@ -14,8 +14,8 @@ import pytest
 from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.models import Features, Shards, embed, pixels, sidecar
-from longshot.models.features import arrays
-from longshot.models.features.arrays import (
+from longshot.models.features import array_files
+from longshot.models.features.array_files import (
     Damaged,
     LastCheck,
     check_json,
@@ -226,7 +226,7 @@ def test_checks_cover_all_blocks(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.zeros((10, 3), np.float16))
     array = np.load(path, mmap_mode="r")
-    sums = arrays.block_sums(array, 4)
-    arrays.check_blocks(path, array, 4, sums)
+    sums = array_files.block_sums(array, 4)
+    array_files.check_blocks(path, array, 4, sums)
     with pytest.raises(Damaged, match="2 checksums are recorded for 3 blocks"):
-        arrays.check_blocks(path, array, 4, sums[:2])
+        array_files.check_blocks(path, array, 4, sums[:2])

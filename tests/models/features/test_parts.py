@@ -252,7 +252,7 @@ def test_rows_from_several_caches(
     monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
     if read_only:
         writable = cache_dir("features")
-        for module in ("longshot.models.features.held", "longshot.models.features.arrays"):
+        for module in ("longshot.models.features.lookup", "longshot.models.features.array_files"):
             monkeypatch.setattr(
                 f"{module}.is_writable", lambda folder: folder.is_relative_to(writable.parent)
             )

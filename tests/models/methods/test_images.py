@@ -18,9 +18,9 @@ from longshot.models import (
     image_method_names,
     trainable_copy,
 )
-from longshot.models.methods.checks import CheckFailed
-from longshot.models.methods.checks_images import CHECKS
 from longshot.models.methods.finetune_network import FinetuneAll
+from longshot.models.methods.image_method_checks import CHECKS
+from longshot.models.methods.method_checks import CheckFailed
 
 SLOW = {"bit": "bit(steps=60)"}  # 500 steps of it by default
 CALLS = [

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from longshot.base import ImageTask, UserError
 from longshot.models import Network, get_network
-from longshot.models.methods.inner_loops import ANIL, MAML, ProtoMAML
+from longshot.models.methods.meta_trained import ANIL, MAML, ProtoMAML
 from longshot.models.networks import inner
 
 KINDS = [MAML, ANIL, ProtoMAML]

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from longshot.models import World, get_method
-from longshot.models.methods.checks import Example, _mixed, _some, run
+from longshot.models.methods.method_checks import Example, _mixed, _some, run
 
 
 def rows(world: World, task: Example, normalize: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from longshot.base import TaskBatch, UserError
 from longshot.models import Method, World, get_method
 from longshot.models.methods.base import mask_absent
-from longshot.models.methods.checks import CHECKS, _mixed, _some, run, run_checks
+from longshot.models.methods.method_checks import CHECKS, _mixed, _some, run, run_checks
 
 DOCS = Path(__file__).parents[3] / "docs" / "howto" / "own-method.md"
 FUNCTION = """

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from longshot.models import World, get_method
-from longshot.models.methods.checks import Example, _mixed, run
+from longshot.models.methods.method_checks import Example, _mixed, run
 
 
 def reference(world: World, task: Example, distance: str, scale: float) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import torch
 
 from longshot.base import Ragged, TaskRows
 from longshot.models import Gatherer, World, get_method
-from longshot.models.methods.checks import run
+from longshot.models.methods.method_checks import run
 
 
 def accuracy(method: str, arrays: list[np.ndarray], count: int = 20) -> float:

@@ -93,7 +93,7 @@ def test_weights_of_another_run_are_told(saved: Path, tmp_path: Path) -> None:
 def test_a_pickle_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
     torch.save({}, tmp_path / name)
     for path in (tmp_path, tmp_path / name):
-        with pytest.raises(UserError, match=rf"{name} is a pickle.*import convert; convert\('"):
+        with pytest.raises(UserError, match=rf"{name} is a pickle.*import convert_checkpoint; convert_checkpoint\('"):
             load_checkpoint(path)
 
 

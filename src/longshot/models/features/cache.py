@@ -30,7 +30,7 @@ from longshot.base import (
     write_text,
 )
 from longshot.models.backbones.sight import name_of_features
-from longshot.models.features.arrays import (
+from longshot.models.features.array_files import (
     Damaged,
     LastCheck,
     check_blocks,

@@ -21,10 +21,10 @@ from longshot.base import FailureList, Ints, count, note, progress, with_executo
 from longshot.data import Dataset
 from longshot.models.backbones.base import Precomputed
 from longshot.models.backbones.objects import GivenFeatures
-from longshot.models.features.arrays import Damaged, sidecar
+from longshot.models.features.array_files import Damaged, sidecar
 from longshot.models.features.cache import lock
 from longshot.models.features.features import BLOCK, EmbedWork, Features
-from longshot.models.features.held import (
+from longshot.models.features.lookup import (
     Pieces,
     Request,
     check_made_from,

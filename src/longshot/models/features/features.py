@@ -36,7 +36,7 @@ from longshot.base import (
 )
 from longshot.data import content_digest, pack_digests
 from longshot.models.backbones.sight import name_of_features
-from longshot.models.features.arrays import (
+from longshot.models.features.array_files import (
     CHUNK,
     Damaged,
     LastCheck,

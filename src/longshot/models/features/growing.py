@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.base import Bools, Ints, UserError, atomic, cache_places, count, explain_disk_errors, write_text
-from longshot.models.features.arrays import CHUNK, LastCheck, open_array, write_header, write_rows
+from longshot.models.features.array_files import CHUNK, LastCheck, open_array, write_header, write_rows
 
 Marks: TypeAlias = NDArray[np.uint64]  # the first 64 bits of a digest each
 

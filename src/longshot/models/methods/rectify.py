@@ -17,12 +17,13 @@ from longshot.models.methods.numerics import (
     EPSILON,
     class_scores,
     class_sums,
+    gram,
     lengths,
     own_products,
     present_only,
+    product,
     row_weights,
 )
-from longshot.models.methods.products import gram, product
 
 _DENSE = 16  # classes up to which a product with a matrix of mostly zeros is the faster sum
 _FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort,

@@ -22,9 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from longshot.models.networks.base import Network
-from longshot.models.networks.foreign import Foreign
-from longshot.models.networks.twice import Window, conv_slopes, convolved, pair
+from longshot.models.networks.base import Foreign, Network
+from longshot.models.networks.double_backward import Window, conv_slopes, convolved, pair
 
 _FAST_COLUMNS = 3
 _AGREEMENT = 1e-4  # relative, between the network and its rewriting

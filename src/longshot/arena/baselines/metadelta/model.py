@@ -1,6 +1,6 @@
 """MetaDelta++: the last stages of a pre-trained network, trained on batches until its time is over; exact transport.
 
-What is trained is longshot.training.metadelta, how a task is solved longshot.models.methods.metadelta. ``weights`` in
+What is trained is longshot.training.metadelta, how a task is solved longshot.models.methods.transport. ``weights`` in
 settings.json names the pre-trained network; "none" starts ``network`` from random weights.
 """
 

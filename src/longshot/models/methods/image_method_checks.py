@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from longshot.base import ImageTask, UserError
-from longshot.models.methods.base import LOWEST
-from longshot.models.methods.checks import Kept, alike, demand, refusal, run_all
-from longshot.models.methods.images import ImageMethod
+from longshot.models.methods.base import LOWEST, ImageMethod
+from longshot.models.methods.method_checks import Kept, alike, demand, refusal, run_all
 from longshot.models.networks.base import Network
 
 _SIDE = 16

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from longshot.base import Ragged, TaskRows, UserError
 from longshot.models.methods.base import LOWEST, Method
 from longshot.models.methods.batching import Gatherer, batches
-from longshot.models.methods.own import MethodError
+from longshot.models.methods.own_method import MethodError
 
 T = TypeVar("T")
 Scores: TypeAlias = NDArray[np.float32]

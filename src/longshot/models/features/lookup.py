@@ -43,7 +43,7 @@ from longshot.data import (
     stamps_of,
 )
 from longshot.models.backbones import open_backbone
-from longshot.models.features.arrays import DTYPES, Damaged, open_array, sidecar
+from longshot.models.features.array_files import DTYPES, Damaged, open_array, sidecar
 from longshot.models.features.cache import Shards, lock
 from longshot.models.features.decode import check_workers
 from longshot.models.features.features import BLOCK, Features, features_view, images_mark
@@ -52,6 +52,7 @@ from longshot.models.features.growing import GrowingArray, grown_arrays
 if TYPE_CHECKING:
     from longshot.models.backbones import BackboneLike
     from longshot.models.backbones.base import Backbone, Precomputed
+
 
 _PROBED = 16  # images that are read where names are to be enough
 
