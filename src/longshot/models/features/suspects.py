@@ -1,4 +1,7 @@
-"""Images whose label looks wrong, or that are copies of others: what a search for difficulty is drawn to."""
+"""Images whose label looks wrong, or that are copies of others: what a search for difficulty is drawn to.
+
+A label is doubted by a linear discriminant that was fitted without the image.
+"""
 
 from __future__ import annotations
 
@@ -189,8 +192,6 @@ def _copies(features: Features, pairs: Ints) -> Ints:
     copies: Ints = rows[suspected]
     return copies
 
-
-# Which labels a classifier doubts: every image judged by a linear discriminant that was fitted without it.
 
 FOLDS = 5
 SHRINKAGE = 0.1

@@ -1,4 +1,4 @@
-"""What every feature-space method takes (a batch of tasks) and gives (scores), and what methods share."""
+"""What a method takes (a batch of tasks, or their images and a network) and gives (scores), and what methods share."""
 
 from __future__ import annotations
 
@@ -86,9 +86,6 @@ def mask_absent(scores: Tensor, batch: TaskBatch) -> Tensor:
     if batch.shot is None:
         scores.masked_fill_(~batch.present.unsqueeze(1), LOWEST)
     return scores
-
-
-# What a method takes that needs the images and the network of a task, not only its features.
 
 
 class ImageMethod(AnyMethod):

@@ -1,4 +1,8 @@
-"""Fine-tuning of the whole network to each task, its classifier being the means of the support."""
+"""Fine-tuning of the whole network to each task, its classifier being the means of the support.
+
+The first half is what all methods share that train a network on a task: its support, losses, gradient steps that fit
+into memory.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,6 @@ from longshot.base import (
 from longshot.models.methods.base import LOWEST, ImageMethod, Setting
 from longshot.models.networks.base import Network
 from longshot.models.networks.fixed_norms import trainable_copy
-
-# What methods share that train a network on a task: its support, losses, gradient steps that fit into
-# memory.
 
 
 @dataclass(frozen=True)

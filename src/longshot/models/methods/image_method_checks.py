@@ -1,6 +1,6 @@
 """The common test of methods that need images and a network: made-up pictures, a small network, the same rules.
 
-As in ``checks.py``, a check raises CheckFailed with one sentence; a method may refuse a kind of task with a UserError.
+As in ``method_checks.py``, a check raises CheckFailed with one sentence; a method may refuse a kind of task with a UserError.
 """
 
 from __future__ import annotations

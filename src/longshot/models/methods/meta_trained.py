@@ -1,4 +1,8 @@
-"""CrossTransformers: every place of a query looks for its counterpart among the places of a class's support."""
+"""Methods that a network was trained for: CrossTransformers, and the inner loops of MAML and its relatives.
+
+In CrossTransformers every place of a query looks for its counterpart among the places of a class's support. An inner
+loop runs on every task, many tasks at once.
+"""
 
 from __future__ import annotations
 
@@ -98,9 +102,6 @@ def class_scores(
         aligned = (scaled @ keys.T).softmax(2) @ values  # [Q, n, v]
         columns.append(-(aligned - query_value).square().sum(2).mean(1))
     return torch.stack(columns, 1)
-
-
-# Meta-trained networks at work: the inner loop they were trained for, on every task, many tasks at once.
 
 
 @with_settings

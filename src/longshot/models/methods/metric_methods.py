@@ -1,4 +1,7 @@
-"""A class is the mean of its support, a query goes to the nearest class: prototypical networks and SimpleShot."""
+"""Methods by distances: to class means (prototypical networks, SimpleShot), to every support example, by several backbones.
+
+Nearest neighbours and Matching Networks compare a query with each example; SUR weighs backbones by the support.
+"""
 
 from __future__ import annotations
 
@@ -125,9 +128,6 @@ class SimpleShot(Method):
         return class_scores(scores, batch)
 
 
-# Methods that compare a query with every support example: nearest neighbours and Matching Networks.
-
-
 @with_settings
 class NearestNeighbour(Method):
     """k nearest support examples vote with weight exp(similarity).
@@ -211,9 +211,6 @@ def _best_per_class(similar: Tensor, batch: TaskBatch) -> Tensor:
     best = similar.new_full((len(batch), similar.shape[1], batch.way), LOWEST)
     label = batch.support_label.clamp(min=0).unsqueeze(1).expand_as(similar)
     return best.scatter_reduce_(2, label, similar, "amax")
-
-
-# SUR: select among several backbones with weights learned on the support.
 
 
 @with_settings

@@ -3,6 +3,12 @@
 Scores are kept class-major, [B, W, N], while a method works: products then run as [W, d] × [d, N] and the softmax
 over classes runs along N in memory, together several times faster on CPUs than [B, N, W]. ``class_scores`` turns the
 result.
+
+A task of five classes multiplies a matrix of five rows. For such a shape PyTorch's batched product packs both sides
+first and reaches a third of what the processor can do; NumPy's BLAS has kernels without packing for small products (with
+AVX-512: 80 to 100 GFLOP/s where ``torch.bmm`` reached 25 to 45, ``python -m benchmarks.methods parts``). Tensors on a CPU
+share their memory with NumPy, so nothing is copied. Large products, products on other devices and products with gradients
+are PyTorch's.
 """
 
 from __future__ import annotations
@@ -17,13 +23,6 @@ from torch import Tensor
 
 from longshot.base import TaskBatch
 from longshot.models.methods.base import LOWEST, mask_absent
-
-# Products of small matrices, one per task of a batch: what methods spend their time in. A task of five
-# classes multiplies a matrix of five rows. For such a shape PyTorch's batched product packs both sides
-# first and reaches a third of what the processor can do; NumPy's BLAS has kernels without packing for small
-# products (with AVX-512: 80 to 100 GFLOP/s where ``torch.bmm`` reached 25 to 45, ``python -m
-# benchmarks.methods parts``). Tensors on a CPU share their memory with NumPy, so nothing is copied. Large
-# products, products on other devices and products with gradients are PyTorch's.
 
 # Multiply-adds of one matrix product up to which NumPy computes it (its BLAS has kernels for 100 × 100 × 100), and of
 # the strips it is cut into: OpenBLAS takes more threads above 2¹⁸ where it has no such kernel, and the workers of a

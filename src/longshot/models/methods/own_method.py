@@ -1,4 +1,4 @@
-"""A user's own method: a class or a function from a Python file. (scikit-learn: own_sklearn.py.)"""
+"""A user's own method: a class or a function from a Python file, or a scikit-learn classifier by its import path."""
 
 from __future__ import annotations
 
@@ -331,8 +331,6 @@ def own_lines(error: Exception, path: Path) -> str:
     ]
     return "\n".join([f"{type(error).__name__}: {error}", *lines])
 
-
-# A scikit-learn classifier by its import path, fitted on each task's support.
 
 PREFIX = "sklearn:"
 

@@ -1,4 +1,7 @@
-"""All layers and a head of their own trained on each task's support: transfer learning per task."""
+"""Parameters of a task's own, trained on its support: a head behind all layers, or adapters in a frozen network.
+
+Adapters are a few parameters in the linear layers (transformers).
+"""
 
 from __future__ import annotations
 
@@ -261,8 +264,6 @@ class MDTransfer(_Headed):
         # A cosine head has no length; a linear one starts near zero.
         return (noise if self.head == "cosine" else noise * 0.01)[support.first_seen()]
 
-
-# Adapters: a frozen network with a few parameters of a task's own in its linear layers (transformers).
 
 _ATTENTION = re.compile(r"attn|attention|qkv|(^|\.)([qkvo]_proj|proj|query|key|value)$")
 _LAST = re.compile(r"(^|\.)(proj|out|out_proj|o_proj|fc2|shrink|linear2)$|output\.dense$")

@@ -1,4 +1,4 @@
-"""PT-MAP: power transform, then class means moved by optimal transport of the queries."""
+"""Queries assigned to class means by optimal transport, the means moved, again and again: PT-MAP, MetaDelta++'s decoder."""
 
 from __future__ import annotations
 
@@ -255,9 +255,6 @@ class Transport:
         step = torch.cholesky_solve(1 - ratio, factor)
         return step.mul_(_REACH / step.abs().amax(1, keepdim=True).clamp_(min=_REACH))
 
-
-# MetaDelta++'s decoder: queries assigned to class means by exact transport, the means moved, again and
-# again.
 
 FLOOR = 1e-6  # share of a query below which a class is as good as not chosen
 _SQUARE = 16 << 20  # cells of an assignment problem; larger ones are solved as a linear programme

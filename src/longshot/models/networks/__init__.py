@@ -1,4 +1,8 @@
-"""Networks with plain definitions, and the files they are kept in."""
+"""Networks by name, and by the names that papers give them.
+
+``cnn4(width=32, norm='group')`` is one of Longshot's own, its weights drawn from a seed; what a paper calls
+``clip_vit_base`` is opened as a backbone, or says where its weights come from.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,6 @@ from longshot.base import UserError, check_settings, format_call, parameters, pa
 if TYPE_CHECKING:
     from longshot.models.networks.base import Network
 
-
-# Networks by the names that papers give them, and where their weights come from.
 
 _HARD, _ATG = "Hard-Meta-Dataset++", "ATG"
 
@@ -86,8 +88,6 @@ def _letters(name: str) -> str:
 _WEIGHTS = re.compile(r"\s*[\w-]+\s*\(.*\bweights\s*=", re.DOTALL)
 _BY_LETTERS = {_letters(name): name for name in ALIASES}
 
-
-# Networks by name, ``cnn4(width=32, norm='group')``; weights drawn from a seed, or its own to go on from.
 
 # name → module:class
 NETWORKS: dict[str, str] = {

@@ -1,4 +1,8 @@
-"""What a network is to training and to methods that adapt one: images to maps, maps to vectors."""
+"""What a network is to training and to methods that adapt one: images to maps, maps to vectors.
+
+A module that Longshot did not write (timm, transformers, the user's own file) becomes one that can be trained, several
+networks become one, and any network tells its stages and what it costs.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +70,6 @@ def on_black(network: nn.Module, size: tuple[int, int]) -> Tensor:
     return output
 
 
-# A network that Longshot did not write (timm, transformers, the user's own file) as one that can be
-# trained.
-
 # module and images [B, 3, H, W] → vectors [B, d] or maps [B, d, h, w]
 RunModule: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
 
@@ -96,8 +97,6 @@ class Foreign(Network):
         output = self.run(self.module, images)
         return self.pool(output) if output.ndim == 4 else output
 
-
-# The stages of any network: blocks in the order they run, told apart by the size of the maps they give.
 
 _LISTS = (nn.Sequential, nn.ModuleList)
 
@@ -185,9 +184,6 @@ def _sizes(network: Network, blocks: list[nn.Module]) -> dict[nn.Module, tuple[i
     return sizes
 
 
-# What a network costs: floating-point operations of one image, parameters.
-
-
 def count_flops(network: nn.Module, size: tuple[int, int]) -> float:
     """Floating-point operations (a multiply-add is two) of ``network`` on one image of height × width."""
     counter = FlopCounterMode(display=False)
@@ -200,8 +196,6 @@ def count_parameters(network: nn.Module) -> int:
     """Numbers that training may change."""
     return sum(parameter.numel() for parameter in network.parameters())
 
-
-# Several networks side by side as one: weighted unit vectors, so that distances are weighted sums.
 
 _MEMBERS = 3
 

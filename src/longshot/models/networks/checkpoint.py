@@ -1,4 +1,8 @@
-"""A saved network: a folder with ``network.safetensors`` (weights) and ``network.json`` (where they come from)."""
+"""Weights in files: saved networks, and weights as others publish them.
+
+A saved network is a folder with ``network.safetensors`` (weights) and ``network.json`` (where they come from). Published
+weights have files, names of tensors and preprocessings of their own.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,6 @@ from longshot.base import (
 from longshot.base import read_sidecar as read_checked
 from longshot.models.networks import OpenWeights, get_network
 from longshot.models.networks.base import Network
-
-# Weights as others publish them: their files, their names of tensors, the pixels they were trained on.
 
 _HEADS = ("fc.", "classifier.", "head.", "resnet/head/")
 _INSIDE = ("state_dict", "model", "params", "model_state_dict")  # where training scripts put the weights

@@ -1,4 +1,10 @@
-"""Normalisation by a switch: batch norm, group norm with weight standardisation (as in BiT), or none."""
+"""ResNets, those of photos, of few-shot papers and of BiT, with a switch for normalisation.
+
+Norms are batch norm, group norm with weight standardisation (as in BiT), or none. ``ResNet…`` (He et al. 2016) have the
+usual stem for photos or one for small images, and torchvision's parameters. ``ResNet12`` (Lee et al. 2019) has four wide
+blocks, leaky ReLU, DropBlock. ``BiTR…`` (Kolesnikov et al. 2020) have group norm, standardised weights, activation before
+convolution.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +69,6 @@ def check_norm(network: str, norm: object) -> None:
     """UserError when ``norm`` is none of NORMS."""
     check_choice(network, "norm", norm, NORMS)
 
-
-# ResNets (He et al. 2016) with the usual stem for photos or one for small images; torchvision's parameters.
 
 _WIDTHS = (64, 128, 256, 512)
 
@@ -187,8 +191,6 @@ class ResNet12Easyfsl(ResNet):
         super().__init__(size=size, norm=norm, stem=stem)
 
 
-# ResNet-12 of the few-shot papers (Lee et al. 2019): four wide blocks, leaky ReLU, DropBlock.
-
 WIDTHS = (64, 160, 320, 640)
 _SLOPE = 0.1
 
@@ -283,8 +285,6 @@ class ResNet12(Network):
             names |= {f"{there}.downsample.{part}": f"{here}.side.{part}" for part in range(2)}
         return names
 
-
-# BiT's ResNet-v2 (Kolesnikov et al. 2020): group norm, standardised weights, activation before convolution.
 
 _BIT_GROUPS = 32
 _BIT_WIDTHS = (64, 128, 256, 512)

@@ -1,4 +1,8 @@
-"""CNN4: four convolutions, the network of the first few-shot papers (Vinyals et al. 2016, Snell et al. 2017)."""
+"""Small networks that train on a CPU: CNN4 and a vision transformer.
+
+CNN4's four convolutions are the network of the first few-shot papers (Vinyals et al. 2016, Snell et al. 2017); the
+transformer follows Dosovitskiy et al. 2021 and Beyer et al. 2022.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +62,6 @@ class CNN4(Network):
     def pool(self, maps: Tensor) -> Tensor:
         """[B, width, h, w] → [B, dim]."""
         return maps.flatten(1) if self.flatten else super().pool(maps)
-
-
-# A small vision transformer that trains on a CPU (after Dosovitskiy et al. 2021 and Beyer et al. 2022).
 
 
 class Attention(nn.Module):
