@@ -169,7 +169,7 @@ def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monke
 
         monkeypatch.setattr(module, name, note)
 
-    noted(pixels_cache, "pixels")  # decodes
+    noted(pixels_cache, "cached_pixels")  # decodes
     noted(lookup, "content_of")  # reads every file
     monkeypatch.setattr(ingestion, "Box", Answering)
     monkeypatch.setattr(sandbox, "require", lambda: None)
@@ -181,6 +181,6 @@ def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monke
         )
         assert outcome.scores is not None
         start = Answering.events.index("the clock starts")
-        assert ("pixels" in Answering.events[:start]) == (participant == "first")  # else there is no case
+        assert ("cached_pixels" in Answering.events[:start]) == (participant == "first")  # else there is no case
         covered.append(Answering.events[start:])
     assert covered == [["the clock starts", "the clock stops"]] * 2

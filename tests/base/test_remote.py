@@ -16,7 +16,7 @@ import pytest
 from longshot.base import UserError, atomic, here, is_cached, is_url, local_copy, remote, shown, write_text
 from longshot.base.urls import base_name
 from longshot.models import entries
-from longshot.models.features.cache import prune
+from longshot.models.features.cache import prune_cache
 from remote_servers import served, web_server
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
@@ -289,14 +289,14 @@ def test_the_cache_lists_and_prunes_urls(memory: Any, fresh_cache: Path) -> None
     listed = {entry.name: entry for entry in entries() if entry.kind == "remote"}
     assert set(listed) == {"memory://box", "memory://box/b.bin"}
     assert 8000 < listed["memory://box"].bytes < 10_000
-    prune([listed["memory://box"]])
+    prune_cache([listed["memory://box"]])
     assert not is_cached("memory://box") and is_cached("memory://box/b.bin")
     assert local_copy("memory://box/b.bin").read_bytes() == b"b" * 3000
     memory.pipe_file("/box/b.bin", b"c" * 3000)
     local_copy("memory://box/b.bin")
     names = {entry.name for entry in entries() if entry.kind == "remote"}
     assert names == {"memory://box/b.bin", "former versions"}
-    prune([entry for entry in entries() if entry.kind == "remote"])
+    prune_cache([entry for entry in entries() if entry.kind == "remote"])
     assert not (fresh_cache / "remote").exists()
 
 

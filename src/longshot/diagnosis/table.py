@@ -49,7 +49,7 @@ from longshot.diagnosis.descriptors import TRACES, WIDE, WIDTH, describe, pooled
 from longshot.diagnosis.gaps import Gaps, Seen, find_gaps
 from longshot.diagnosis.measures import NUMBERS, SIDE, fine_measures, hue_names, measure
 from longshot.diagnosis.signatures import learn_signatures
-from longshot.models import Describe, Shards, content_of, lock, open_guarded, read_shards
+from longshot.models import Describe, Shards, content_of, hold_lock, open_guarded, read_shards
 
 _SHARD = 4096  # images that a kill can cost
 _STEP = 32  # images measured at a time
@@ -274,7 +274,7 @@ def _through_cache(
         if (numbers := _open(cached, count)) is not None:
             return numbers
     path = cache_dir("attributes") / file
-    with lock(path):
+    with hold_lock(path):
         if (numbers := _open(path, count)) is not None:
             return numbers
         shards = Shards(path, kind, count, _SHARD, "float32")

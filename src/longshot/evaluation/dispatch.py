@@ -21,7 +21,7 @@ from longshot.evaluation.image_source import ImageSource, sent_images
 from longshot.evaluation.inputs import FeatureSource, used_rows
 from longshot.evaluation.metrics import WORST_LOSS, task_metrics
 from longshot.evaluation.units import Unit
-from longshot.models import ImageMethod, advise
+from longshot.models import ImageMethod, advise_access
 
 _AT_ONCE = 1 << 30  # bytes of features up to which they travel before the units
 _TOGETHER = 16  # units that travel together at most
@@ -147,7 +147,7 @@ class Dispatch:
         """Tell the system how features will be read here; send those that tasks use ahead."""
         if not self.executor.distant:
             for features in source.features:
-                advise(features.array)
+                advise_access(features.array)
             return
         rows = used_rows(work.tasks for work in works)
         size = sum(features.array.dtype.itemsize * features.dim for features in source.features) * len(rows)

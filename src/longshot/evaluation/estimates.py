@@ -15,8 +15,7 @@ from longshot.evaluation.plan import EvaluationPlan, Testbeds
 from longshot.evaluation.remote_runs import open_store
 from longshot.evaluation.stores import RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
-from longshot.models import Gatherer, ImageMethod, Method, batches, trainable_copy
-from longshot.models import prepare as prepare_fixed_norms
+from longshot.models import Gatherer, ImageMethod, Method, batches, prepare_fixed_norms, trainable_copy
 from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def estimate(
 
 def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Records of what must be embedded first, and the width of every backbone."""
-    from longshot.models import estimate as estimate_embedding
+    from longshot.models import estimate_embedding
 
     dims = {name: next(iter(by_dataset.values())).dim for name, by_dataset in plan.given.items()}
     records = []

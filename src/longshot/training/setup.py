@@ -14,7 +14,7 @@ import torch
 from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, scaled
 from longshot.base import parse as parse_preprocessing
 from longshot.data import Dataset, as_dataset
-from longshot.models import Network, content_of, pixels, positions
+from longshot.models import Network, cached_pixels, content_of, row_positions
 from longshot.tasks import Pool, Shape, UniformClasses
 from longshot.training.augment import parse as parse_augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
@@ -92,9 +92,9 @@ def prepare(
         )
     black = np.broadcast_to(np.zeros((1, 1, 1, 1), np.uint8), (len(data), *transform.size, 3))
     rows = None if blank else _used_rows(data, train, held)
-    where = None if rows is None else positions(rows, len(data))
+    where = None if rows is None else row_positions(rows, len(data))
     plain = TrainingImages(
-        black if blank else pixels(data, transform, rows=rows), transform, device, sources=where
+        black if blank else cached_pixels(data, transform, rows=rows), transform, device, sources=where
     )
     images = plain
     if settings.rotations:

@@ -13,7 +13,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models import Features, Shards, embed, pixels, sidecar
+from longshot.models import Features, Shards, cached_pixels, embed, sidecar
 from longshot.models.features import array_files
 from longshot.models.features.array_files import (
     Damaged,
@@ -210,13 +210,13 @@ def test_damaged_pixels_are_decoded_again(
     many: Path, fresh_cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dataset = open_dataset(many)
-    expected = np.array(pixels(dataset, SMALL))
+    expected = np.array(cached_pixels(dataset, SMALL))
     (path,) = (fresh_cache / "pixels").glob("*.npy")
     array = np.load(path, mmap_mode="r+")
     array[7, 3] ^= 1
     array.flush()
     del array
-    assert np.array_equal(pixels(dataset, SMALL), expected)
+    assert np.array_equal(cached_pixels(dataset, SMALL), expected)
     messages = capsys.readouterr().err
     assert messages.count("the cache held a damaged array, which is made again") == 1
     assert "1 of 1 block does not have the checksum" in messages

@@ -14,7 +14,7 @@ import pytest
 
 from forked import ForkedProcess, ForkServer
 from longshot.base import UserError
-from longshot.models import embed, pixels, sidecar
+from longshot.models import cached_pixels, embed, sidecar
 from longshot.models.features import cache
 
 SMALL = "decode|resize(4,4)"
@@ -51,9 +51,9 @@ def test_decoded_images_are_read_from_a_later_cache(
 
     shared, own = two_caches
     dataset = open_dataset(many)
-    expected = np.array(pixels(dataset, SMALL))
+    expected = np.array(cached_pixels(dataset, SMALL))
     monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
-    assert np.array_equal(pixels(dataset, SMALL), expected)
+    assert np.array_equal(cached_pixels(dataset, SMALL), expected)
     assert not list(own.glob("pixels/*"))
 
 

@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from longshot.base import ImageTask, TaskBatch, UserError
-from longshot.models import ImageMethod, Network, SmallNetwork, get_method, make_task, restart, trainable_copy
+from longshot.models import (
+    ImageMethod,
+    Network,
+    SmallNetwork,
+    get_method,
+    make_task,
+    restart_layers,
+    trainable_copy,
+)
 from longshot.models.methods import finetune_network
 from longshot.models.methods.finetune import FinetuneLast
 from longshot.models.methods.finetune_network import (
@@ -259,7 +267,7 @@ class TestHeads:
     def test_a_new_start_forgets_the_weights(self, network: SmallNetwork) -> None:
         first, second = trainable_copy(network), trainable_copy(SmallNetwork(seed=5))
         for model in (first, second):
-            restart(model, torch.Generator().manual_seed(3))
+            restart_layers(model, torch.Generator().manual_seed(3))
         for (name, a), (_, b) in zip(first.state_dict().items(), second.state_dict().items(), strict=True):
             assert torch.equal(a, b), name
         assert not torch.equal(first.state_dict()["qkv.weight"], network.qkv.weight)

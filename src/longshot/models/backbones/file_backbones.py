@@ -1,14 +1,15 @@
 """Backbones from the user's own files: code (``torch:``), an ONNX network (``onnx:``), embeddings (``npy:``).
 
-``torch:FILE.py:FUNCTION``: FUNCTION takes no argument and returns an ``nn.Module`` from images [B, 3, H, W] to [B, d] (or a map
-[B, d, h, w], which is averaged). The module's attribute ``preprocessing`` says which pixels it takes.
+``torch:FILE.py:FUNCTION``: FUNCTION takes no argument and returns an ``nn.Module`` from images [B, 3, H, W] to [B, d]
+(or a map [B, d, h, w], which is averaged). The module's attribute ``preprocessing`` says which pixels it takes.
 
-``onnx:FILE``: one image input [B, 3, H, W] float32 and vectors out. With several outputs the last [B, d] one counts, else
-the last [B, d, h, w] one, averaged over space. A file with a fixed B is run B images at a time. Which pixels it takes is
-given, or stands in its metadata under ``preprocessing``.
+``onnx:FILE``: one image input [B, 3, H, W] float32 and vectors out. With several outputs the last [B, d] one counts,
+else the last [B, d, h, w] one, averaged over space. A file with a fixed B is run B images at a time. Which pixels it
+takes is given, or stands in its metadata under ``preprocessing``.
 
-``npy:FILE``: FILE.npy is [N, d]. Its rows follow the dataset's order, unless keys say otherwise: FILE.keys.txt with one
-key per line, or a Longshot sidecar FILE.json (as ``embed -o`` writes). FILE.npz holds ``features`` and optional ``keys``.
+``npy:FILE``: FILE.npy is [N, d]. Its rows follow the dataset's order, unless keys say otherwise: FILE.keys.txt with
+one key per line, or a Longshot sidecar FILE.json (as ``embed -o`` writes). FILE.npz holds ``features`` and optional
+``keys``.
 """
 
 from __future__ import annotations

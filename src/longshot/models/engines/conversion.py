@@ -54,7 +54,7 @@ class FromBytes(nn.Module):
         return (output.mean((2, 3)) if output.ndim == 4 else output).float()
 
 
-def export(module: nn.Module, run: Run, transform: Preprocessing, block: int, *, strict: bool) -> bytes:
+def export_onnx(module: nn.Module, run: Run, transform: Preprocessing, block: int, *, strict: bool) -> bytes:
     """The ONNX file of a network for blocks of ``block`` images.
 
     PyTorch's exporter that follows one run is used: the other one takes eight times as long and needs one more
@@ -261,7 +261,7 @@ class Conversion:
         reference = self._by_torch(pixels)
         backbone = self.backbone
         block = _CONVOLVED if is_convolutional(backbone.module) else _OTHER
-        network = export(
+        network = export_onnx(
             backbone.module, type(backbone).run, backbone.transform, block, strict=backbone.own_code
         )
         try:

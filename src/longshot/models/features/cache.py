@@ -149,7 +149,7 @@ def open_guarded(path: Path) -> NDArray[Any] | None:
 
 
 @contextlib.contextmanager
-def lock(path: Path, *, wait: bool = True) -> Iterator[None]:
+def hold_lock(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold ``path`` for this process; a second one waits, then finds the work done. A kill lets go of it.
 
     Without ``wait`` a second one gets ``Busy``.
@@ -204,7 +204,7 @@ def cache_entries() -> list[CacheEntry]:
     return sorted(listed, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
 
 
-def prune(chosen: list[CacheEntry]) -> int:
+def prune_cache(chosen: list[CacheEntry]) -> int:
     """Delete entries and folders left empty; features that a process is making stay. Returns bytes freed."""
     if chosen and not is_writable(own_cache()):
         raise UserError(
@@ -228,7 +228,7 @@ def prune(chosen: list[CacheEntry]) -> int:
     return freed
 
 
-def prunable(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
+def prunable_entries(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
     """Entries of a kind (None: of all) that were last used more than ``days`` ago.
 
     The registry says where datasets live, which no command can find out again: it is none of them.

@@ -44,7 +44,7 @@ from longshot.data import (
 )
 from longshot.models.backbones import open_backbone
 from longshot.models.features.array_files import DTYPES, Damaged, open_array, sidecar
-from longshot.models.features.cache import Shards, lock
+from longshot.models.features.cache import Shards, hold_lock
 from longshot.models.features.decode import check_workers
 from longshot.models.features.features import BLOCK, Features, features_view, images_mark
 from longshot.models.features.growing import GrowingArray, grown_arrays
@@ -384,7 +384,7 @@ class Pieces:
         if not self.writable:
             return
         path = features_path(self.request.view)
-        with contextlib.suppress(Busy), lock(path, wait=False):  # what grows just now stays
+        with contextlib.suppress(Busy), hold_lock(path, wait=False):  # what grows just now stays
             for array in self.writable:
                 if array.fits(np.flatnonzero(array.sums), self.digests):
                     array.remove()

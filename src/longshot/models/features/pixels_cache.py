@@ -33,7 +33,7 @@ from longshot.base import (
     progress,
 )
 from longshot.data import Dataset, ImageStore, shipment
-from longshot.models.features.cache import Shards, lock, open_guarded
+from longshot.models.features.cache import Shards, hold_lock, open_guarded
 from longshot.models.features.decode import check_workers, open_decoder, unreadable_images
 from longshot.models.features.lookup import content_of
 
@@ -42,7 +42,7 @@ _STEP = 64  # images decoded at a time
 _MANY = 20_000  # images from which decoding processes pay for their start
 
 
-def pixels(
+def cached_pixels(
     dataset: Dataset,
     preprocessing: str | Preprocessing,
     *,
@@ -70,7 +70,7 @@ def pixels(
         if (array := _open(cached, shape)) is not None:
             return array
     path = cache_dir("pixels") / file
-    with lock(path):
+    with hold_lock(path):
         if (array := _open(path, shape)) is not None:  # made by another process while we waited
             return array
         row_bytes = int(np.prod(shape[1:]))
@@ -109,7 +109,7 @@ def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     return array.reshape(shape)
 
 
-def positions(rows: Ints, total: int) -> Ints:
+def row_positions(rows: Ints, total: int) -> Ints:
     """[total] where each row of a dataset lies among ``rows``; −1 where it does not."""
     where = np.full(total, -1, np.int64)
     where[rows] = np.arange(len(rows))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from longshot.models.features.features import Features
 
 
-ODDS = 100.0  # another class is so many times as probable as the one on the label
+SUSPECT_ODDS = 100.0  # another class is so many times as probable as the one on the label
 _REMEMBERED = 8  # features whose suspects are kept in memory: several testbeds are drawn by one judge
 
 _remembered: dict[tuple[str, str], Suspects] = {}
@@ -151,7 +151,7 @@ def _by_labels_and_bytes(features: Features) -> Suspects:
     if features.used is not None:  # the images that tasks can touch, as if there were no others
         array, offsets = array[used], np.searchsorted(used, offsets)
     doubt = label_doubt(array, offsets)
-    judged = np.flatnonzero(doubt.odds >= ODDS)
+    judged = np.flatnonzero(doubt.odds >= SUSPECT_ODDS)
     judged = judged[np.argsort(-doubt.odds[judged], kind="stable")]
     copies = _copies(features, _equal_files(features))
     return Suspects(features, used[judged], doubt.rival[judged], doubt.odds[judged], copies)

@@ -103,7 +103,7 @@ def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
         if not isinstance(method, AnyMethod):
             raise UserError(
                 f"A {type(method).__name__} is no method; give an object of a class derived from "
-                "longshot.models.methods.base.Method, or write a function into a file and name it, as in mine.py:my_function."
+                "longshot.models.Method, or write a function into a file and name it, as in mine.py:my_function."
             )
         return method
     if is_tuned(method):

@@ -52,7 +52,7 @@ class Method(AnyMethod):
 
     ``scores`` must treat tasks independently: a task's scores do not depend on which other tasks are in the batch,
     nor on padding. It is called without gradient tracking: a method that trains enters ``torch.enable_grad()``
-    itself. (Methods that need the images and the network are in ``images.py``.)
+    itself. (Those that need images and the network: ``ImageMethod``.)
     """
 
     # Memory of a batch on a CPU: some 40 tasks of 5 ways and 5 shots. Fewer, and the cost of calling torch shows; more,

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from longshot.models.networks.inner import HeadStart, Moves
 
 
-KEY, VALUE = "ctx_key", "ctx_value"  # names among a network's extras: matrices [k, d] and [v, d]
+CTX_KEY, CTX_VALUE = "ctx_key", "ctx_value"  # names among a network's extras: matrices [k, d] and [v, d]
 _NUMBERS = 1 << 24  # attention weights held at a time where no gradient is wanted
 
 
 class CTX(ImageMethod):
-    """score_c(q) = −1/n Σ_p ‖t_p − w_p‖², over the n places p of the query's map (see ``class_scores``).
+    """score_c(q) = −1/n Σ_p ‖t_p − w_p‖², over the n places p of the query's map (see ``ctx_scores``).
 
     Key and value heads are those that ``longshot train ctx`` learned beside the network; for a network that was not
     trained so, key and value are the map itself.
@@ -46,11 +46,11 @@ class CTX(ImageMethod):
         all_scores = []
         for task in tasks:
             maps = network.maps(torch.cat([task.support, task.query])).float()
-            keys, values = heads(network, maps)
+            keys, values = ctx_heads(network, maps)
             rows = len(task.support)
             step = max(1, _NUMBERS // (rows * maps.shape[2] ** 2 * maps.shape[3] ** 2))
             parts = [
-                class_scores(
+                ctx_scores(
                     keys[:rows],
                     values[:rows],
                     task.support_label,
@@ -68,15 +68,15 @@ class CTX(ImageMethod):
         return forward * (support + query)
 
 
-def heads(network: Network, maps: Tensor) -> tuple[Tensor, Tensor]:
+def ctx_heads(network: Network, maps: Tensor) -> tuple[Tensor, Tensor]:
     """Keys [B, n, k] and values [B, n, v] at the n = h·w places of maps [B, d, h, w]."""
     places = maps.flatten(2).transpose(1, 2)
-    if KEY not in network.extras:
+    if CTX_KEY not in network.extras:
         return places, places
-    return places @ network.extras[KEY].T, places @ network.extras[VALUE].T
+    return places @ network.extras[CTX_KEY].T, places @ network.extras[CTX_VALUE].T
 
 
-def class_scores(
+def ctx_scores(
     support_key: Tensor,
     support_value: Tensor,
     label: Tensor,
@@ -119,7 +119,7 @@ class MAML(ImageMethod):
     family: ClassVar[str] = "inner loop"
     paper: ClassVar[str] = "Finn et al. 2017"
     kind = "meta-trained"
-    at_once = 16
+    tasks_at_once = 16
     moves: ClassVar[Moves] = "all"
     start: ClassVar[HeadStart] = "zero"
     fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
@@ -133,16 +133,16 @@ class MAML(ImageMethod):
         """Per task [Q, way]; see the class."""
         from longshot.models.networks.inner import (
             InnerLoop,
-            at_once,
             loop_weights,
             private_copy,
             query_logits,
+            tasks_at_once,
         )
 
         lr, steps = self._trained_for(network)
         loop = InnerLoop(steps, lr, self.moves, self._head_start(network), second_order=False)
         own, weights = private_copy(network), loop_weights(network, loop)
-        together = at_once(tasks[0].support.device)
+        together = tasks_at_once(tasks[0].support.device)
         scores: list[Tensor] = []
         for start in range(0, len(tasks), together):
             part = tasks[start : start + together]

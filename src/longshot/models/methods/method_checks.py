@@ -76,7 +76,7 @@ def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
     return TaskRows(np.arange(len(tasks)), np.array([task.way for task in tasks]), *lists)
 
 
-def run(
+def run_method(
     method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
 ) -> list[Scores]:
     """Scores [Q, way] per task, through the same batching that an evaluation uses."""
@@ -147,7 +147,7 @@ def _mixed(count: int = 24) -> tuple[World, list[Example]]:
 def check_learns(method: Method) -> None:
     """Accuracy far above chance on easy tasks."""
     world, tasks = _some(count=20)
-    accuracy = _accuracy(run(method, world, tasks), tasks)
+    accuracy = _accuracy(run_method(method, world, tasks), tasks)
     demand(accuracy > 0.7, f"accuracy on easy 5-way tasks is {accuracy:.2f}, not above 0.70")
 
 
@@ -158,14 +158,14 @@ def check_finite(method: Method) -> None:
     features[tasks[0].support] = 1.0  # all support rows equal
     features[tasks[1].query] = 0.0
     for made in (world.features, features, world.features * 1000):
-        for scores in run(method, World(made.astype(np.float32), world.per_class), tasks):
+        for scores in run_method(method, World(made.astype(np.float32), world.per_class), tasks):
             demand(bool(np.isfinite(scores).all()), "scores are not finite")
 
 
 def check_determinism(method: Method) -> None:
     """The same call gives the same bits."""
     world, tasks = _some(count=8)
-    first, second = run(method, world, tasks), run(method, world, tasks)
+    first, second = run_method(method, world, tasks), run_method(method, world, tasks)
     same = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
     demand(same, "two runs on the same tasks differ")
 
@@ -173,7 +173,7 @@ def check_determinism(method: Method) -> None:
 def check_batch_size(method: Method) -> None:
     """Batch size 1 equals batch size 64: tasks do not see one another."""
     world, tasks = _some()
-    alone, together = run(method, world, tasks, limit=1), run(method, world, tasks, limit=64)
+    alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks, limit=64)
     for single, batched in zip(alone, together, strict=True):
         alike(single, batched, "the batch size", method.tolerance)
 
@@ -182,7 +182,7 @@ def check_padding(method: Method) -> str | None:
     """Tasks of unequal size in one batch score as they do alone."""
     world, tasks = _mixed()
     try:
-        alone, together = run(method, world, tasks, limit=1), run(method, world, tasks)
+        alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks)
     except UserError as reason:
         return refusal(reason)
     for single, batched in zip(alone, together, strict=True):
@@ -199,7 +199,9 @@ def check_class_order(method: Method) -> None:
         replace(task, support_label=new[task.support_label], query_label=new[task.query_label])
         for task, new in zip(tasks, order, strict=True)
     ]
-    for before, after, new in zip(run(method, world, tasks), run(method, world, renamed), order, strict=True):
+    for before, after, new in zip(
+        run_method(method, world, tasks), run_method(method, world, renamed), order, strict=True
+    ):
         alike(before, after[:, new], "the order of classes", method.tolerance)
 
 
@@ -220,14 +222,16 @@ def check_example_order(method: Method) -> None:
                 query_label=task.query_label[q],
             )
         )
-    for before, after, q in zip(run(method, world, tasks), run(method, world, shuffled), orders, strict=True):
+    for before, after, q in zip(
+        run_method(method, world, tasks), run_method(method, world, shuffled), orders, strict=True
+    ):
         alike(before[q], after, "the order of examples", method.tolerance)
 
 
 def check_single_shot(method: Method) -> None:
     """One support row per class is enough."""
     world, tasks = _some(shot=1, count=20)
-    all_scores = run(method, world, tasks)
+    all_scores = run_method(method, world, tasks)
     demand(bool(np.isfinite(np.concatenate(all_scores)).all()), "scores of one-shot tasks are not finite")
     accuracy = _accuracy(all_scores, tasks)
     demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
@@ -238,7 +242,7 @@ def check_unequal_shots(method: Method) -> str | None:
     world, rng = World.make(), np.random.default_rng(5)
     tasks = [world.task(rng, [1, 2, 9, 4, 7], [3, 9, 1, 4, 6]) for _ in range(20)]
     try:
-        all_scores = run(method, world, tasks)
+        all_scores = run_method(method, world, tasks)
     except UserError as reason:
         return refusal(reason)
     accuracy = _accuracy(all_scores, tasks)
@@ -249,9 +253,9 @@ def check_unequal_shots(method: Method) -> str | None:
 def check_label_types(method: Method) -> None:
     """Labels may be of any integer type."""
     world, tasks = _some(count=3)
-    expected = run(method, world, tasks, dtype="int64")
+    expected = run_method(method, world, tasks, dtype="int64")
     for dtype in ("uint8", "int16", "int32"):
-        for before, after in zip(expected, run(method, world, tasks, dtype=dtype), strict=True):
+        for before, after in zip(expected, run_method(method, world, tasks, dtype=dtype), strict=True):
             demand(np.array_equal(before, after), f"labels of type {dtype} change the scores")
 
 
@@ -260,7 +264,7 @@ def check_absent_class(method: Method) -> str | None:
     world, rng = World.make(), np.random.default_rng(6)
     tasks = [world.task(rng, [3, 0, 5, 2], [4, 4, 4, 4]) for _ in range(6)]
     try:
-        all_scores = run(method, world, tasks)
+        all_scores = run_method(method, world, tasks)
     except UserError as reason:
         return refusal(reason)
     for scores in all_scores:
@@ -274,7 +278,7 @@ def check_many_ways(method: Method) -> None:
     world = World.make(classes=100, per_class=5, dim=48, spread=0.5)
     rng = np.random.default_rng(8)
     tasks = [world.task(rng, [3] * 100, [2] * 100)]
-    for scores, task in zip(run(method, world, tasks), tasks, strict=True):
+    for scores, task in zip(run_method(method, world, tasks), tasks, strict=True):
         own = np.take_along_axis(scores, task.query_label[:, None], 1)
         top5 = float(((scores > own).sum(1) < 5).mean())
         demand(top5 > 0.3, f"top-5 accuracy on 100-way tasks is {top5:.2f}, not above 0.30 (chance: 0.05)")
@@ -286,7 +290,7 @@ def check_setting(method: Method) -> None:
         return
     world, tasks = _some(count=6)
     fewer = [replace(task, query=task.query[::3], query_label=task.query_label[::3]) for task in tasks]
-    for before, after in zip(run(method, world, tasks), run(method, world, fewer), strict=True):
+    for before, after in zip(run_method(method, world, tasks), run_method(method, world, fewer), strict=True):
         alike(
             before[::3], after, "leaving out other queries (in a method marked inductive)", method.tolerance
         )

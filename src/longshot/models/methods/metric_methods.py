@@ -1,4 +1,4 @@
-"""Methods by distances: to class means (prototypical networks, SimpleShot), to every support example, by several backbones.
+"""Methods by distances: to class means (prototypical networks, SimpleShot), to every example, by several backbones.
 
 Nearest neighbours and Matching Networks compare a query with each example; SUR weighs backbones by the support.
 """

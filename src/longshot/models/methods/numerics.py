@@ -1,14 +1,14 @@
 """Batched pieces that several methods share: distances, masked softmax, gradients in closed form, Adam.
 
-Scores are kept class-major, [B, W, N], while a method works: products then run as [W, d] × [d, N] and the softmax
-over classes runs along N in memory, together several times faster on CPUs than [B, N, W]. ``class_scores`` turns the
+Scores are kept class-major, [B, W, N], while a method works: products then run as [W, d] × [d, N] and the softmax over
+classes runs along N in memory, together several times faster on CPUs than [B, N, W]. ``class_scores`` turns the
 result.
 
 A task of five classes multiplies a matrix of five rows. For such a shape PyTorch's batched product packs both sides
-first and reaches a third of what the processor can do; NumPy's BLAS has kernels without packing for small products (with
-AVX-512: 80 to 100 GFLOP/s where ``torch.bmm`` reached 25 to 45, ``python -m benchmarks.methods parts``). Tensors on a CPU
-share their memory with NumPy, so nothing is copied. Large products, products on other devices and products with gradients
-are PyTorch's.
+first and reaches a third of what the processor can do; NumPy's BLAS has kernels without packing for small products
+(with AVX-512: 80 to 100 GFLOP/s where ``torch.bmm`` reached 25 to 45, ``python -m benchmarks.methods parts``). Tensors
+on a CPU share their memory with NumPy, so nothing is copied. Large products, products on other devices and products
+with gradients are PyTorch's.
 """
 
 from __future__ import annotations

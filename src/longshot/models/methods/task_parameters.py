@@ -136,7 +136,7 @@ class TrainFromScratch(_Headed):
         support, generator = Support.of(task), task.generator()
         model = copy.deepcopy(network).requires_grad_(True)  # its batch norms do not keep their statistics
         if self.fresh:
-            restart(model, generator)
+            restart_layers(model, generator)
         norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
         head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
         optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
@@ -149,7 +149,7 @@ class TrainFromScratch(_Headed):
 
 
 @torch.no_grad()
-def restart(network: Network, generator: torch.Generator) -> None:
+def restart_layers(network: Network, generator: torch.Generator) -> None:
     """New weights as PyTorch starts layers: uniform within ±1/√fan-in, norms at 1 and 0, tokens N(0, 0.02²)."""
     for module in network.modules():
         own = dict(module.named_parameters(recurse=False))

@@ -1,4 +1,4 @@
-"""Queries assigned to class means by optimal transport, the means moved, again and again: PT-MAP, MetaDelta++'s decoder."""
+"""Queries assigned to class means by optimal transport, the means moved, repeatedly: PT-MAP, MetaDelta++'s decoder."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ class MetaDeltaDecoder(Method):
         return torch.from_numpy(plans).to(means)
 
 
-def decode(support: Tensor, labels: Tensor, query: Tensor, way: int) -> Tensor:
+def metadelta_decode(support: Tensor, labels: Tensor, query: Tensor, way: int) -> Tensor:
     """One task: scores [Q, W] of queries [Q, d] from support rows [S, d] with labels [S] in 0…W−1.
 
     Examples

@@ -133,7 +133,7 @@ def get_network(
         What the weights are drawn from.
     open_weights : callable, optional
         Opens what is not registered (``timm:NAME``, the folder of a saved network, …) with the weights it comes
-        with; see ``longshot.models.backbones.builtin_backbones.open_network``, which passes it.
+        with; see ``longshot.models.open_network``, which passes it.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = N
         if open_weights is None:
             raise UserError(
                 f"The network '{call}' comes with weights of its own",
-                "open it with longshot.models.backbones.builtin_backbones.open_network",
+                "open it with longshot.models.open_network",
             )
         return open_weights(call, size)
     name, settings = parse_call(call)

@@ -1,7 +1,7 @@
 """Weights in files: saved networks, and weights as others publish them.
 
-A saved network is a folder with ``network.safetensors`` (weights) and ``network.json`` (where they come from). Published
-weights have files, names of tensors and preprocessings of their own.
+A saved network is a folder with ``network.safetensors`` (weights) and ``network.json`` (where they come from).
+Published weights have files, names of tensors and preprocessings of their own.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _as_here(value: Tensor, path: Path) -> Tensor:
     return value
 
 
-WEIGHTS, SIDECAR = "network.safetensors", "network.json"
+WEIGHTS_FILE, SIDECAR_FILE = "network.safetensors", "network.json"
 TRAINING_ONLY = "extras.head_"  # a head over the train classes is of no use afterwards
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 _CODE = re.compile(r"torch:([^'\"]+?):(\w+)")
@@ -213,7 +213,7 @@ def save_checkpoint(folder: str | Path, network: Network, story: Mapping[str, An
         for name, value in network.state_dict().items()
         if not name.startswith(TRAINING_ONLY)
     }
-    with atomic(folder / WEIGHTS) as temporary:
+    with atomic(folder / WEIGHTS_FILE) as temporary:
         save_file(tensors, temporary, metadata={"format": "pt"})  # one entry: more come in any order
     sidecar = {
         **story,
@@ -224,10 +224,10 @@ def save_checkpoint(folder: str | Path, network: Network, story: Mapping[str, An
         "size": list(network.size),
         "parameters": sum(p.numel() for n, p in network.named_parameters() if n in tensors),
         "preprocessing": preprocessing,
-        "weights_hash": hash_file(folder / WEIGHTS),
+        "weights_hash": hash_file(folder / WEIGHTS_FILE),
         "versions": {"longshot": __version__, "torch": torch.__version__},
     }
-    write_json(folder / SIDECAR, sidecar)
+    write_json(folder / SIDECAR_FILE, sidecar)
     return folder
 
 
@@ -241,7 +241,7 @@ def load_checkpoint(
     folder : path
         The folder, or the weights file in it.
     open_weights : callable, optional
-        Opens a network that is not one of Longshot's own; ``longshot.models.backbones.builtin_backbones.load_network`` passes it.
+        Opens a network that is not one of Longshot's own; ``longshot.models.load_network`` passes it.
     """
     path = weights_file(folder)
     story = read_sidecar(path)
@@ -303,9 +303,9 @@ def weights_file(folder: str | Path) -> Path:
     path = Path(folder)
     if path.is_dir():
         pickled = [file for file in sorted(path.iterdir()) if file.suffix in _PICKLES]
-        if not (path / WEIGHTS).is_file() and pickled:
+        if not (path / WEIGHTS_FILE).is_file() and pickled:
             raise _pickle(pickled[0])
-        path = path / WEIGHTS
+        path = path / WEIGHTS_FILE
     if not path.is_file():
         raise UserError(
             f"There is no saved network at {folder}: {path} is missing",

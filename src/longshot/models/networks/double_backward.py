@@ -9,17 +9,15 @@ those go on
 
     to g: p ∗ w + x ∗ q + s        to x: g ∗ᵀ q        to w: p ⋆ g
 
-Batch norm: y = γ x̂ + β, x̂ = r (x − μ), r = (σ² + ε)^−½, with mean and variance of the first rows, M numbers a channel.
-A slope g gives, with A = Σ g and B = Σ g x̂ (these are the slopes of β and γ),
+Batch norm: y = γ x̂ + β, x̂ = r (x − μ), r = (σ² + ε)^−½, with mean and variance of the first rows, M numbers a
+channel. A slope g gives, with A = Σ g and B = Σ g x̂ (these are the slopes of β and γ),
 
     to x: r γ (g − (A + B x̂) / M)                       (without the bracket's second term for the other rows)
 
 Slopes (p, q, s) on those of x, γ and β go on, with P = Σ p, R = Σ p x̂, E = Σ g p − (A P + B R) / M, c = r γ B / M and
 k = q − r γ R / M,
 
-    to g: r γ p + k x̂ + s − r γ P / M
-    to x: r k g − r c p − x̂ r (k B − c R + r γ E) / M − r (k A − c P) / M
-    to γ: r E
+to g: r γ p + k x̂ + s − r γ P / M to x: r k g − r c p − x̂ r (k B − c R + r γ E) / M − r (k A − c P) / M to γ: r E
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class FixedNorms(Network):
 _REWRITTEN: weakref.WeakKeyDictionary[Network, FixedNorms] = weakref.WeakKeyDictionary()
 
 
-def prepare(network: Network) -> None:
+def prepare_fixed_norms(network: Network) -> None:
     """Rewrite a network whose statistics stay fixed, for ``trainable_copy``; nothing where there is nothing to gain.
 
     Tracing changes how PyTorch calls modules for a moment: call this while no other thread computes. A network that
@@ -169,7 +169,7 @@ def prepare(network: Network) -> None:
 
 
 def trainable_copy(network: Network) -> Network:
-    """A copy whose parameters take gradients, rewritten where ``prepare`` did so."""
+    """A copy whose parameters take gradients, rewritten where ``prepare_fixed_norms`` did so."""
     return copy.deepcopy(_REWRITTEN.get(network, network)).requires_grad_(True)
 
 

@@ -62,7 +62,7 @@ class InnerLoop:
     second_order: bool = True
 
 
-def at_once(device: torch.device) -> int:
+def tasks_at_once(device: torch.device) -> int:
     """How many tasks are best computed side by side.
 
     With weights of its own per task, a convolution over many tasks is a grouped one. On a CPU it is no faster than one

@@ -1,9 +1,9 @@
 """ResNets, those of photos, of few-shot papers and of BiT, with a switch for normalisation.
 
-Norms are batch norm, group norm with weight standardisation (as in BiT), or none. ``ResNet…`` (He et al. 2016) have the
-usual stem for photos or one for small images, and torchvision's parameters. ``ResNet12`` (Lee et al. 2019) has four wide
-blocks, leaky ReLU, DropBlock. ``BiTR…`` (Kolesnikov et al. 2020) have group norm, standardised weights, activation before
-convolution.
+Norms are batch norm, group norm with weight standardisation (as in BiT), or none. ``ResNet…`` (He et al. 2016) have
+the usual stem for photos or one for small images, and torchvision's parameters. ``ResNet12`` (Lee et al. 2019) has
+four wide blocks, leaky ReLU, DropBlock. ``BiTR…`` (Kolesnikov et al. 2020) have group norm, standardised weights,
+activation before convolution.
 """
 
 from __future__ import annotations
