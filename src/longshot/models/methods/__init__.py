@@ -83,10 +83,13 @@ def image_method_names() -> list[str]:
 
 def method_class(name: str) -> type[Method | ImageMethod]:
     """Return the class of the method ``name``, a plugin's after Longshot's own; UserError with the nearest name."""
-    table = METHODS | IMAGE_METHODS
-    if name not in table:
-        table = plugged("methods") | plugged("image_methods") | table
+    own = METHODS | IMAGE_METHODS
+    table = own if name in own else plugged("methods") | plugged("image_methods") | own
     method: type[Method | ImageMethod] = find_class("method", name, table, "{list_methods()}")
+    if name not in own and method.name != name:  # a result could not be made again from its call
+        raise UserError(
+            f"The method '{name}' of a plugin calls itself '{method.name}'; let {table[name]} say name = '{name}'."
+        )
     return method
 
 
