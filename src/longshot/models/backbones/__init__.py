@@ -330,13 +330,7 @@ def list_backbones(name: str | None = None, *, allow_download: bool = False) -> 
         else:
             about = f"to be fetched by hand ({alias.papers})"
             rows.append(
-                {
-                    "name": paper_name,
-                    "dim": None,
-                    "installed": False,
-                    "install": alias.fetch,
-                    "about": about,
-                }
+                {"name": paper_name, "dim": None, "installed": False, "install": alias.fetch, "about": about}
             )
     return rows
 

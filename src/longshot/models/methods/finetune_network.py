@@ -131,10 +131,7 @@ ROOM = Room()
 
 
 def descend(
-    network: Network,
-    images: Tensor,
-    loss: Callable[[Tensor], Tensor],
-    optimiser: torch.optim.Optimizer,
+    network: Network, images: Tensor, loss: Callable[[Tensor], Tensor], optimiser: torch.optim.Optimizer
 ) -> None:
     """One step of the optimiser on ``loss(network(images))``; images [N, 3, H, W], the loss of vectors [N, d].
 

@@ -69,12 +69,7 @@ class _FromFile(Own):
     """An object of a class in a user's file (``inner``); its mistakes are told with the lines of that file."""
 
     def __init__(
-        self,
-        inner: Any,
-        path: Path,
-        settings: Mapping[str, Any],
-        defaults: Mapping[str, Any],
-        source: str,
+        self, inner: Any, path: Path, settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str
     ) -> None:
         super().__init__(settings, defaults, source)
         self._inner, self._path = inner, path

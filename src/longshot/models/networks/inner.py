@@ -143,13 +143,7 @@ def _max_pool(
 ) -> Tensor:
     """The signature is ``torch.max_pool2d``'s."""
     kernel = pair(kernel_size)
-    pooling = Pooling(
-        kernel,
-        pair(stride or kernel),
-        pair(padding),
-        pair(dilation),
-        ceil_mode,
-    )
+    pooling = Pooling(kernel, pair(stride or kernel), pair(padding), pair(dilation), ceil_mode)
     return pool(input, pooling)
 
 
