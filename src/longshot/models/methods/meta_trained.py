@@ -119,7 +119,7 @@ class MAML(ImageMethod):
     family: ClassVar[str] = "inner loop"
     paper: ClassVar[str] = "Finn et al. 2017"
     kind = "meta-trained"
-    tasks_at_once = 16
+    at_once = 16
     moves: ClassVar[Moves] = "all"
     start: ClassVar[HeadStart] = "zero"
     fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
