@@ -113,14 +113,8 @@ FAMILIES = (
     ),
 )
 _LABELLED = re.compile(r"([^=/\\:()+]+)=(.+)")
-_FILES = (
-    ".safetensors",
-    ".pt",
-    ".pth",
-    ".bin",
-    ".ckpt",
-    ".pkl",
-)  # pickles too: refused there, with the remedy
+# pickles too: refused there, with the remedy
+_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl")
 
 
 def open_backbone(

@@ -56,9 +56,8 @@ class Backbone(ABC):
     def use_sight(self, sight: Sight) -> None:
         """Let the network see these pixels, before anything is computed."""
         self.sight = sight
-        self.name = self.label = sight.named(
-            self.opens
-        )  # ``opens`` is the name without what it says of pixels
+        # ``opens`` is the name without what it says of pixels
+        self.name = self.label = sight.named(self.opens)
         self.transform: Preprocessing = parse(sight.preprocessing)
 
     @property

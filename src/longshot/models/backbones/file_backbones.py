@@ -46,10 +46,8 @@ class TorchFile(ModuleBackbone):
 
     def __init__(self, name: str, network: nn.Module, text: str, sight: Sight, device: str) -> None:
         super().__init__(name, hash_state(network, text), sight, device)
-        self.made, self.architecture = (
-            network,
-            name.rpartition(":")[2],
-        )  # the function: a file may hold several
+        # the function: a file may hold several
+        self.made, self.architecture = network, name.rpartition(":")[2]
         # A module that was moved to channels-last wants its images so; others may use .view().
         weights = [p for p in network.parameters() if p.ndim == 4]
         self.channels_last = any(

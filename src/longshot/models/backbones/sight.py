@@ -256,14 +256,8 @@ def may_download(allow_download: bool) -> bool:
 
 
 FILES = ("preprocessor_config.json", "processor_config.json")
-_FILTERS = {
-    0: "nearest",
-    1: "lanczos",
-    2: "bilinear",
-    3: "bicubic",
-    4: "box",
-    5: "hamming",
-}  # as Pillow numbers
+# as Pillow numbers
+_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 # Processors that need torchvision but do no more than these settings say (DINOv3's resizes before it rounds to bytes).
 _PLAIN_WITHOUT_PIL = ("DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast")
 _SQUASHED_FROM = 384  # ConvNeXt's processor crops below and squashes from here on

@@ -161,11 +161,8 @@ class OpenVinoSession:
 
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         if not hasattr(self.local, "request"):
-            settings = {
-                "INFERENCE_NUM_THREADS": 1,
-                "NUM_STREAMS": 1,
-                "INFERENCE_PRECISION_HINT": "f32",  # processors with bfloat16 would use that
-            }
+            # f32: processors with bfloat16 would use that
+            settings = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
             self.local.request = self.core.compile_model(self.model, "CPU", settings).create_infer_request()
         answer = self.local.request.infer({0: pixels}, share_inputs=True)
         vectors: NDArray[np.float32] = np.array(answer[0], np.float32)

@@ -44,9 +44,9 @@ from longshot.data import (
 )
 from longshot.models.backbones import open_backbone
 from longshot.models.features.array_files import DTYPES, Damaged, open_array, sidecar
-from longshot.models.features.cache import Shards, hold_lock
+from longshot.models.features.cache import Shards, features_view, hold_lock, images_mark
 from longshot.models.features.decode import check_workers
-from longshot.models.features.features import BLOCK, Features, features_view, images_mark
+from longshot.models.features.features import BLOCK, Features
 from longshot.models.features.growing import GrowingArray, grown_arrays
 
 if TYPE_CHECKING:
@@ -160,9 +160,8 @@ class Request:
     @cached_property
     def content(self) -> Content:
         """The dataset's images as they are at the first look; given vectors are bound to images by name."""
-        from longshot.models.backbones.base import (
-            Precomputed,  # here, so that a look at images needs no PyTorch
-        )
+        # here, so that a look at images needs no PyTorch
+        from longshot.models.backbones.base import Precomputed
 
         if isinstance(self.source, Precomputed):
             return Content("names", "")

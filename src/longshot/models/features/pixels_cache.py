@@ -153,9 +153,8 @@ def _decode(
         raise unreadable_images(dataset, bad)
 
 
-Reading: TypeAlias = tuple[
-    NDArray[Any], list[tuple[int, str]]
-]  # values [n, d], (row, reason) of unreadable images
+# values [n, d], (row, reason) of unreadable images
+Reading: TypeAlias = tuple[NDArray[Any], list[tuple[int, str]]]
 # Images and positions of a shard → their values; other machines find it by its name.
 Describe: TypeAlias = Callable[[ImageStore, range], Reading]
 

@@ -58,9 +58,8 @@ class Method(AnyMethod):
     # Memory of a batch on a CPU: some 40 tasks of 5 ways and 5 shots. Fewer, and the cost of calling torch shows; more,
     # and the batch no longer stays in the processor's cache between one operation and the next.
     batch_bytes: ClassVar[int] = 16 << 20
-    tolerance: ClassVar[float] = (
-        1e-4  # how far scores may move with batch size and order of examples (relative)
-    )
+    # how far scores may move with batch size and order of examples (relative)
+    tolerance: ClassVar[float] = 1e-4
 
     @abstractmethod
     def scores(self, batch: TaskBatch) -> Tensor:

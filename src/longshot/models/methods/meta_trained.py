@@ -50,15 +50,10 @@ class CTX(ImageMethod):
             rows = len(task.support)
             step = max(1, _NUMBERS // (rows * maps.shape[2] ** 2 * maps.shape[3] ** 2))
             parts = [
-                ctx_scores(
-                    keys[:rows],
-                    values[:rows],
-                    task.support_label,
-                    keys[start : start + step],
-                    values[start : start + step],
-                    task.way,
+                ctx_scores(keys[:rows], values[:rows], task.support_label, key, value, task.way)
+                for key, value in zip(
+                    torch.split(keys[rows:], step), torch.split(values[rows:], step), strict=True
                 )
-                for start in range(rows, len(maps), step)
             ]
             all_scores.append(torch.cat(parts))
         return all_scores

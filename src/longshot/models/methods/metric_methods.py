@@ -249,9 +249,8 @@ class SUR(Method):
             squares.append(means.square().sum(2))
         inner, square = torch.stack(support, 3), torch.stack(squares, 2).unsqueeze(2)  # [B,W,S,K], [B,W,1,K]
         target = one_hot(batch)  # [B, W, S]
-        shots = (
-            batch.counts.unsqueeze(2) * target
-        )  # shots of the row's own class, 0 in other classes' columns
+        # shots of the row's own class, 0 in other classes' columns
+        shots = batch.counts.unsqueeze(2) * target
         weight = row_weights((shots > 1).any(1))
         inner, without_own = _left_out(inner, square, shots.unsqueeze(3))
         choice = torch.zeros(len(batch), len(support), device=batch.support.device, requires_grad=True)

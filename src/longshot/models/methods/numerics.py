@@ -84,6 +84,7 @@ def _multiply(first: Tensor, second: Tensor, out: Tensor) -> None:
 
 
 EPSILON = 1e-12
+_PER_TASK = ("support", "support_label", "query", "query_mask", "ways", "seeds")  # tensors of a batch
 _LEAST = math.log(EPSILON)
 
 
@@ -91,16 +92,8 @@ def pieces(batch: TaskBatch, size: int) -> Iterator[TaskBatch]:
     """The batch as smaller ones of at most ``size`` tasks, over the same memory."""
     for start in range(0, len(batch), size):
         chosen = slice(start, start + size)
-        yield replace(
-            batch,
-            support=batch.support[chosen],
-            support_label=batch.support_label[chosen],
-            query=batch.query[chosen],
-            query_mask=batch.query_mask[chosen],
-            ways=batch.ways[chosen],
-            seeds=batch.seeds[chosen],
-            index=None if batch.index is None else batch.index[chosen],
-        )
+        parts = {name: getattr(batch, name)[chosen] for name in _PER_TASK}
+        yield replace(batch, **parts, index=None if batch.index is None else batch.index[chosen])
 
 
 def class_scores(scores: Tensor, batch: TaskBatch) -> Tensor:

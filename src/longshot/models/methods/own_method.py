@@ -37,14 +37,20 @@ def own_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
     """The method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
     if name.startswith("sklearn:"):
         return sklearn_method(name, settings)
-    return _file_method(name, settings)
+    file, _, attribute = name.rpartition(".py")
+    path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
+    if not path.is_file():
+        raise UserError(
+            f"There is no file {path} for the method '{name}'; give its path, as in mine.py:MyMethod."
+        )
+    code = path.read_bytes()
+    definition = _pick(_run_file(path, code), path, attribute)
+    made = _from_class if inspect.isclass(definition) else _from_function
+    return made(definition, f"{path}:{definition.__name__}", path, sha256(code).hexdigest()[:16], settings)
 
 
 class Own(AnyMethod):
     """A method whose name, settings and identity come from elsewhere than its class."""
-
-    family = "own"
-    paper = ""
 
     def __init__(self, settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
         self._given, self._defaults, self._source = dict(settings), dict(defaults), source
@@ -92,22 +98,6 @@ class _FromFile(Own):
 
 
 # ---- a Python file
-
-
-def _file_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
-    file, _, attribute = name.rpartition(".py")
-    path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
-    if not path.is_file():
-        raise UserError(
-            f"There is no file {path} for the method '{name}'; give its path, as in mine.py:MyMethod."
-        )
-    code = path.read_bytes()
-    module = _run_file(path, code)
-    definition = _pick(module, path, attribute)
-    title = f"{path}:{definition.__name__}"
-    source = sha256(code).hexdigest()[:16]
-    made = _from_class if inspect.isclass(definition) else _from_function
-    return made(definition, title, path, source, settings)
 
 
 def _run_file(path: Path, code: bytes) -> ModuleType:
@@ -201,11 +191,10 @@ class _FromClass(_FromFile, Method):
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] of the user's class, its shape checked."""
         where = _tasks(batch)
-        scores: Any = self._told(where, lambda: self._inner.scores(batch))
+        scores: Tensor = self._told(where, lambda: self._inner.scores(batch))
         shape = (len(batch), batch.query.shape[1], batch.way)
         self._check_scores(scores, where, shape, "tasks, queries, classes")
-        checked: Tensor = scores
-        return checked
+        return scores
 
 
 class _FromImageClass(_FromFile, ImageMethod):
@@ -234,8 +223,8 @@ class _FromImageClass(_FromFile, ImageMethod):
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """As the user's class says."""
-        cost: Any = self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward))
-        return float(cost)
+        cost = partial(self._inner.flops_per_task, way, support, query, forward)
+        return float(self._told("the cost", cost))
 
 
 def _from_function(
@@ -327,11 +316,8 @@ def own_lines(error: Exception, path: Path) -> str:
     return "\n".join([f"{type(error).__name__}: {error}", *lines])
 
 
-PREFIX = "sklearn:"
-
-
 def sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
-    path = name.removeprefix(PREFIX)
+    path = name.removeprefix("sklearn:")
     module, _, attribute = path.rpartition(".")
     if not module:
         raise UserError(f"'{name}' is no import path; write it in full, as in sklearn:sklearn.svm.SVC.")

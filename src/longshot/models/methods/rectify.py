@@ -121,9 +121,8 @@ class BDCSPN(Method):
     family = "rectified means"
     paper = "Liu et al. 2020"
     version = 2  # scale 1: see docs/studies/methods.md for the measurements
-    batch_bytes = (
-        10 << 20
-    )  # it works beside its input on little, so that a larger batch would outgrow the cache
+    # it works beside its input on little, so that a larger batch would outgrow the cache
+    batch_bytes = 10 << 20
 
     scale: float = number_field(1.0, above=0)
     temperature: float = number_field(10.0, above=0)

@@ -315,7 +315,7 @@ def metadelta_decode(support: Tensor, labels: Tensor, query: Tensor, way: int) -
     Examples
     --------
     >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    >>> decode(rows, torch.tensor([0, 1]), torch.tensor([[0.1, 0.9], [0.8, 0.3]]), 2).argmax(1)
+    >>> metadelta_decode(rows, torch.tensor([0, 1]), torch.tensor([[0.1, 0.9], [0.8, 0.3]]), 2).argmax(1)
     tensor([1, 0])
     """
     batch = TaskBatch(

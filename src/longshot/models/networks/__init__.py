@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import UserError, check_settings, format_call, parameters, parse_call
+from longshot.base import UserError, check_settings, format_call, load_target, parameters, parse_call
 
 if TYPE_CHECKING:
     from longshot.models.networks.base import Network
@@ -180,6 +179,5 @@ def network_class(name: str) -> type[Network]:
             f"There is no network '{name}'; {hint}: {', '.join(network_names())}, efficientnet-lite0, timm:NAME, "
             f"hf:NAME, torch:FILE.py:FUNCTION, or the folder of a saved network."
         )
-    module, _, attribute = NETWORKS[name].partition(":")
-    network_type: type[Network] = getattr(import_module(module), attribute)
-    return network_type
+    chosen: type[Network] = load_target(NETWORKS[name])
+    return chosen

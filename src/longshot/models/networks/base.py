@@ -32,9 +32,8 @@ class Network(nn.Module, ABC):
     size: tuple[int, int]  # height and width of the images it was built for
     dim: int  # d, width of the vectors
     preprocessing: str | None = None  # the pixels it was trained on, where it was
-    extras: (
-        nn.ParameterDict
-    )  # learned beside the network (a first head for MAML, attention for CTX); often empty
+    # learned beside the network (a first head for MAML, attention for CTX); often empty
+    extras: nn.ParameterDict
 
     def __init__(self, extras: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()

@@ -65,11 +65,6 @@ def groups(channels: int) -> int:
     return max(n for n in range(1, _GROUPS + 1) if channels % n == 0 and (2 * n <= channels or n == 1))
 
 
-def check_norm(network: str, norm: object) -> None:
-    """UserError when ``norm`` is none of NORMS."""
-    check_choice(network, "norm", norm, NORMS)
-
-
 _WIDTHS = (64, 128, 256, 512)
 
 
@@ -123,7 +118,7 @@ class ResNet(Network):
 
     def __init__(self, *, size: tuple[int, int], norm: str = "batch", stem: str = "large") -> None:
         super().__init__()
-        check_norm(self.name, norm)
+        check_choice(self.name, "norm", norm, NORMS)
         check_choice(self.name, "stem", stem, ("large", "small"))
         large = stem == "large"
         first = normed(norm, 3, 64, 7, 2, nn.ReLU()) if large else normed(norm, 3, 64, 3, then=nn.ReLU())
@@ -247,7 +242,7 @@ class ResNet12(Network):
         self, *, size: tuple[int, int], norm: str = "batch", drop: float = 0.1, block_size: int = 5
     ) -> None:
         super().__init__()
-        check_norm("resnet12", norm)
+        check_choice("resnet12", "norm", norm, NORMS)
         check_number("resnet12", "drop", drop)
         check_count("resnet12", "block_size", block_size, least=1)
         if drop >= 1:
@@ -286,10 +281,6 @@ class ResNet12(Network):
         return names
 
 
-_BIT_GROUPS = 32
-_BIT_WIDTHS = (64, 128, 256, 512)
-
-
 class Unit(nn.Module):
     """out = relu(norm(x)), then convolutions with relu(norm(·)) between them, added to x or to proj(out).
 
@@ -306,7 +297,7 @@ class Unit(nn.Module):
             if basic
             else [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
         )
-        self.norms = nn.ModuleList(nn.GroupNorm(_BIT_GROUPS, shape[0]) for shape in shapes)
+        self.norms = nn.ModuleList(nn.GroupNorm(_GROUPS, shape[0]) for shape in shapes)
         self.convs = nn.ModuleList(conv("group", *shape[:3], stride=shape[3], bias=False) for shape in shapes)
         self.proj = conv("group", inputs, outputs, 1, stride=stride, bias=False) if first else None
 
@@ -334,14 +325,14 @@ class BiT(Network):
         self.root = conv("group", 3, inputs, 7, stride=2, bias=False)
         units: list[nn.Module] = []
         for block, count in enumerate(self.units):
-            width = _BIT_WIDTHS[block] * self.width
+            width = _WIDTHS[block] * self.width
             outputs = width if self.basic else 4 * width
             for number in range(count):
                 stride = 2 if block and not number else 1
                 units.append(Unit(inputs, width, outputs, stride, first=not number, basic=self.basic))
                 inputs = outputs
         self.blocks = nn.Sequential(*units)
-        self.norm = nn.GroupNorm(_BIT_GROUPS, inputs)
+        self.norm = nn.GroupNorm(_GROUPS, inputs)
         self.dim = inputs
 
     def maps(self, images: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from longshot.base import UserError, check_choice, check_count
 from longshot.models.networks.base import Network
-from longshot.models.networks.resnets import check_norm, conv, norm_layer
+from longshot.models.networks.resnets import NORMS, conv, norm_layer
 
 BLOCKS = 4
 
@@ -31,7 +31,7 @@ class CNN4(Network):
     ) -> None:
         super().__init__()
         check_count("cnn4", "width", width, least=1)
-        check_norm("cnn4", norm)
+        check_choice("cnn4", "norm", norm, NORMS)
         shrunk = 2**BLOCKS
         if min(size) < shrunk:
             raise UserError(
