@@ -98,7 +98,7 @@ def test_features_being_made_are_not_pruned(photos: Path, fresh_cache: Path) -> 
     path = embed(photos, "pixels", preprocessing="decode|resize(2,2)").path
     assert path is not None
     with hold_lock(path):
-        assert cache.prune([e for e in cache_entries() if e.kind == "features"]) == 0
+        assert cache.prune_cache([e for e in cache_entries() if e.kind == "features"]) == 0
     assert path.exists()
 
 

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
-from longshot.base import cache_dir, find_cached, hash_text, note, read_sealed, write_sealed
+from longshot.base import Preprocessing, cache_dir, find_cached, hash_text, note, read_sealed, write_sealed
 from longshot.models.engines import engine_version, is_convolutional
 from longshot.models.features.decode import decode_rows
 
 if TYPE_CHECKING:
-    from longshot.base import Preprocessing
     from longshot.data import Dataset
     from longshot.models.backbones.base import ModuleBackbone
 

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,8 +178,7 @@ def read_into(pipe: IO[bytes], target: memoryview) -> None:
 def _pipe(pipe: Any) -> IO[bytes]:
     """A pipe that Popen was asked for is there."""
     assert pipe is not None
-    checked: IO[bytes] = pipe
-    return checked
+    return cast("IO[bytes]", pipe)
 
 
 def _died(code: int | None) -> UserError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged
 from longshot.models.features.array_files import checksum
-
-if TYPE_CHECKING:
-    from longshot.models.features.features import Features
-
+from longshot.models.features.features import Features
 
 SUSPECT_ODDS = 100.0  # another class is so many times as probable as the one on the label
 _REMEMBERED = 8  # features whose suspects are kept in memory: several testbeds are drawn by one judge

@@ -12,9 +12,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from longshot.base import ImageTask, UserError
+from longshot.base import ImageTask
 from longshot.models.methods.base import LOWEST, ImageMethod
-from longshot.models.methods.method_checks import Kept, alike, demand, refusal, run_all
+from longshot.models.methods.method_checks import Kept, alike, demand, may_refuse, run_all
 from longshot.models.networks.base import Network
 
 _SIDE = 16
@@ -165,16 +165,13 @@ def check_together(method: ImageMethod) -> None:
         _alike(run_image_method(method, [task])[0], together, "other tasks beside it")
 
 
-def check_absent_class(method: ImageMethod) -> str | None:
+@may_refuse
+def check_absent_class(method: ImageMethod) -> None:
     """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
     task, _ = make_task([3, 0, 2, 2], [2, 2, 2, 2], 6)
-    try:
-        scores = run_image_method(method, [task])[0]
-    except UserError as reason:
-        return refusal(reason)
+    scores = run_image_method(method, [task])[0]
     demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
     demand(bool(scores[:, [0, 2, 3]].isfinite().all()), "an absent class makes other scores infinite")
-    return None
 
 
 def check_single_shot(method: ImageMethod) -> None:

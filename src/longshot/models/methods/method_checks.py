@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -104,11 +105,20 @@ def demand(holds: bool, sentence: str) -> None:
         raise CheckFailed(sentence)
 
 
-def refusal(reason: UserError) -> str:
-    """The reason for which a method refuses a kind of task; a failure inside the method is none."""
-    if isinstance(reason, MethodError):
-        raise reason
-    return str(reason)
+def may_refuse(check: Callable[[T], None]) -> Callable[[T], str | None]:
+    """Let a method refuse the tasks of a check: its reason comes back. A failure inside the method is no refusal."""
+
+    @wraps(check)
+    def call(method: T) -> str | None:
+        try:
+            check(method)
+        except MethodError:
+            raise
+        except UserError as reason:
+            return str(reason)
+        return None
+
+    return call
 
 
 def alike(first: Scores, second: Scores, change: str, tolerance: float) -> None:
@@ -178,16 +188,13 @@ def check_batch_size(method: Method) -> None:
         alike(single, batched, "the batch size", method.tolerance)
 
 
-def check_padding(method: Method) -> str | None:
+@may_refuse
+def check_padding(method: Method) -> None:
     """Tasks of unequal size in one batch score as they do alone."""
     world, tasks = _mixed()
-    try:
-        alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks)
-    except UserError as reason:
-        return refusal(reason)
+    alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks)
     for single, batched in zip(alone, together, strict=True):
         alike(single, batched, "padding", method.tolerance)
-    return None
 
 
 def check_class_order(method: Method) -> None:
@@ -237,17 +244,13 @@ def check_single_shot(method: Method) -> None:
     demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
 
 
-def check_unequal_shots(method: Method) -> str | None:
+@may_refuse
+def check_unequal_shots(method: Method) -> None:
     """Classes with unequal numbers of shots and queries, or a refusal with its reason."""
     world, rng = World.make(), np.random.default_rng(5)
     tasks = [world.task(rng, [1, 2, 9, 4, 7], [3, 9, 1, 4, 6]) for _ in range(20)]
-    try:
-        all_scores = run_method(method, world, tasks)
-    except UserError as reason:
-        return refusal(reason)
-    accuracy = _accuracy(all_scores, tasks)
+    accuracy = _accuracy(run_method(method, world, tasks), tasks)
     demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
-    return None
 
 
 def check_label_types(method: Method) -> None:
@@ -259,18 +262,14 @@ def check_label_types(method: Method) -> None:
             demand(np.array_equal(before, after), f"labels of type {dtype} change the scores")
 
 
-def check_absent_class(method: Method) -> str | None:
+@may_refuse
+def check_absent_class(method: Method) -> None:
     """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
     world, rng = World.make(), np.random.default_rng(6)
     tasks = [world.task(rng, [3, 0, 5, 2], [4, 4, 4, 4]) for _ in range(6)]
-    try:
-        all_scores = run_method(method, world, tasks)
-    except UserError as reason:
-        return refusal(reason)
-    for scores in all_scores:
+    for scores in run_method(method, world, tasks):
         demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
         demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
-    return None
 
 
 def check_many_ways(method: Method) -> None:

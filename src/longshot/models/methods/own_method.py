@@ -13,17 +13,14 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from longshot.base import ImageTask, TaskBatch, TaskShape, UserError, check_settings, format_call, parameters
 from longshot.models.methods.base import LOWEST, AnyMethod, ImageMethod, Method, mask_absent
-
-if TYPE_CHECKING:
-    from longshot.models.networks.base import Network
-
+from longshot.models.networks.base import Network
 
 T = TypeVar("T")
 _TASK_ARGUMENTS = 4  # of a function: support, support_label, query, way

@@ -38,6 +38,12 @@ class Window(NamedTuple):
     groups: int
 
 
+def applied(function: Any, *inputs: Any) -> Tensor:
+    """Return what an autograd function gives; its ``apply`` has no types."""
+    result: Tensor = function.apply(*inputs)
+    return result
+
+
 # ---- convolution
 
 
@@ -61,9 +67,7 @@ def conv(maps: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> T
     >>> conv(maps, torch.ones(1, 1, 3, 3), None, Window((1, 1), (0, 0), (1, 1), 1)).item()
     36.0
     """
-    function: Any = _Conv
-    result: Tensor = function.apply(maps, weight, bias, window)
-    return result
+    return applied(_Conv, maps, weight, bias, window)
 
 
 class _Conv(torch.autograd.Function):
@@ -166,9 +170,7 @@ def pool(maps: Tensor, pooling: Pooling) -> Tensor:
     >>> pool(torch.arange(16.0).view(1, 1, 4, 4), Pooling((2, 2), (2, 2), (0, 0), (1, 1), False)).flatten()
     tensor([ 5.,  7., 13., 15.])
     """
-    function: Any = _Pool
-    result: Tensor = function.apply(maps, pooling)
-    return result
+    return applied(_Pool, maps, pooling)
 
 
 class _Pool(torch.autograd.Function):
@@ -181,8 +183,7 @@ class _Pool(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        function: Any = _PoolSlope
-        return function.apply(slopes[0], *ctx.saved_tensors, ctx.pooling), None
+        return applied(_PoolSlope, slopes[0], *ctx.saved_tensors, ctx.pooling), None
 
 
 class _PoolSlope(torch.autograd.Function):
@@ -232,9 +233,7 @@ def norm(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, rows: int) -> T
     >>> norm(maps, torch.ones(1), torch.zeros(1), 0.0, rows=2).flatten()
     tensor([-1.,  1.,  3.])
     """
-    function: Any = _Norm
-    result: Tensor = function.apply(maps, weight, bias, eps, rows)
-    return result
+    return applied(_Norm, maps, weight, bias, eps, rows)
 
 
 class _Norm(torch.autograd.Function):

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from longshot.models.networks.base import Foreign, Network
-from longshot.models.networks.double_backward import Window, conv_slopes, convolved, pair
+from longshot.models.networks.double_backward import Window, applied, conv_slopes, convolved, pair
 
 _FAST_COLUMNS = 3
 _AGREEMENT = 1e-4  # relative, between the network and its rewriting
@@ -102,12 +102,8 @@ class _ConvNorm(nn.Module):
             bias = weight.new_zeros(len(weight))
         if self.mirrored and weight.shape[2:].numel() > 1:
             weight = weight.flip(2, 3)
-        function: Any = _ConvClamp
-        layout = torch.channels_last
-        result: Tensor = function.apply(
-            maps.contiguous(memory_format=layout), weight.contiguous(memory_format=layout), bias, self.how
-        )
-        return result
+        maps, weight = (each.contiguous(memory_format=torch.channels_last) for each in (maps, weight))
+        return applied(_ConvClamp, maps, weight, bias, self.how)
 
 
 class _Maps(nn.Module):
