@@ -34,7 +34,7 @@ def prepare(method: str) -> Callable[[], Any]:
     torch.set_num_threads(1)
     network = load_backbone("efficientnet-lite0", "cpu").network().to(memory_format=torch.channels_last)
     try:
-        from longshot.models import prepare as prepare_network
+        from longshot.models import prepare_fixed_norms as prepare_network
     except ImportError:
         pass  # the version before
     else:

@@ -329,7 +329,7 @@ def against_before(rounds: int = 7) -> None:
 
 def parts(tasks: int = 40, repeats: int = 40) -> None:
     """Processor time per 5-way 5-shot task of what methods are made of, the best of many: what could be gained."""
-    from longshot.models.methods.products import gram, product  # not at the top: the version before has none
+    from longshot.models.methods.numerics import gram, product  # not at the top: the version before has none
 
     torch.set_num_threads(1)
     way, support, query = 5, 25, 50

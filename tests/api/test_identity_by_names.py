@@ -14,7 +14,7 @@ import pytest
 import longshot
 from longshot.base import UserError
 from longshot.data import identity
-from longshot.models import pixels
+from longshot.models import cached_pixels
 
 PROBED = 16
 TASKS: dict[str, Any] = {"tasks": 4, "way": 2, "shot": 1, "query": 3}
@@ -70,7 +70,7 @@ def made_overlap(album: Path, folder: Path) -> str:
 
 def made_pixels(album: Path, folder: Path) -> str:
     dataset = longshot.open_dataset(album)
-    pixels(dataset, "decode|resize(8,8)")
+    cached_pixels(dataset, "decode|resize(8,8)")
     return dataset.identity
 
 

@@ -18,9 +18,8 @@ from longshot.api import selftest
 from longshot.api.selftest import Check, all_checks, largest_difference, run_check
 from longshot.base import TaskBatch, UserError
 from longshot.cli.doctor_command import command
-from longshot.models import ProtoNet
+from longshot.models import ProtoNet, methods
 from longshot.models.engines import ENGINES
-from longshot.models.methods import registry
 from longshot.tasks import NAMES
 from longshot.training import ALGORITHMS
 
@@ -29,8 +28,8 @@ CPU = torch.device("cpu")
 
 def test_everything_registered_is_checked() -> None:
     checked = {(check.kind, check.name.partition(",")[0]) for check in all_checks()}
-    methods = {("method", name) for name in registry.METHODS | registry.IMAGE_METHODS}
-    assert checked == methods | {
+    by_name = {("method", name) for name in methods.METHODS | methods.IMAGE_METHODS}
+    assert checked == by_name | {
         *(("selection", name) for name in NAMES),
         *(("engine", name) for name in ENGINES if name != "auto"),
         *(("training", name) for name in ALGORITHMS),
@@ -75,7 +74,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     module.Planted = Planted  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "planted_methods", module)
     monkeypatch.setattr(
-        registry, "METHODS", {"planted": "planted_methods:Planted", "protonet": registry.METHODS["protonet"]}
+        methods, "METHODS", {"planted": "planted_methods:Planted", "protonet": methods.METHODS["protonet"]}
     )
 
     def broken(device: torch.device, dtype: torch.dtype) -> list[Tensor]:
@@ -85,7 +84,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def planted_checks() -> Iterator[Check]:
         yield from (
-            check for check in registered() if check.name in registry.METHODS and check.kind == "method"
+            check for check in registered() if check.name in methods.METHODS and check.kind == "method"
         )
         yield Check("training", "broken", 1e-3, broken)
 

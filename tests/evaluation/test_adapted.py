@@ -337,7 +337,7 @@ class TestMistakes:
 
 OWN = """
 import torch
-from longshot.models.methods.images import ImageMethod
+from longshot.models.methods.base import ImageMethod
 
 class Nearest(ImageMethod):
     name, setting = "nearest", "inductive"

@@ -75,9 +75,9 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
 
 
 def _embed(*subjects: Any, refresh: bool = False, **settings: Any) -> Estimate:
-    from longshot.models import estimate
+    from longshot.models import estimate_embedding
 
-    return Estimate([estimate(*subjects, **settings)])
+    return Estimate([estimate_embedding(*subjects, **settings)])
 
 
 def _make_split(*subjects: Any, **settings: Any) -> Estimate:

@@ -201,7 +201,14 @@ def _reason(error: Exception) -> str:
 
 def all_checks() -> Iterator[Check]:
     """One check per registered method, objective and way of selection, engine, and way of training."""
-    from longshot.models import TOLERANCE, Method, engine_names, get_method, image_method_names, method_names
+    from longshot.models import (
+        IMAGE_TOLERANCE,
+        Method,
+        engine_names,
+        get_method,
+        image_method_names,
+        method_names,
+    )
     from longshot.tasks import NAMES
     from longshot.training import algorithm_names
 
@@ -210,7 +217,7 @@ def all_checks() -> Iterator[Check]:
         assert isinstance(method, Method)
         yield Check("method", name, 10 * method.tolerance, partial(_feature_scores, method))
     for name in image_method_names():
-        yield Check("method", name, TOLERANCE, partial(_image_scores, get_method(name)))
+        yield Check("method", name, IMAGE_TOLERANCE, partial(_image_scores, get_method(name)))
     for name in NAMES:
         for way, settings in _WAYS.items():
             yield Check("selection", f"{name}, {way}", 1e-3, partial(_selected, name, settings))
@@ -242,12 +249,12 @@ def _relative(scores: Tensor) -> Tensor:
 
 
 def _image_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    from longshot.models import SmallNetwork, make_task, run
+    from longshot.models import SmallNetwork, make_task, run_image_method
 
     tasks = [
         _on(device, dtype, make_task([3] * 3, [4] * 3, seed)[0]) for seed in range(min(method.at_once, 2))
     ]
-    return [_relative(scores) for scores in run(method, tasks, SmallNetwork().to(device, dtype))]
+    return [_relative(scores) for scores in run_image_method(method, tasks, SmallNetwork().to(device, dtype))]
 
 
 def _selected(
@@ -287,7 +294,7 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
     import torch
 
     from longshot.base import parse
-    from longshot.models import RUNTIMES, export, get_network, missing_modules, open_session
+    from longshot.models import RUNTIMES, export_onnx, get_network, missing_modules, open_session
 
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0).eval()
     transform = parse("decode|resize(32,32)|normalize(0.5,0.5)")
@@ -297,7 +304,9 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
             raise Absent(f"{' and '.join(missing_modules(engine))} is not installed")
         if device.type != "cpu":
             raise Absent("it computes on CPUs only")
-        exported = export(network, lambda module, images: module(images), transform, len(pixels), strict=True)
+        exported = export_onnx(
+            network, lambda module, images: module(images), transform, len(pixels), strict=True
+        )
         return [torch.from_numpy(open_session(engine, exported)(pixels))]
     scale, shift = (
         torch.tensor(values, dtype=dtype, device=device).view(3, 1, 1)

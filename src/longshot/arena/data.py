@@ -70,13 +70,13 @@ class CompetitionData:
 
     def pixels(self, name: str) -> NDArray[np.uint8]:
         """uint8 [N, S, S, 3], class-major, memory-mapped; made on first use and kept in the competition's folder."""
-        from longshot.models import pixels
+        from longshot.models import cached_pixels
 
         dataset, size = self.dataset(name), self.competition.image_size
         content = self.content(name)
         path = self.folder / f"{name}-{size}-{hash_text(dataset.fingerprint, content)[:12]}.npy"
         if not path.is_file():
-            array = pixels(dataset, f"decode|resize({size},{size})")
+            array = cached_pixels(dataset, f"decode|resize({size},{size})")
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path) as temporary, temporary.open("wb") as out:
                 np.save(out, array)

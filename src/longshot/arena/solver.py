@@ -27,8 +27,8 @@ from longshot.models import (
     get_method,
     load_backbone,
     no_network,
+    prepare_fixed_norms,
 )
-from longshot.models import prepare as prepare_fixed_norms
 
 SETTINGS = "settings.json"
 HERE = "{here}"

@@ -38,7 +38,7 @@ from longshot.audit.candidates import (
 from longshot.audit.search import Neighbours, nearest
 from longshot.base import cache_dir, cache_places, hash_text, progress
 from longshot.data import Dataset, ImageError, ImageStore
-from longshot.models import Shards, content_of, lock, open_guarded, read_shards
+from longshot.models import Shards, content_of, hold_lock, open_guarded, read_shards
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -275,7 +275,7 @@ def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
     table = next((table for table in tables if table is not None), None)
     if table is None:
         path = cache_dir("overlap") / file
-        with lock(path):
+        with hold_lock(path):
             table = _open(path, len(dataset))  # made by another process while we waited
             if table is None:
                 shards = Shards(path, "signatures", len(dataset), _SHARD, "uint8")

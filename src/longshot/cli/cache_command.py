@@ -88,12 +88,12 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
     Example:
       longshot cache prune --features --older-than 30 --dry-run
     """
-    from longshot.models import prunable
-    from longshot.models import prune as delete
+    from longshot.models import prunable_entries
+    from longshot.models import prune_cache as delete
 
     if chosen is None and older_than is None:
         raise UserError("Say what to delete: --features, --scans, --remote, --all, or --older-than DAYS.")
-    entries = prunable(None if chosen == "all" else chosen, days=older_than or 0.0)
+    entries = prunable_entries(None if chosen == "all" else chosen, days=older_than or 0.0)
     total = sum(entry.bytes for entry in entries)
     if not as_json:
         print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in entries])

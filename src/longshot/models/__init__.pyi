@@ -1,114 +1,118 @@
-"""What other rooms may use of this one, a line each."""
+"""What other rooms, and packages that add methods and backbones, may use of this one, a line each."""
 
-from .backbones import BackboneLike as BackboneLike
-from .backbones import FAMILIES as FAMILIES
-from .backbones import find_family as find_family  # The family a name belongs to, or an error with the nearest name
-from .backbones import list_backbones as list_backbones  # The backbones that can embed images, and what is missing …
-from .backbones import load_backbone as load_backbone  # The backbone called `name`, which may stand behind a label
-from .backbones import open_backbone as open_backbone  # Whatever serves as a backbone, opened
-from .backbones import split_label as split_label  # The label of a backbone, where it has been given one, and what …
+from .backbones import BackboneLike as BackboneLike  # whatever serves as a backbone: a name, an array, a module, …
+from .backbones import FAMILIES as FAMILIES  # Longshot's own families of backbones
+from .backbones import find_family as find_family  # the family a name belongs to, or an error with the nearest name
+from .backbones import list_backbones as list_backbones  # the backbones that can embed images, and what is missing …
+from .backbones import load_backbone as load_backbone  # the backbone called `name`, which may stand behind a label
+from .backbones import open_backbone as open_backbone  # whatever serves as a backbone, opened
+from .backbones import split_label as split_label  # the label of a backbone, where it has one, and the rest of the …
 from .backbones.base import Backbone as Backbone  # Images [B, 3, H, W] float32 → vectors [B, d]
-from .backbones.base import ModuleBackbone as ModuleBackbone  # A backbone around an `nn.Module`
-from .backbones.base import Precomputed as Precomputed  # Vectors that exist already
-from .backbones.base import no_network as no_network  # What to say where a method needs images and a network, but …
-from .backbones.sight import bare_name as bare_name  # A name without what it says of pixels
-from .backbones.sight import split_sight as split_sight  # A backbone's name without what it says of pixels, and that
-from .engines import RUNTIMES as RUNTIMES  # take networks that PyTorch exported, on a CPU
-from .engines import engine_names as engine_names  # Every engine with its version
-from .engines import missing_modules as missing_modules  # The modules that an engine needs and that are not installed
-from .engines import using_engine as using_engine  # Let an engine hold for every backbone that is opened inside …
-from .engines import with_engine as with_engine  # Let the parameter `engine` of a verb hold for all that it opens …
-from .engines.export import export as export  # The ONNX file of a network for blocks of `block` images
-from .engines.sessions import open_session as open_session  # An exported network in `onnxruntime` or `openvino`
-from .features.arrays import open_array as open_array  # Memory-map a .npy [N, d] of float16 or float32, or say what …
-from .features.arrays import sidecar as sidecar  # The JSON beside an array
-from .features.cache import Shards as Shards  # The finished pieces of an array, `size` rows each
-from .features.cache import cache_entries as cache_entries  # Everything in the cache, largest first
-from .features.cache import lock as lock  # Hold `path` for this process
-from .features.cache import open_guarded as open_guarded  # The array [N, d] that `Shards.assemble` joined at …
-from .features.decode import read_pixels as read_pixels  # Bytes [H, W, 3] of a row, as the preprocessing says
+from .backbones.base import ModuleBackbone as ModuleBackbone  # a backbone around an `nn.Module`
+from .backbones.base import Precomputed as Precomputed  # vectors that exist already
+from .backbones.base import hash_state as hash_state  # the hash of a module's weights
+from .backbones.base import no_network as no_network  # what to say where a method needs images and a network, but …
+from .backbones.builtin_backbones import load_network as load_network  # read a saved network, in evaluation mode, …
+from .backbones.builtin_backbones import open_network as open_network  # a trainable network of any kind, on the CPU
+from .backbones.sight import Sight as Sight  # which pixels a backbone sees: Sight().of("decode|resize(32,32)")
+from .backbones.sight import bare_name as bare_name  # a name without what it says of pixels
+from .backbones.sight import split_sight as split_sight  # a backbone's name without what it says of pixels, and that
+from .engines import RUNTIMES as RUNTIMES  # engines that take networks which PyTorch exported, on a CPU
+from .engines import engine_names as engine_names  # every engine with its version
+from .engines import missing_modules as missing_modules  # the modules that an engine needs and that are not installed
+from .engines import using_engine as using_engine  # let an engine hold for every backbone that is opened inside …
+from .engines import with_engine as with_engine  # let the parameter `engine` of a verb hold for all that it opens …
+from .engines.conversion import export_onnx as export_onnx  # the ONNX file of a network for blocks of images
+from .engines.conversion import open_session as open_session  # an exported network in `onnxruntime` or `openvino`
+from .features.array_files import open_array as open_array  # memory-map a .npy [N, d], or say what is wrong with it
+from .features.array_files import sidecar as sidecar  # the JSON beside an array
+from .features.cache import Shards as Shards  # the finished pieces of an array, `size` rows each
+from .features.cache import cache_entries as cache_entries  # everything in the cache, largest first
+from .features.cache import hold_lock as hold_lock  # hold a file of the cache for this process
+from .features.cache import open_guarded as open_guarded  # the array [N, d] that `Shards.assemble` joined at …
+from .features.cache import prunable_entries as prunable_entries  # what of the cache may be deleted
+from .features.cache import prune_cache as prune_cache  # delete it
+from .features.decode import read_pixels as read_pixels  # bytes [H, W, 3] of a row, as the preprocessing says
 from .features.engine import probe_speed as probe_speed  # (images/s, d), measured for a few seconds on real images …
-from .features.extract import embed as embed  # The dataset seen through the backbone, from the cache when it was …
-from .features.extract import embed_rows as embed_rows  # Only some images of a dataset seen through a backbone
-from .features.extract import estimate as estimate  # What :func:`embed` would take, from a short measured probe
+from .features.extract import embed as embed  # the dataset seen through the backbone, from the cache when it was …
+from .features.extract import embed_rows as embed_rows  # only some images of a dataset seen through a backbone
+from .features.extract import estimate_embedding as estimate_embedding  # what `embed` would take, measured by a …
 from .features.features import Features as Features  # N images of C classes as d numbers each
 from .features.features import claim_features as claim_features  # UserError unless features may be written to `out` …
-from .features.growing import grown_arrays as grown_arrays  # What all places of the cache hold of a view (32 hex …
-from .features.held import Content as Content  # A dataset's images as they were when they were looked at
-from .features.held import check_made_from as check_made_from  # UserError where features were made from other …
-from .features.held import content_of as content_of  # What a dataset is made of now
-from .features.networks import load_network as load_network  # A saved network (in evaluation mode, on the CPU) and …
-from .features.networks import open_network as open_network  # A trainable network in training mode, on the CPU
-from .features.pixels_cache import pixels as pixels  # Bytes [N, H, W, 3] of all images in the dataset's order, from …
-from .features.pixels_cache import positions as positions  # [total] where each row of a dataset lies among `rows`
-from .features.reading import Describe as Describe  # Images and positions of a shard → their values
-from .features.reading import read_shards as read_shards  # Fill the shards that are missing, `step` positions at a …
-from .features.suspects import ODDS as ODDS  # another class is so many times as probable as the one on the label
-from .features.suspects import Suspects as Suspects  # The suspected images of a dataset seen through one backbone …
-from .features.suspects import joint_suspects as joint_suspects  # The images that any of several backbones suspects
-from .features.suspects import suspects_of as suspects_of  # Which images of a dataset are suspected, by its …
-from .methods.adapt_heads import restart as restart  # New weights as PyTorch starts layers
-from .methods.base import AnyMethod as AnyMethod  # What all methods have in common
-from .methods.base import Method as Method  # A way to classify queries from a support set by their features, over a …
+from .features.growing import grown_arrays as grown_arrays  # what all places of the cache hold of a view (32 hex …
+from .features.lookup import Content as Content  # a dataset's images as they were when they were looked at
+from .features.lookup import check_made_from as check_made_from  # UserError where features were made from other …
+from .features.lookup import content_of as content_of  # what a dataset is made of now
+from .features.pixels_cache import Describe as Describe  # Images and positions of a shard → their values
+from .features.pixels_cache import cached_pixels as cached_pixels  # bytes [N, H, W, 3] of all images of a dataset
+from .features.pixels_cache import read_shards as read_shards  # read numbers off images, shard by shard
+from .features.pixels_cache import row_positions as row_positions  # [total] where each row of a dataset lies among …
+from .features.suspects import SUSPECT_ODDS as SUSPECT_ODDS  # another class is so many times as probable as the label
+from .features.suspects import Suspects as Suspects  # the suspected images of a dataset seen through one backbone …
+from .features.suspects import joint_suspects as joint_suspects  # the images that any of several backbones suspects
+from .features.suspects import suspects_of as suspects_of  # which images of a dataset are suspected, by its …
+from .methods import VARIANTS as VARIANTS  # methods as the authors of a paper ran them
+from .methods import feature_method as feature_method  # `get_method` where only features are at hand
+from .methods import find_variant as find_variant  # the variant called `name`
+from .methods import get_method as get_method  # a method from its call
+from .methods import image_method_names as image_method_names  # names of the registered methods that need …
+from .methods import is_own_method as is_own_method  # whether `name` (before any parenthesis) points to a …
+from .methods import list_methods as list_methods  # the methods that learn from a support set
+from .methods import method_class as method_class  # the class registered under `name`
+from .methods import method_names as method_names  # names of the registered methods on features, sorted
+from .methods import variant_methods as variant_methods  # the methods in a variant's settings
+from .methods import variant_of as variant_of  # the variant whose settings `method` has, however they were …
+from .methods.base import AnyMethod as AnyMethod  # what all methods have in common
+from .methods.base import ImageMethod as ImageMethod  # a way to classify queries that sees images and the network …
+from .methods.base import LOWEST as LOWEST  # the score of a class without support
+from .methods.base import Method as Method  # a way to classify queries from a support set by their features, over a …
+from .methods.base import mask_absent as mask_absent  # scores with LOWEST where a class has no support
 from .methods.batching import Gatherer as Gatherer  # Reads rows of one or several features arrays (side by side) …
-from .methods.batching import accuracies as accuracies  # Share of each task's queries that a method gets right, [T]
-from .methods.batching import advise as advise  # Tell the system how a memory-mapped array will be read
-from .methods.batching import batches as batches  # Tasks of similar size together as padded tensors
-from .methods.batching import bytes_per_task as bytes_per_task  # Memory of one task in a batch
-from .methods.checks import World as World  # Features [classes · per_class, dim] of overlapping clouds …
-from .methods.checks import task_rows as task_rows  # The tasks as an evaluation has them
-from .methods.checks_images import SmallNetwork as SmallNetwork  # Patches, one block of attention, a batch norm
-from .methods.checks_images import TOLERANCE as TOLERANCE  # relative
-from .methods.checks_images import make_task as make_task  # A task of noisy pictures, one pattern per class (entry …
-from .methods.checks_images import run as run  # Scores per task, at most `at_once` at a time, their shapes checked
-from .methods.ctx import KEY as KEY  # names among a network's extras
-from .methods.ctx import VALUE as VALUE  # names among a network's extras
-from .methods.ctx import class_scores as class_scores  # [Q, way]
-from .methods.ctx import heads as heads  # Keys [B, n, k] and values [B, n, v] at the n = h·w places of maps [B, d …
-from .methods.images import ImageMethod as ImageMethod  # A way to classify queries that sees images and the network …
-from .methods.metadelta import decode as decode  # One task
-from .methods.protonet import ProtoNet as ProtoNet  # Scores by distance to class means p_w = mean of the support …
-from .methods.registry import feature_method as feature_method  # `get_method` where only features are at hand
-from .methods.registry import get_method as get_method  # A method from its call
-from .methods.registry import image_method_names as image_method_names  # Names of the registered methods that need …
-from .methods.registry import is_own_method as is_own_method  # Whether `name` (before any parenthesis) points to a …
-from .methods.registry import list_methods as list_methods  # The methods that learn from a support set
-from .methods.registry import method_class as method_class  # The class registered under `name`
-from .methods.registry import method_names as method_names  # Names of the registered methods on features, sorted
-from .methods.variants import VARIANTS as VARIANTS
-from .methods.variants import find_variant as find_variant  # The variant called `name`
-from .methods.variants import variant_methods as variant_methods  # The methods in a variant's settings
-from .methods.variants import variant_of as variant_of  # The variant whose settings `method` has, however they were …
-from .networks.aliases import ALIASES as ALIASES  # the mean of the patches behind a norm of (1, 0), the trained …
+from .methods.batching import accuracies as accuracies  # share of each task's queries that a method gets right, [T]
+from .methods.batching import advise_access as advise_access  # tell the system how a memory-mapped array will be read
+from .methods.batching import batches as batches  # tasks of similar size together as padded tensors
+from .methods.batching import bytes_per_task as bytes_per_task  # memory of one task in a batch
+from .methods.image_method_checks import IMAGE_CHECKS as IMAGE_CHECKS  # the common test of methods that need …
+from .methods.image_method_checks import IMAGE_TOLERANCE as IMAGE_TOLERANCE  # relative, of scores
+from .methods.image_method_checks import SmallNetwork as SmallNetwork  # Patches, one block of attention, a batch norm
+from .methods.image_method_checks import make_task as make_task  # a task of noisy pictures
+from .methods.image_method_checks import run_image_checks as run_image_checks  # run it
+from .methods.image_method_checks import run_image_method as run_image_method  # scores per task, their shapes checked
+from .methods.meta_trained import CTX_KEY as CTX_KEY  # name among a network's extras
+from .methods.meta_trained import CTX_VALUE as CTX_VALUE  # name among a network's extras
+from .methods.meta_trained import ctx_heads as ctx_heads  # keys and values of the places of maps
+from .methods.meta_trained import ctx_scores as ctx_scores  # scores [Q, way] of CrossTransformers
+from .methods.method_checks import CHECKS as CHECKS  # the common test of methods on features: name → what it asks
+from .methods.method_checks import World as World  # Features [classes · per_class, dim] of overlapping clouds …
+from .methods.method_checks import run_checks as run_checks  # run it
+from .methods.method_checks import task_rows as task_rows  # the tasks as an evaluation has them
+from .methods.metric_methods import ProtoNet as ProtoNet  # scores by distance to class means
+from .methods.task_parameters import restart_layers as restart_layers  # draw new weights as PyTorch starts layers
+from .methods.transport import metadelta_decode as metadelta_decode  # MetaDelta++'s decoder of one task
+from .networks import ALIASES as ALIASES  # networks by the names that papers give them
+from .networks import get_network as get_network  # a trainable network in training mode, on the CPU
+from .networks import is_own_network as is_own_network  # whether `call` builds one of Longshot's own …
+from .networks import network_class as network_class  # the class registered under `name`
+from .networks.base import Ensemble as Ensemble  # [√w₁ v₁/‖v₁‖, √w₂ v₂/‖v₂‖, …]
 from .networks.base import Network as Network  # Images [B, 3, H, W] → vectors [B, dim], by way of maps [B, dim, h, w]
-from .methods.checks import CHECKS as CHECKS  # the common test of methods on features: name → what it asks
-from .methods.checks import run_checks as run_checks  # run it
-from .methods.checks_images import IMAGE_CHECKS as IMAGE_CHECKS  # the same of methods that need images
-from .methods.checks_images import run_image_checks as run_image_checks  # run it
-from .features.cache import prunable as prunable  # what of the cache may be deleted
-from .features.cache import prune as prune  # delete it
-from .networks.checkpoint import WEIGHTS as WEIGHTS  # the file of a saved network's weights
+from .networks.base import count_flops as count_flops  # Floating-point operations (a multiply-add is two) of …
+from .networks.base import count_parameters as count_parameters  # numbers that training may change
+from .networks.base import last_stages as last_stages  # the blocks of the last `count` stages of a network, in …
+from .networks.checkpoint import SIDECAR_FILE as SIDECAR_FILE  # the name of the facts beside them
+from .networks.checkpoint import WEIGHTS_FILE as WEIGHTS_FILE  # the name of a saved network's weights
 from .networks.checkpoint import convert_checkpoint as convert_checkpoint  # published weights as a saved network
 from .networks.checkpoint import load_checkpoint as load_checkpoint  # read a saved network
+from .networks.checkpoint import read_sidecar as read_sidecar  # the JSON beside the weights at `path`
 from .networks.checkpoint import save_checkpoint as save_checkpoint  # write one
-from .networks.checkpoint import SIDECAR as SIDECAR  # the file of its facts
-from .networks.checkpoint import read_sidecar as read_sidecar  # The JSON beside the weights at `path`
-from .networks.checkpoint import weights_file as weights_file  # The .safetensors in a folder, or the path of one
-from .networks.cost import count_flops as count_flops  # Floating-point operations (a multiply-add is two) of …
-from .networks.cost import count_parameters as count_parameters  # Numbers that training may change
-from .networks.ensemble import Ensemble as Ensemble  # [√w₁ v₁/‖v₁‖, √w₂ v₂/‖v₂‖, …]
-from .networks.fixed_norms import prepare as prepare  # Rewrite a network whose statistics stay fixed, for …
-from .networks.fixed_norms import trainable_copy as trainable_copy  # A copy whose parameters take gradients …
-from .networks.inner import HeadStart as HeadStart
-from .networks.inner import InnerLoop as InnerLoop  # What an inner loop does
-from .networks.inner import LEARNED_HEAD as LEARNED_HEAD  # names among a network's extras
-from .networks.inner import Moves as Moves
-from .networks.inner import at_once as at_once  # How many tasks are best computed side by side
-from .networks.inner import has_batch_norm as has_batch_norm  # Whether some layer normalises over the images of a …
-from .networks.inner import loop_weights as loop_weights  # The weights that an inner loop starts from
-from .networks.inner import private_copy as private_copy  # A copy of the modules around the same weights, in …
+from .networks.checkpoint import weights_file as weights_file  # the .safetensors in a folder, or the path of one
+from .networks.fixed_norms import prepare_fixed_norms as prepare_fixed_norms  # rewrite a network for gradient steps
+from .networks.fixed_norms import trainable_copy as trainable_copy  # a copy whose parameters take gradients …
+from .networks.inner import HeadStart as HeadStart  # how the head of an inner loop starts
+from .networks.inner import InnerLoop as InnerLoop  # what an inner loop does
+from .networks.inner import LEARNED_HEAD as LEARNED_HEAD  # name among a network's extras
+from .networks.inner import Moves as Moves  # what an inner loop moves
+from .networks.inner import has_batch_norm as has_batch_norm  # whether some layer normalises over the images of a …
+from .networks.inner import loop_weights as loop_weights  # the weights that an inner loop starts from
+from .networks.inner import private_copy as private_copy  # a copy of the modules around the same weights, in …
 from .networks.inner import query_logits as query_logits  # [E, Q, way] logits of the queries after every task's own …
-from .networks.registry import get_network as get_network  # A trainable network in training mode, on the CPU
-from .networks.registry import is_own_network as is_own_network  # Whether `call` builds one of Longshot's own …
-from .networks.registry import network_class as network_class  # The class registered under `name`
-from .networks.stages import last_stages as last_stages  # The blocks of the last `count` stages of a network, in …
+from .networks.inner import tasks_at_once as tasks_at_once  # how many tasks are best computed side by side

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from longshot.base import UserError, atomic, write_text
-from longshot.models import WEIGHTS, Network
+from longshot.models import WEIGHTS_FILE, Network
 
 TRAINING, HISTORY, STATE = "training.json", "history.jsonl", "state.safetensors"
 _NETWORK, _OPTIMISER, _SOURCE = "network.", "optimiser.", "source."  # beginnings of names in a checkpoint
@@ -77,7 +77,7 @@ def check_folder(folder: Path, identity: dict[str, Any]) -> None:
     """UserError where the folder holds another training, with what differs."""
     path = folder / TRAINING
     if not path.is_file():
-        taken = [name for name in (WEIGHTS, STATE) if (folder / name).exists()]
+        taken = [name for name in (WEIGHTS_FILE, STATE) if (folder / name).exists()]
         if taken:
             raise UserError(
                 f"The folder {folder} holds a {taken[0]} of unknown origin ({TRAINING} is missing)",

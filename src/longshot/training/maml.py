@@ -18,11 +18,11 @@ from longshot.models import (
     InnerLoop,
     Moves,
     Network,
-    at_once,
     has_batch_norm,
     loop_weights,
     private_copy,
     query_logits,
+    tasks_at_once,
 )
 from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults
 
@@ -155,7 +155,7 @@ def meta_step(
     """
     weights = loop_weights(network, loop)
     device = next(iter(weights.values())).device
-    groups = list(_groups(episodes, together or at_once(device)))
+    groups = list(_groups(episodes, together or tasks_at_once(device)))
     threads = min(len(groups), torch.get_num_threads()) if device.type == "cpu" else 1
     copies = [private_copy(network) for _ in range(threads)]
 

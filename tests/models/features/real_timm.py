@@ -23,16 +23,8 @@ import numpy as np  # noqa: E402
 import timm  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from longshot.base import (
-    UserError,  # noqa: E402
-    parse,  # noqa: E402
-)
-from longshot.models import (  # noqa: E402
-    ALIASES,  # noqa: E402
-    ModuleBackbone,  # noqa: E402
-    list_backbones,
-    load_backbone,
-)
+from longshot.base import UserError, parse  # noqa: E402
+from longshot.models import ALIASES, ModuleBackbone, list_backbones, load_backbone  # noqa: E402
 from longshot.models.backbones.timm import as_string, transform_string  # noqa: E402
 
 FOLDER = Path(tempfile.mkdtemp())
@@ -252,7 +244,7 @@ def resnet12s_equal_easyfsls() -> None:
 def bit_equals_timms() -> None:
     """timm reads the file that Longshot writes, and gives the same vectors."""
     from longshot.models import get_network
-    from longshot.models.networks.published import write_published
+    from longshot.models.networks.checkpoint import write_published
 
     network = _stirred(get_network("bit-r50x1", size=(64, 64)).eval())
     write_published(network, FOLDER / "bit.npz")
@@ -286,8 +278,8 @@ def dinov3s_own_processor_is_less_than_a_grey_level_away() -> None:
     """It resizes numbers, not bytes, and needs torchvision: the only one that is not met to the byte."""
     from transformers import DINOv3ViTImageProcessor
 
-    from longshot.models.backbones.hf_processor import as_string as processor_as_string
-    from longshot.models.backbones.hf_processor import probe_pictures
+    from longshot.models.backbones.sight import as_string as processor_as_string
+    from longshot.models.backbones.sight import probe_pictures
 
     processor = DINOv3ViTImageProcessor()
     transform = parse(processor_as_string(processor.to_dict()))

@@ -13,9 +13,9 @@ from PIL import Image
 
 from longshot.base import UserError
 from longshot.data import content_digest, image_digests, open_dataset, short_digests
-from longshot.models import Features, content_of, embed, pixels
+from longshot.models import Features, cached_pixels, content_of, embed
 from longshot.models.features import engine
-from longshot.models.features.held import check_unchanged
+from longshot.models.features.lookup import check_unchanged
 
 SMALL = "decode|resize(4,4)"
 
@@ -64,9 +64,9 @@ def test_any_changed_image_leads_to_other_features(album: Path, changed: int) ->
 
 def test_pixels_follow_a_changed_image(album: Path) -> None:
     dataset = open_dataset(album)
-    before = np.array(pixels(dataset, SMALL))
+    before = np.array(cached_pixels(dataset, SMALL))
     shutil.copy(album / "c/19.png", album / "b/03.png")
-    assert np.array_equal(pixels(dataset, SMALL)[23], before[59])
+    assert np.array_equal(cached_pixels(dataset, SMALL)[23], before[59])
 
 
 def test_a_second_look_reads_no_image(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from longshot.models.features import doubt
-from longshot.models.features.doubt import label_doubt
+from longshot.models.features import suspects
+from longshot.models.features.suspects import label_doubt
 
 
 def clusters(
@@ -39,7 +39,7 @@ def test_odds_are_those_of_a_plain_discriminant() -> None:
     values, offsets = clusters(4, 12, 6)
     unit = values.astype(np.float64) / np.linalg.norm(values, axis=1, keepdims=True)
     labels = np.repeat(np.arange(4), 12)
-    fold = doubt._deal(offsets, 3)
+    fold = suspects._deal(offsets, 3)
     scores = np.empty((48, 4))
     for number in range(3):
         seen = fold != number

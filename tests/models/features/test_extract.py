@@ -16,7 +16,7 @@ import pytest
 from forked import ForkedProcess, ForkServer
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models import Backbone, Features, embed, estimate, load_backbone
+from longshot.models import Backbone, Features, embed, estimate_embedding, load_backbone
 
 Start = Callable[..., ForkedProcess]
 SMALL = "decode|resize(32,32)|normalize(0.498,0.502)"
@@ -300,13 +300,13 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(
 
 
 def test_estimate_writes_nothing(many: Path, fresh_cache: Path) -> None:
-    plan = estimate(many, "pixels")
+    plan = estimate_embedding(many, "pixels")
     assert plan["bytes"] == 1200 * 3072 * 2
     assert plan["seconds"] > 0
     assert plan["images_per_second"] > 0
     assert not list((fresh_cache / "features").iterdir())
     embed(many, "pixels")
-    assert estimate(many, "pixels")["cached"]
+    assert estimate_embedding(many, "pixels")["cached"]
 
 
 @pytest.mark.parametrize(

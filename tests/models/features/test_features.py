@@ -13,7 +13,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.models import Features
-from longshot.models.features.arrays import guarded_json, not_finite
+from longshot.models.features.array_files import guarded_json, not_finite
 
 
 def make(rows: int = 6, dim: int = 4, dtype: str = "float16") -> Features:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from longshot.base import is_held
-from longshot.models import Shards, cache_entries, embed, lock
+from longshot.models import Shards, cache_entries, embed, hold_lock
 from longshot.models.features import cache
 
 
@@ -37,7 +37,7 @@ def test_a_damaged_shard_counts_as_missing(tmp_path: Path) -> None:
 
 def test_a_lock_is_held_while_inside_and_gone_after(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
-    with lock(tmp_path / "f.npy"):
+    with hold_lock(tmp_path / "f.npy"):
         assert is_held(tmp_path / "f.lock")
     assert not list(tmp_path.iterdir())
 
@@ -45,7 +45,7 @@ def test_a_lock_is_held_while_inside_and_gone_after(tmp_path: Path) -> None:
 def test_a_lock_file_of_a_killed_process_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "f.lock").touch()
     assert not is_held(tmp_path / "f.lock")
-    with lock(tmp_path / "f.npy"):
+    with hold_lock(tmp_path / "f.npy"):
         pass
 
 
@@ -97,8 +97,8 @@ def test_features_being_made_are_not_pruned(photos: Path, fresh_cache: Path) -> 
     pytest.importorskip("fcntl")
     path = embed(photos, "pixels", preprocessing="decode|resize(2,2)").path
     assert path is not None
-    with lock(path):
-        assert cache.prune([e for e in cache_entries() if e.kind == "features"]) == 0
+    with hold_lock(path):
+        assert cache.prune_cache([e for e in cache_entries() if e.kind == "features"]) == 0
     assert path.exists()
 
 

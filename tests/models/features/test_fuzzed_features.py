@@ -10,7 +10,7 @@ import pytest
 
 import longshot
 from longshot.base import UserError
-from longshot.models import pixels
+from longshot.models import cached_pixels
 from mutating import mutate
 
 ROUNDS = 40  # of each of five kinds of file
@@ -49,12 +49,12 @@ def test_a_changed_cache_is_mended(dataset: longshot.Dataset, fresh_cache: Path,
 
 
 def test_changed_decoded_images_are_decoded_again(dataset: longshot.Dataset, fresh_cache: Path) -> None:
-    expected = pixels(dataset, GEOMETRY).tobytes()
+    expected = cached_pixels(dataset, GEOMETRY).tobytes()
     files = sorted((fresh_cache / "pixels").glob("*.*"))
     rng = np.random.default_rng(6)
     for _ in range(ROUNDS):
         mutate(files[int(rng.integers(len(files)))], rng)
-        assert pixels(dataset, GEOMETRY).tobytes() == expected
+        assert cached_pixels(dataset, GEOMETRY).tobytes() == expected
 
 
 def test_a_changed_export_is_noticed_or_means_the_same(dataset: longshot.Dataset, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models import Features, Shards, embed, pixels, sidecar
-from longshot.models.features import arrays
-from longshot.models.features.arrays import (
+from longshot.models import Features, Shards, cached_pixels, embed, sidecar
+from longshot.models.features import array_files
+from longshot.models.features.array_files import (
     Damaged,
     LastCheck,
     check_json,
@@ -210,13 +210,13 @@ def test_damaged_pixels_are_decoded_again(
     many: Path, fresh_cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dataset = open_dataset(many)
-    expected = np.array(pixels(dataset, SMALL))
+    expected = np.array(cached_pixels(dataset, SMALL))
     (path,) = (fresh_cache / "pixels").glob("*.npy")
     array = np.load(path, mmap_mode="r+")
     array[7, 3] ^= 1
     array.flush()
     del array
-    assert np.array_equal(pixels(dataset, SMALL), expected)
+    assert np.array_equal(cached_pixels(dataset, SMALL), expected)
     messages = capsys.readouterr().err
     assert messages.count("the cache held a damaged array, which is made again") == 1
     assert "1 of 1 block does not have the checksum" in messages
@@ -226,7 +226,7 @@ def test_checks_cover_all_blocks(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.zeros((10, 3), np.float16))
     array = np.load(path, mmap_mode="r")
-    sums = arrays.block_sums(array, 4)
-    arrays.check_blocks(path, array, 4, sums)
+    sums = array_files.block_sums(array, 4)
+    array_files.check_blocks(path, array, 4, sums)
     with pytest.raises(Damaged, match="2 checksums are recorded for 3 blocks"):
-        arrays.check_blocks(path, array, 4, sums[:2])
+        array_files.check_blocks(path, array, 4, sums[:2])

@@ -17,7 +17,7 @@ from PIL import Image
 
 from longshot.base import UserError, parse
 from longshot.models import ModuleBackbone, embed, load_backbone
-from longshot.models.backbones.hf_processor import as_string, processor_string
+from longshot.models.backbones.sight import as_string, processor_string
 
 transformers: Any = pytest.importorskip("transformers")
 SIZE = 32

@@ -20,7 +20,7 @@ from longshot.models import (
     open_network,
     save_checkpoint,
 )
-from longshot.models.networks.foreign import Foreign
+from longshot.models.networks.base import Foreign
 
 PREPROCESSING = "decode|resize(16,16)|normalize(0.5,0.25)"
 

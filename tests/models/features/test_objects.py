@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models import embed, estimate, get_network, load_network, open_backbone, save_checkpoint
+from longshot.models import (
+    embed,
+    estimate_embedding,
+    get_network,
+    load_network,
+    open_backbone,
+    save_checkpoint,
+)
 from longshot.models.backbones.sight import EXAMPLE
 
 SMALL = "decode|resize(2,2)|value_range(0,1)"
@@ -153,7 +160,7 @@ def test_a_module_through_other_pixels_has_another_name() -> None:
 def test_features_serve_for_their_own_dataset(many: Path, photos: Path, fresh_cache: Path) -> None:
     features = embed(many, "pixels")
     assert embed(many, features).hash == features.hash
-    assert estimate(many, features)["cached"]
+    assert estimate_embedding(many, features)["cached"]
     with pytest.raises(
         UserError,
         match=r"'pixels' were made from dataset 'many\d+' .*, not from 'photos\d+' .*; embed that one",

@@ -14,7 +14,7 @@ import torch
 import longshot
 from longshot.base import UserError, cache_dir
 from longshot.data import open_dataset
-from longshot.models import Features, cache_entries, embed, embed_rows, estimate, open_backbone
+from longshot.models import Features, cache_entries, embed, embed_rows, estimate_embedding, open_backbone
 from longshot.models.features import engine
 from longshot.models.features.engine import Engine
 from longshot.models.features.growing import GrowingArray
@@ -234,7 +234,7 @@ def test_work_that_was_interrupted_goes_on(
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(engine, "_check", interrupt)
         embed_some(dataset, rows)
-    assert estimate(dataset, "pixels", preprocessing=SMALL, rows=rows)["missing"] == 1100 - 512
+    assert estimate_embedding(dataset, "pixels", preprocessing=SMALL, rows=rows)["missing"] == 1100 - 512
     again = embed_some(dataset, rows)
     assert again.work.images == 1100 - 512
     assert np.array_equal(again.array[rows], everything.array[rows])
@@ -252,7 +252,7 @@ def test_rows_from_several_caches(
     monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
     if read_only:
         writable = cache_dir("features")
-        for module in ("longshot.models.features.held", "longshot.models.features.arrays"):
+        for module in ("longshot.models.features.lookup", "longshot.models.features.array_files"):
             monkeypatch.setattr(
                 f"{module}.is_writable", lambda folder: folder.is_relative_to(writable.parent)
             )
@@ -276,9 +276,9 @@ def test_the_cache_lists_and_prunes_what_grew(dataset: longshot.Dataset, fresh_c
 
 def test_an_estimate_counts_what_is_missing(dataset: longshot.Dataset) -> None:
     embed_some(dataset, SOME)
-    plan = estimate(dataset, "pixels", preprocessing=SMALL, rows=np.arange(14))
+    plan = estimate_embedding(dataset, "pixels", preprocessing=SMALL, rows=np.arange(14))
     assert (plan["images"], plan["missing"], plan["bytes"]) == (14, 12, 12 * 48 * 2)
-    assert estimate(dataset, "pixels", preprocessing=SMALL)["missing"] == 1200 - 172
+    assert estimate_embedding(dataset, "pixels", preprocessing=SMALL)["missing"] == 1200 - 172
 
 
 def test_given_features_serve_for_part_of_a_dataset(dataset: longshot.Dataset, everything: Features) -> None:

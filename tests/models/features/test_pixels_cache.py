@@ -10,7 +10,7 @@ import pytest
 
 from longshot.base import UserError, parse
 from longshot.data import open_dataset
-from longshot.models import load_backbone, pixels, positions
+from longshot.models import cached_pixels, load_backbone, row_positions
 from longshot.models.features import pixels_cache
 from longshot.models.features.pixels_cache import geometry, pixels_name
 
@@ -20,7 +20,7 @@ TEXT = "decode|resize(20)|central_crop(16)|normalize(imagenet)"
 @pytest.mark.parametrize("workers", [0, 2])
 def test_equals_decoding_one_by_one(photos: Path, fresh_cache: Path, workers: int) -> None:
     dataset = open_dataset(photos)
-    array = pixels(dataset, TEXT, workers=workers)
+    array = cached_pixels(dataset, TEXT, workers=workers)
     assert array.shape == (240, 16, 16, 3)
     assert array.dtype == np.uint8
     assert isinstance(array, np.memmap)  # on disk until rows are read
@@ -32,15 +32,17 @@ def test_is_read_back_and_shared_by_normalisations(
     photos: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = open_dataset(photos)
-    first = np.array(pixels(dataset, TEXT))
+    first = np.array(cached_pixels(dataset, TEXT))
 
     def refuse(*_: object) -> None:
         raise AssertionError("decoded again")
 
     monkeypatch.setattr(pixels_cache, "_decode", refuse)
-    assert np.array_equal(pixels(dataset, "decode|resize(20)|central_crop(16)|value_range(-1,1)"), first)
+    assert np.array_equal(
+        cached_pixels(dataset, "decode|resize(20)|central_crop(16)|value_range(-1,1)"), first
+    )
     with pytest.raises(AssertionError, match="decoded again"):
-        pixels(dataset, "decode|resize(18)|central_crop(16)")
+        cached_pixels(dataset, "decode|resize(18)|central_crop(16)")
     assert len(list((fresh_cache / "pixels").glob("*.npy"))) == 1
 
 
@@ -50,16 +52,16 @@ def test_some_rows_are_those_of_the_whole_and_the_others_are_not_read(
     folder = tmp_path / "photos"
     shutil.copytree(photos, folder)
     dataset = open_dataset(folder)
-    everything = np.array(pixels(dataset, TEXT))
+    everything = np.array(cached_pixels(dataset, TEXT))
     rows = np.array([3, 4, 90, 200])
     (folder / dataset.keys[10].as_py()).write_bytes(b"no picture")
     damaged = open_dataset(folder)
-    some = pixels(damaged, TEXT, rows=rows)
+    some = cached_pixels(damaged, TEXT, rows=rows)
     assert np.array_equal(some, everything[rows])
-    assert np.array_equal(pixels(damaged, TEXT, rows=rows[:2]), everything[rows[:2]])
-    assert np.array_equal(positions(rows, 240)[rows], np.arange(4)) and positions(rows, 240)[5] == -1
+    assert np.array_equal(cached_pixels(damaged, TEXT, rows=rows[:2]), everything[rows[:2]])
+    assert np.array_equal(row_positions(rows, 240)[rows], np.arange(4)) and row_positions(rows, 240)[5] == -1
     with pytest.raises(UserError, match="1 of 240 images of dataset 'photos' cannot be used"):
-        pixels(damaged, TEXT, rows=np.array([9, 10]))
+        cached_pixels(damaged, TEXT, rows=np.array([9, 10]))
 
 
 def test_two_datasets_with_the_same_names_are_kept_apart(
@@ -90,8 +92,8 @@ def test_interrupted_work_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(pixels_cache.Shards, "write", stop_at)
         with pytest.raises(KeyboardInterrupt):
-            pixels(dataset, "decode|resize(12,14)")
-    array = pixels(dataset, "decode|resize(12,14)")
+            cached_pixels(dataset, "decode|resize(12,14)")
+    array = cached_pixels(dataset, "decode|resize(12,14)")
     assert "resuming: 5 of 12 parts" in capsys.readouterr().err
     assert np.array_equal(array[::97], [np.asarray(dataset.image(row)) for row in range(0, 1200, 97)])
     assert sorted(file.suffix for file in (fresh_cache / "pixels").iterdir()) == [".npy", ".sums"]
@@ -99,10 +101,10 @@ def test_interrupted_work_goes_on(
 
 def test_a_damaged_file_is_made_anew(photos: Path, fresh_cache: Path) -> None:
     dataset = open_dataset(photos)
-    first = np.array(pixels(dataset, TEXT))
+    first = np.array(cached_pixels(dataset, TEXT))
     (path,) = (fresh_cache / "pixels").glob("*.npy")
     path.write_bytes(path.read_bytes()[:1000])
-    assert np.array_equal(pixels(dataset, TEXT), first)
+    assert np.array_equal(cached_pixels(dataset, TEXT), first)
 
 
 def test_unreadable_images_are_all_named(photos: Path, tmp_path: Path, fresh_cache: Path) -> None:
@@ -114,9 +116,9 @@ def test_unreadable_images_are_all_named(photos: Path, tmp_path: Path, fresh_cac
     with pytest.raises(
         UserError, match=r"2 of 240 images of dataset 'copy' cannot be used \(round/.*; square/"
     ):
-        pixels(dataset, TEXT)
+        cached_pixels(dataset, TEXT)
     with pytest.raises(UserError, match="workers is -1, but decoding takes 0 or more worker processes"):
-        pixels(dataset, TEXT, workers=-1)
+        cached_pixels(dataset, TEXT, workers=-1)
 
 
 def test_other_rules_of_preprocessing_are_other_pixels_and_networks(

@@ -14,7 +14,7 @@ import pytest
 
 from forked import ForkedProcess, ForkServer
 from longshot.base import UserError
-from longshot.models import embed, pixels, sidecar
+from longshot.models import cached_pixels, embed, sidecar
 from longshot.models.features import cache
 
 SMALL = "decode|resize(4,4)"
@@ -51,9 +51,9 @@ def test_decoded_images_are_read_from_a_later_cache(
 
     shared, own = two_caches
     dataset = open_dataset(many)
-    expected = np.array(pixels(dataset, SMALL))
+    expected = np.array(cached_pixels(dataset, SMALL))
     monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
-    assert np.array_equal(pixels(dataset, SMALL), expected)
+    assert np.array_equal(cached_pixels(dataset, SMALL), expected)
     assert not list(own.glob("pixels/*"))
 
 
@@ -87,8 +87,8 @@ def test_a_read_only_cache_serves_without_a_lock_or_a_note(
     """No place can be written, as far as anybody asks; whoever tries to lock or write fails."""
     embed(many, "pixels", preprocessing=SMALL)
     monkeypatch.setattr("longshot.base.files.is_writable", lambda folder: False)
-    monkeypatch.setattr("longshot.models.features.arrays.is_writable", lambda folder: False)
-    monkeypatch.setattr("longshot.base.files.file_lock", pytest.fail)
+    monkeypatch.setattr("longshot.models.features.array_files.is_writable", lambda folder: False)
+    monkeypatch.setattr("longshot.base.locks.file_lock", pytest.fail)
     monkeypatch.setattr("longshot.base.files.atomic", pytest.fail)
     capsys.readouterr()
     assert embed(many, "pixels", preprocessing=SMALL).work.cached

@@ -11,13 +11,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from longshot.base import ImageTask, TaskBatch, UserError
-from longshot.models import ImageMethod, Network, SmallNetwork, get_method, make_task, restart, trainable_copy
-from longshot.models.methods import adapt
-from longshot.models.methods.adapt import Support, content_order, descend
-from longshot.models.methods.adapt_heads import BiT, MDTransfer, TrainFromScratch
-from longshot.models.methods.adapters import LoRA, OffsetAdapter
+from longshot.models import (
+    ImageMethod,
+    Network,
+    SmallNetwork,
+    get_method,
+    make_task,
+    restart_layers,
+    trainable_copy,
+)
+from longshot.models.methods import finetune_network
 from longshot.models.methods.finetune import FinetuneLast
-from longshot.models.methods.finetune_network import Finetune5, FinetuneAll, TransductiveFinetuneAll, augment
+from longshot.models.methods.finetune_network import (
+    Finetune5,
+    FinetuneAll,
+    Support,
+    TransductiveFinetuneAll,
+    augment,
+    content_order,
+    descend,
+)
+from longshot.models.methods.task_parameters import BiT, LoRA, MDTransfer, OffsetAdapter, TrainFromScratch
 
 
 @pytest.fixture
@@ -32,12 +46,12 @@ def task() -> ImageTask:
 
 
 @pytest.fixture
-def room() -> Iterator[adapt.Room]:
+def room() -> Iterator[finetune_network.Room]:
     """The shared memory of how many images fit, put back afterwards."""
-    before = adapt.ROOM.limit
-    adapt.ROOM.limit = None
-    yield adapt.ROOM
-    adapt.ROOM.limit = before
+    before = finetune_network.ROOM.limit
+    finetune_network.ROOM.limit = None
+    yield finetune_network.ROOM
+    finetune_network.ROOM.limit = before
 
 
 def scores(method: ImageMethod, task: ImageTask, network: Network) -> Tensor:
@@ -98,7 +112,7 @@ class TestFinetuneAll:
 
     def test_the_queries_entropy_falls_when_it_counts(self, task: ImageTask, network: SmallNetwork) -> None:
         def entropy(method: ImageMethod) -> float:
-            return float(adapt.mean_entropy(scores(method, task, network)))
+            return float(finetune_network.mean_entropy(scores(method, task, network)))
 
         alone = FinetuneAll(steps=10, lr=1e-3, augmentation=0)
         assert entropy(TransductiveFinetuneAll(steps=10, lr=1e-3, augmentation=0)) < entropy(alone) - 0.01
@@ -160,7 +174,7 @@ class TestAdapters:
         assert not torch.allclose(adapted, scores(FinetuneAll(steps=0), task, network), atol=1e-2)
 
     def test_rank_one_step_changes_the_weight_by_up_times_down(self, network: SmallNetwork) -> None:
-        from longshot.models.methods.adapters import LowRank
+        from longshot.models.methods.task_parameters import LowRank
 
         weight = network.qkv.weight
         low = LowRank(weight, 2, 0.5, torch.Generator().manual_seed(0))
@@ -253,7 +267,7 @@ class TestHeads:
     def test_a_new_start_forgets_the_weights(self, network: SmallNetwork) -> None:
         first, second = trainable_copy(network), trainable_copy(SmallNetwork(seed=5))
         for model in (first, second):
-            restart(model, torch.Generator().manual_seed(3))
+            restart_layers(model, torch.Generator().manual_seed(3))
         for (name, a), (_, b) in zip(first.state_dict().items(), second.state_dict().items(), strict=True):
             assert torch.equal(a, b), name
         assert not torch.equal(first.state_dict()["qkv.weight"], network.qkv.weight)
@@ -319,7 +333,7 @@ class TestMemory:
         method: ImageMethod,
         task: ImageTask,
         network: SmallNetwork,
-        room: adapt.Room,
+        room: finetune_network.Room,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         expected = scores(method, task, network)
@@ -328,7 +342,7 @@ class TestMemory:
         assert room.limit is not None and room.limit <= 5
         assert capsys.readouterr().err.count("not enough memory") == 1
 
-    def test_another_error_is_not_taken_for_it(self, task: ImageTask, room: adapt.Room) -> None:
+    def test_another_error_is_not_taken_for_it(self, task: ImageTask, room: finetune_network.Room) -> None:
         class Broken(SmallNetwork):
             def forward(self, images: Tensor) -> Tensor:
                 raise RuntimeError("shapes do not fit")
@@ -336,7 +350,9 @@ class TestMemory:
         with pytest.raises(RuntimeError, match="shapes do not fit"):
             scores(FinetuneAll(steps=0), task, Broken())
 
-    def test_one_image_that_does_not_fit_is_an_error(self, task: ImageTask, room: adapt.Room) -> None:
+    def test_one_image_that_does_not_fit_is_an_error(
+        self, task: ImageTask, room: finetune_network.Room
+    ) -> None:
         class Full(SmallNetwork):
             def forward(self, images: Tensor) -> Tensor:
                 raise MemoryError
@@ -345,7 +361,9 @@ class TestMemory:
             scores(FinetuneAll(steps=0), task, Full())
 
 
-def test_a_step_in_pieces_has_the_gradient_of_the_whole(network: SmallNetwork, room: adapt.Room) -> None:
+def test_a_step_in_pieces_has_the_gradient_of_the_whole(
+    network: SmallNetwork, room: finetune_network.Room
+) -> None:
     images = torch.randn(10, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     gradients = []
     for limit in (None, 3):

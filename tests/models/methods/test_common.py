@@ -8,7 +8,7 @@ from torch import Tensor
 
 from longshot.base import TaskBatch, parse_call
 from longshot.models import Method, ProtoNet, get_method, method_class, method_names
-from longshot.models.methods.checks import CHECKS, CheckFailed
+from longshot.models.methods.method_checks import CHECKS, CheckFailed
 
 CALLS = [
     *(name for name in method_names() if issubclass(method_class(name), Method)),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from longshot.base import ImageTask, UserError, parse_call
 from longshot.models import (
+    IMAGE_CHECKS,
     ImageMethod,
     Network,
     feature_method,
@@ -18,9 +19,8 @@ from longshot.models import (
     image_method_names,
     trainable_copy,
 )
-from longshot.models.methods.checks import CheckFailed
-from longshot.models.methods.checks_images import CHECKS
 from longshot.models.methods.finetune_network import FinetuneAll
+from longshot.models.methods.method_checks import CheckFailed
 
 SLOW = {"bit": "bit(steps=60)"}  # 500 steps of it by default
 CALLS = [
@@ -37,12 +37,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", IMAGE_CHECKS)
 @pytest.mark.parametrize("call", CALLS)
 def test_every_method_keeps_the_common_rules(call: str, check: str) -> None:
     method = get_method(call)
     assert isinstance(method, ImageMethod)
-    reason = CHECKS[check](method)
+    reason = IMAGE_CHECKS[check](method)
     assert reason is None or parse_call(call)[0] in reason  # a refusal names the method
 
 
@@ -156,4 +156,4 @@ class Guesses(Quick):
 )
 def test_a_check_catches_the_method_that_breaks_it(broken: type[ImageMethod], check: str) -> None:
     with pytest.raises(CheckFailed):
-        CHECKS[check](broken())
+        IMAGE_CHECKS[check](broken())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from longshot.base import ImageTask, UserError
 from longshot.models import Network, get_network
-from longshot.models.methods.inner_loops import ANIL, MAML, ProtoMAML
+from longshot.models.methods.meta_trained import ANIL, MAML, ProtoMAML
 from longshot.models.networks import inner
 
 KINDS = [MAML, ANIL, ProtoMAML]
@@ -94,7 +94,7 @@ def test_support_statistics_are_those_of_batch_norm_in_training_mode() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_together_equal_tasks_alone(kind: type[MAML], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inner, "at_once", lambda device: 3)  # as on an accelerator
+    monkeypatch.setattr(inner, "tasks_at_once", lambda device: 3)  # as on an accelerator
     net, tasks = network(), [task(seed) for seed in range(4)]
     method = kind(steps=3, lr=0.1)
     with torch.no_grad():

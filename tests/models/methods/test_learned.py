@@ -65,10 +65,10 @@ def test_blocks_get_the_scores_of_the_whole(call: str, network: SmallNetwork) ->
 )
 @torch.no_grad()
 def test_training_happens_once(call: str, network: SmallNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
-    from longshot.models.methods import adapt_heads, finetune_network
+    from longshot.models.methods import finetune_network, task_parameters
 
     steps: list[int] = []
-    for module in (adapt_heads, finetune_network):
+    for module in (task_parameters, finetune_network):
         true = module.descend
         monkeypatch.setattr(
             module, "descend", lambda *arguments, true=true: (steps.append(1), true(*arguments))[1]
@@ -116,14 +116,14 @@ def test_an_evaluation_in_blocks_gives_the_same_rows(
 @torch.no_grad()
 def test_large_supports_are_drawn_as_they_are(network: SmallNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     """BiT's minibatches follow the images, not the classes: 90 % of one class stay 90 %."""
-    from longshot.models.methods import adapt_heads
+    from longshot.models.methods import task_parameters
 
     seen: list[torch.Tensor] = []
 
     def count(model: Any, images: torch.Tensor, loss: Any, optimiser: Any) -> None:
         seen.append(images[:, 0, 0, 0])
 
-    monkeypatch.setattr(adapt_heads, "descend", count)
+    monkeypatch.setattr(task_parameters, "descend", count)
     label = torch.tensor([0] * 90 + [1] * 10)
     support = (
         label.float()[:, None, None, None].expand(100, 3, 16, 16)

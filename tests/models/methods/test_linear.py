@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from longshot.models import World, get_method
-from longshot.models.methods.checks import Example, _mixed, _some, run
+from longshot.models.methods.method_checks import Example, _mixed, _some, run_method
 
 
 def rows(world: World, task: Example, normalize: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -25,7 +25,7 @@ def rows(world: World, task: Example, normalize: bool) -> tuple[NDArray[np.float
 def test_ridge_equals_scikit_learn(normalize: bool, intercept: bool, shot: int) -> None:
     world, tasks = _some(shot=shot, count=10)
     method = get_method(f"ridge(penalty=0.5, scale=1, normalize={normalize}, intercept={intercept})")
-    for task, scores in zip(tasks, run(method, world, tasks), strict=True):
+    for task, scores in zip(tasks, run_method(method, world, tasks), strict=True):
         support, query = rows(world, task, normalize)
         model = SklearnRidge(alpha=0.5, fit_intercept=intercept).fit(support, np.eye(5)[task.support_label])
         np.testing.assert_allclose(scores, model.predict(query), atol=2e-4)
@@ -36,7 +36,7 @@ def test_logistic_regression_equals_scikit_learn(C: float, normalize: bool) -> N
     world, tasks = _mixed(12)
     equal, total = 0, 0
     for task, scores in zip(
-        tasks, run(get_method(f"logistic(C={C}, normalize={normalize})"), world, tasks), strict=True
+        tasks, run_method(get_method(f"logistic(C={C}, normalize={normalize})"), world, tasks), strict=True
     ):
         if task.way == 2:  # scikit-learn then fits one vector instead of two: another penalty
             continue

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from longshot.base import TaskBatch
 from longshot.models import get_method
-from longshot.models.methods.metadelta import exact_transport
+from longshot.models.methods.transport import exact_transport
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def test_a_plan_is_that_of_pot(way: int, queries: int) -> None:
 def test_a_large_assignment_is_solved_as_a_programme(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = np.random.default_rng(0).random((3, 12))
     assigned = exact_transport(cost)
-    monkeypatch.setattr("longshot.models.methods.metadelta._SQUARE", 100)
+    monkeypatch.setattr("longshot.models.methods.transport._SQUARE", 100)
     np.testing.assert_allclose(exact_transport(cost), assigned, atol=1e-9)
 
 

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from longshot.base import TaskBatch, UserError
 from longshot.models import Method, World, get_method
 from longshot.models.methods.base import mask_absent
-from longshot.models.methods.checks import CHECKS, _mixed, _some, run, run_checks
+from longshot.models.methods.method_checks import CHECKS, _mixed, _some, run_checks, run_method
 
 DOCS = Path(__file__).parents[3] / "docs" / "howto" / "own-method.md"
 FUNCTION = """
@@ -72,8 +72,8 @@ def test_own_method_keeps_the_common_rules(code: str, name: str, tmp_path: Path)
 
 def test_own_class_equals_the_registered_method(tmp_path: Path) -> None:
     world, tasks = _mixed(8)
-    own = run(get_method(f"{write(tmp_path, CLASS)}:Means(scale=0.5)"), world, tasks)
-    for first, second in zip(own, run(get_method("protonet(scale=0.5)"), world, tasks), strict=True):
+    own = run_method(get_method(f"{write(tmp_path, CLASS)}:Means(scale=0.5)"), world, tasks)
+    for first, second in zip(own, run_method(get_method("protonet(scale=0.5)"), world, tasks), strict=True):
         first, second = (s - s.max(1, keepdims=True) for s in (first, second))
         np.testing.assert_allclose(first, second, atol=1e-3)
 
@@ -235,7 +235,7 @@ def test_scikit_learn_classifiers_learn_and_take_any_task(call: str) -> None:
 
 def test_scikit_learn_predictions_are_those_of_the_classifier_itself() -> None:
     world, tasks = _mixed(10)
-    all_scores = run(get_method("sklearn:sklearn.linear_model.LogisticRegression(C=5)"), world, tasks)
+    all_scores = run_method(get_method("sklearn:sklearn.linear_model.LogisticRegression(C=5)"), world, tasks)
     for task, scores in zip(tasks, all_scores, strict=True):
         model = LogisticRegression(C=5).fit(world.features[task.support], task.support_label)
         assert np.array_equal(scores.argmax(1), model.predict(world.features[task.query]))
@@ -244,7 +244,7 @@ def test_scikit_learn_predictions_are_those_of_the_classifier_itself() -> None:
 def test_two_classes_and_one_class_have_scores_for_each() -> None:
     world, rng = World.make(), np.random.default_rng(0)
     tasks = [world.task(rng, [3, 3], [4, 4]), world.task(rng, [3, 0], [4, 4])]
-    first, second = run(get_method("sklearn:sklearn.svm.SVC"), world, tasks)
+    first, second = run_method(get_method("sklearn:sklearn.svm.SVC"), world, tasks)
     assert (first.argmax(1) == tasks[0].query_label).mean() > 0.7
     assert np.isfinite(first).all()
     assert (second.argmax(1) == 0).all()
@@ -253,7 +253,7 @@ def test_two_classes_and_one_class_have_scores_for_each() -> None:
 def test_a_random_classifier_depends_on_the_task_alone() -> None:
     world, tasks = _some(count=3)
     method = get_method("sklearn:sklearn.ensemble.RandomForestClassifier(n_estimators=5)")
-    first, second = run(method, world, tasks), run(method, world, tasks, limit=1)
+    first, second = run_method(method, world, tasks), run_method(method, world, tasks, limit=1)
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -275,7 +275,7 @@ def test_mistakes_in_an_import_path_are_told(call: str, sentence: str) -> None:
 def test_a_classifier_that_refuses_its_settings_names_the_task() -> None:
     world, tasks = _some(count=2)
     with pytest.raises(UserError, match=r"failed on task 0: .*C"):
-        run(get_method("sklearn:sklearn.svm.SVC(C=-1)"), world, tasks)
+        run_method(get_method("sklearn:sklearn.svm.SVC(C=-1)"), world, tasks)
 
 
 def test_without_scikit_learn_the_command_to_install_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

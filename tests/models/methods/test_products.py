@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from longshot.models.methods import products
-from longshot.models.methods.products import gram, product
+from longshot.models.methods import numerics
+from longshot.models.methods.numerics import gram, product
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -37,8 +37,8 @@ def test_parts_of_larger_arrays_and_turned_ones_are_read_where_they_lie(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = []
-    multiply = products._multiply
-    monkeypatch.setattr(products, "_multiply", lambda *each: (calls.append(1), multiply(*each)))
+    multiply = numerics._multiply
+    monkeypatch.setattr(numerics, "_multiply", lambda *each: (calls.append(1), multiply(*each)))
     rows = numbers(3, 30, 16)
     torch.testing.assert_close(
         product(rows[:, :5], rows[:, 5:].transpose(1, 2)), rows[:, :5] @ rows[:, 5:].mT

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from longshot.models import World, get_method
-from longshot.models.methods.checks import Example, _mixed, run
+from longshot.models.methods.method_checks import Example, _mixed, run_method
 
 
 def reference(world: World, task: Example, distance: str, scale: float) -> NDArray[np.float64]:
@@ -29,7 +29,7 @@ def reference(world: World, task: Example, distance: str, scale: float) -> NDArr
 def test_probabilities_follow_the_formula(distance: str, scale: float) -> None:
     world, tasks = _mixed()
     method = get_method(f"protonet(distance={distance!r}, scale={scale})")
-    for task, scores in zip(tasks, run(method, world, tasks), strict=True):
+    for task, scores in zip(tasks, run_method(method, world, tasks), strict=True):
         expected = log_softmax(reference(world, task, distance, scale), axis=1)
         np.testing.assert_allclose(log_softmax(scores.astype(np.float64), axis=1), expected, atol=2e-4)
 
@@ -37,6 +37,6 @@ def test_probabilities_follow_the_formula(distance: str, scale: float) -> None:
 @pytest.mark.parametrize(("distance", "scale"), [("euclidean", 1), ("cosine", 10)])
 def test_default_scale(distance: str, scale: int) -> None:
     world, tasks = _mixed(4)
-    default = run(get_method(f"protonet(distance={distance!r})"), world, tasks)
-    scaled = run(get_method(f"protonet(distance={distance!r}, scale={scale})"), world, tasks)
+    default = run_method(get_method(f"protonet(distance={distance!r})"), world, tasks)
+    scaled = run_method(get_method(f"protonet(distance={distance!r}, scale={scale})"), world, tasks)
     assert all(np.array_equal(a, b) for a, b in zip(default, scaled, strict=True))

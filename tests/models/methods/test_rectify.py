@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longshot.models.methods import rectify
-from longshot.models.methods.products import gram
+from longshot.models.methods.numerics import gram
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -7,7 +7,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.models import get_method, method_class
-from longshot.models.methods.registry import METHODS
+from longshot.models.methods import METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -7,7 +7,7 @@ import torch
 
 from longshot.base import Ragged, TaskRows
 from longshot.models import Gatherer, World, get_method
-from longshot.models.methods.checks import run
+from longshot.models.methods.method_checks import run_method
 
 
 def accuracy(method: str, arrays: list[np.ndarray], count: int = 20) -> float:
@@ -36,6 +36,6 @@ def test_a_backbone_of_noise_is_weighed_down() -> None:
 def test_one_backbone_is_the_cosine_to_the_mean_of_unit_vectors() -> None:
     world, rng = World.make(), np.random.default_rng(2)
     tasks = [world.task(rng, [5] * 5, [6] * 5) for _ in range(5)]
-    expected = run(get_method("simpleshot(center='none', distance='cosine')"), world, tasks)
-    for first, second in zip(run(get_method("sur"), world, tasks), expected, strict=True):
+    expected = run_method(get_method("simpleshot(center='none', distance='cosine')"), world, tasks)
+    for first, second in zip(run_method(get_method("sur"), world, tasks), expected, strict=True):
         np.testing.assert_allclose(first, second, atol=1e-4)

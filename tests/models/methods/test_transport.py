@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.models.methods.pt_map import Transport
+from longshot.models.methods.transport import Transport
 
 EVERY = (
     torch.ones(4, 5, dtype=torch.bool),
@@ -40,7 +40,7 @@ def test_plan_gives_each_query_one_and_each_class_its_share(largest: float) -> N
 def test_newton_steps_end_where_thousands_of_plain_rounds_do(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = costs(60.0)
     quick = Transport(*EVERY, rounds=25)(cost)
-    monkeypatch.setattr("longshot.models.methods.pt_map._FAST", torch.inf)  # plain rounds only
+    monkeypatch.setattr("longshot.models.methods.transport._FAST", torch.inf)  # plain rounds only
     short, plain = (Transport(*EVERY, rounds=rounds)(cost) for rounds in (25, 20_000))
     torch.testing.assert_close(quick, plain, atol=2e-4, rtol=0)
     assert (short - plain).abs().max() > 0.01

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from longshot.models import Network, get_network, prepare, trainable_copy
+from longshot.models import Network, get_network, prepare_fixed_norms, trainable_copy
 from longshot.models.networks import fixed_norms
 from longshot.models.networks.fixed_norms import FixedNorms
 
@@ -62,7 +62,7 @@ def test_vectors_and_gradients_are_those_of_the_network(name: str) -> None:
     torch.manual_seed(0)
     network = Mixed() if name == "mixed" else get_network(name, size=(32, 32), seed=0)
     network = with_statistics(network).double()
-    prepare(network)
+    prepare_fixed_norms(network)
     quick = trainable_copy(network)
     assert isinstance(quick, FixedNorms)
     assert quick.mirrored == (name == "mixed")
@@ -75,7 +75,7 @@ def test_vectors_and_gradients_are_those_of_the_network(name: str) -> None:
 
 def test_a_copy_is_trained_and_the_network_stays() -> None:
     network = with_statistics(Mixed())
-    prepare(network)
+    prepare_fixed_norms(network)
     first, second = trainable_copy(network), trainable_copy(network)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     images = torch.randn(4, 3, 16, 16)
@@ -101,9 +101,9 @@ def test_what_cannot_be_rewritten_is_left_alone(monkeypatch: pytest.MonkeyPatch)
     without = get_network("cnn4(width=4, norm='group')", size=(16, 16), seed=0).eval()
     training = Mixed()
     for network in (branching, without, training):
-        prepare(network)
+        prepare_fixed_norms(network)
         assert type(trainable_copy(network)) is type(network)
     network = with_statistics(Mixed())
     monkeypatch.setitem(fixed_norms._CLAMPS, nn.ReLU6, 1.0)  # a wrong rewriting is noticed before it is used
-    prepare(network)
+    prepare_fixed_norms(network)
     assert type(trainable_copy(network)) is Mixed

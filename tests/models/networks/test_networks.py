@@ -8,11 +8,10 @@ from torch import nn
 
 from longshot.base import UserError
 from longshot.models import Ensemble, Network, count_flops, count_parameters, get_network
-from longshot.models.networks.foreign import Foreign
-from longshot.models.networks.norms import StandardisedConv2d, groups
-from longshot.models.networks.registry import network_names
-from longshot.models.networks.resnet12 import DropBlock
-from longshot.models.networks.vit import Attention
+from longshot.models.networks import network_names
+from longshot.models.networks.base import Foreign
+from longshot.models.networks.resnets import DropBlock, StandardisedConv2d, groups
+from longshot.models.networks.small_networks import Attention
 
 
 def images(size: int = 32, count: int = 4) -> torch.Tensor:

@@ -23,7 +23,7 @@ from longshot.models import (
     network_class,
     open_network,
 )
-from longshot.models.networks.published import read_published, write_published
+from longshot.models.networks.checkpoint import read_published, write_published
 
 SIZE = 32
 GEOMETRY = f"decode|resize({SIZE},{SIZE})|normalize(0.5,0.5)"

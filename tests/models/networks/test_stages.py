@@ -7,7 +7,7 @@ from torch import nn
 
 from longshot.base import UserError
 from longshot.models import get_network, last_stages
-from longshot.models.networks.stages import find_stages
+from longshot.models.networks.base import find_stages
 
 
 def test_a_resnet_has_a_stem_and_four_stages() -> None:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import grad, gradcheck, gradgradcheck
 
-from longshot.models.networks.twice import Pooling, Window, conv, norm, pool
+from longshot.models.networks.double_backward import Pooling, Window, conv, norm, pool
 
 WINDOWS = [
     Window((1, 1), (1, 1), (1, 1), 1),

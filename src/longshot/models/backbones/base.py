@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from longshot.data import Dataset
-    from longshot.models.engines.conversion import Conversion
-    from longshot.models.engines.sessions import Session
+    from longshot.models.engines.conversion import Conversion, Session
     from longshot.models.networks.base import Network
 
 BLOCK_CPU = 16  # images the network sees at once; measured: faster per core than 8, 32 or 64
@@ -50,10 +49,16 @@ class Backbone(ABC):
     architecture: str = ""  # what the weights' hash does not cover
 
     def __init__(self, name: str, weights_hash: str, sight: Sight, device: str = "auto") -> None:
-        self.opens, self.sight, self.weights_hash = name, sight, weights_hash
-        self.name = self.label = sight.named(name)  # ``opens`` is the name without what it says of pixels
-        self.transform: Preprocessing = parse(sight.preprocessing)
+        self.opens, self.weights_hash = name, weights_hash
+        self.use_sight(sight)
         self.device = pick_device(device)
+
+    def use_sight(self, sight: Sight) -> None:
+        """Let the network see these pixels, before anything is computed."""
+        self.sight = sight
+        # ``opens`` is the name without what it says of pixels
+        self.name = self.label = sight.named(self.opens)
+        self.transform: Preprocessing = parse(sight.preprocessing)
 
     @property
     def preprocessing(self) -> str:
@@ -273,8 +278,7 @@ class ModuleBackbone(Backbone):
         return self.module
 
     def network(self) -> Network:
-        from longshot.models.networks.base import Network
-        from longshot.models.networks.foreign import Foreign
+        from longshot.models.networks.base import Foreign, Network
 
         module = self.trainable().to(self.device)
         if isinstance(module, Network):  # written by the user after Longshot's own interface
@@ -300,6 +304,11 @@ class Precomputed(ABC):
     settled: bool = True  # nothing is computed, by no engine
     engine: str = ""
     device = torch.device("cpu")
+
+    def use_sight(self, sight: Sight) -> None:
+        """Refuse: no image is read, so there is nothing to say of pixels."""
+        option = "{preprocessing}" if sight.text is not None else "size"
+        raise UserError(f"Backbone '{self.name}' reads no images", f"leave {option} out")
 
     def use_engine(self, engine: str | None) -> None:
         """Nothing is computed: any engine will do."""

@@ -20,8 +20,14 @@ from torch import Tensor, nn
 
 from longshot.base import UserError, count, first, format_call, hash_file, hash_text, parse
 from longshot.models.backbones.base import ModuleBackbone
-from longshot.models.backbones.hf_processor import FILES, processor_string
-from longshot.models.backbones.sight import Sight, check_pooling, may_download, split_settings
+from longshot.models.backbones.sight import (
+    FILES,
+    Sight,
+    check_pooling,
+    may_download,
+    processor_string,
+    split_settings,
+)
 
 DEFAULTS: dict[str, Any] = {"pool": "auto", "layer": -1}
 _CONVOLUTIONAL = ("resnet", "convnext", "convnextv2", "regnet", "mobilenet_v1", "mobilenet_v2", "bit")
@@ -104,7 +110,7 @@ class HuggingFaceBackbone(ModuleBackbone):
         super().__init__(name, hashed, sight, device)
 
 
-def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> HuggingFaceBackbone:
+def open_hf(name: str, *, device: str, sight: Sight, allow_download: bool) -> HuggingFaceBackbone:
     """A local folder, else a model already in the hub's cache, else (when allowed) a download."""
     bare, settings = split_settings(name, DEFAULTS)
     check_pooling(bare, settings["pool"], settings["layer"])

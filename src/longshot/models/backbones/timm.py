@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from longshot.base import UserError, format_call, parse
 from longshot.models.backbones.base import ModuleBackbone, hash_state
-from longshot.models.backbones.hf_processor import probe_pictures
 from longshot.models.backbones.sight import (
     Sight,
     check_pooling,
     installed_torch,
     may_download,
+    probe_pictures,
     split_settings,
 )
 
@@ -80,7 +80,7 @@ class Timm(ModuleBackbone):
         self.pooling = network.pool if network.layer == -1 else f"{network.pool} of layer {network.layer}"
 
 
-def load(name: str, *, device: str, sight: Sight, allow_download: bool) -> Timm:
+def open_timm(name: str, *, device: str, sight: Sight, allow_download: bool) -> Timm:
     """Create the model; weights come from a file, a folder or the hub's cache unless a download is allowed."""
     timm = _import_timm(name)
     bare, settings = split_settings(name, DEFAULTS)

@@ -1,24 +1,177 @@
-"""Networks converted for a runtime, kept in the cache once they were found to agree with PyTorch."""
+"""Networks for other runtimes: exported to ONNX, converted, run, and kept in the cache once they agree with PyTorch.
+
+An exported network takes bytes of images and gives vectors, in blocks of one shape, from any number of threads. Every
+block is computed by one thread. ONNX Runtime does so in the thread that calls, so that a process may fork at any time;
+OpenVINO has a compiled copy of the network for each thread.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import io
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.jit._trace import TracerWarning
 
-from longshot.base import cache_dir, find_cached, hash_text, note, read_sealed, write_sealed
+from longshot.base import Preprocessing, cache_dir, find_cached, hash_text, note, read_sealed, write_sealed
 from longshot.models.engines import engine_version, is_convolutional
-from longshot.models.engines.export import NotExportable, export
-from longshot.models.engines.sessions import Session, in_blocks, open_session
 from longshot.models.features.decode import decode_rows
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
     from longshot.models.backbones.base import ModuleBackbone
+
+
+_OPSET = 17  # has every operation of the measured networks; ONNX Runtime from 1.13 and OpenVINO read it
+Run: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
+
+
+class NotExportable(Exception):
+    """A network cannot be written as a graph of fixed operations; the message says why."""
+
+
+class FromBytes(nn.Module):
+    """Bytes [B, H, W, 3] → vectors [B, d]: the preprocessing's values, the network, the mean over space of a map."""
+
+    def __init__(self, module: nn.Module, run: Run, transform: Preprocessing) -> None:
+        super().__init__()
+        self.module, self.run = module, run
+        self.scale = torch.tensor(transform.scale).reshape(1, 3, 1, 1)
+        self.shift = torch.tensor(transform.shift).reshape(1, 3, 1, 1)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """[B, H, W, 3] uint8 → [B, d] float32."""
+        output = self.run(self.module, pixels.permute(0, 3, 1, 2).float() * self.scale + self.shift)
+        return (output.mean((2, 3)) if output.ndim == 4 else output).float()
+
+
+def export_onnx(module: nn.Module, run: Run, transform: Preprocessing, block: int, *, strict: bool) -> bytes:
+    """The ONNX file of a network for blocks of ``block`` images.
+
+    PyTorch's exporter that follows one run is used: the other one takes eight times as long and needs one more
+    package. What it cannot see are decisions that depend on the values of an image. It warns where Python looks at a
+    value; with ``strict`` such a network is refused.
+
+    Parameters
+    ----------
+    module : nn.Module
+        In evaluation mode, on the CPU.
+    run : callable
+        (module, images [B, 3, H, W]) → [B, d] or a map [B, d, h, w].
+    transform : Preprocessing
+        Gives the size of images and their values.
+    block : int
+        B.
+    strict : bool
+        Refuse a network that looks at values while it computes. Libraries look at shapes, which do not change here:
+        their networks are not exported strictly.
+    """
+    example = torch.zeros(block, *transform.size, 3, dtype=torch.uint8)
+    file = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad(), _without_graphs():
+        warnings.simplefilter("always")
+        try:
+            torch.onnx.export(
+                FromBytes(module, run, transform).eval(),
+                (example,),
+                file,  # type: ignore[arg-type]  # an open file will do here
+                dynamo=False,
+                opset_version=_OPSET,
+                input_names=["pixels"],
+                output_names=["vectors"],
+            )
+        except Exception as error:  # an exporter raises nearly anything on what it does not know
+            reason = " ".join(str(error).split())[:200].rstrip(".")
+            raise NotExportable(f"it cannot be exported ({type(error).__name__}: {reason})") from error
+    looks = [str(warning.message) for warning in caught if issubclass(warning.category, TracerWarning)]
+    if strict and looks:
+        raise NotExportable(f"it looks at values while it computes ({' '.join(looks[0].split())[:100]}…)")
+    return file.getvalue()
+
+
+@contextmanager
+def _without_graphs() -> Iterator[None]:
+    """Keep the exporter from printing the whole graph where it fails: it goes past Python, straight to the output."""
+    name = "_jit_onnx_log"
+    log = getattr(torch._C, name, None)
+    if log is None:  # another version of PyTorch
+        yield
+        return
+    setattr(torch._C, name, lambda *_: None)
+    try:
+        yield
+    finally:
+        setattr(torch._C, name, log)
+
+
+class Session(Protocol):
+    """Bytes [block, H, W, 3] → vectors [block, d] float32; safe to call from several threads."""
+
+    block: int
+
+    def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]: ...
+
+
+def in_blocks(session: Session, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Vectors [n, d] of bytes [n, H, W, 3], in blocks of the session's shape, the last one filled up with black."""
+    short = -len(pixels) % session.block
+    if short:
+        pixels = np.concatenate([pixels, np.zeros((short, *pixels.shape[1:]), np.uint8)])
+    starts = range(0, len(pixels), session.block)
+    vectors = np.concatenate([session(pixels[start : start + session.block]) for start in starts])
+    return vectors[: len(vectors) - short]
+
+
+class OnnxRuntimeSession:
+    """ONNX Runtime on the CPU."""
+
+    def __init__(self, network: bytes) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self.session: Any = onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
+        self.block = int(self.session.get_inputs()[0].shape[0])
+
+    def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = self.session.run(None, {"pixels": pixels})[0]
+        return vectors
+
+
+class OpenVinoSession:
+    """OpenVINO on the CPU, in float32 whatever the processor could do."""
+
+    def __init__(self, network: bytes) -> None:
+        import openvino
+
+        self.core: Any = openvino.Core()
+        self.model: Any = self.core.read_model(model=network)
+        self.block = int(self.model.input(0).shape[0])
+        self.local = threading.local()
+
+    def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        if not hasattr(self.local, "request"):
+            # f32: processors with bfloat16 would use that
+            settings = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+            self.local.request = self.core.compile_model(self.model, "CPU", settings).create_infer_request()
+        answer = self.local.request.infer({0: pixels}, share_inputs=True)
+        vectors: NDArray[np.float32] = np.array(answer[0], np.float32)
+        return vectors
+
+
+def open_session(engine: str, network: bytes) -> Session:
+    """An exported network in ``onnxruntime`` or ``openvino``."""
+    return OnnxRuntimeSession(network) if engine == "onnxruntime" else OpenVinoSession(network)
+
 
 _COMPARED = 16  # images, at most
 TOLERANCE = 1e-4  # largest ‖converted − PyTorch‖ / ‖PyTorch‖ of an image's vector
@@ -104,7 +257,7 @@ class Conversion:
         reference = self._by_torch(pixels)
         backbone = self.backbone
         block = _CONVOLVED if is_convolutional(backbone.module) else _OTHER
-        network = export(
+        network = export_onnx(
             backbone.module, type(backbone).run, backbone.transform, block, strict=backbone.own_code
         )
         try:

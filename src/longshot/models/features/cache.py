@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import (
@@ -22,6 +23,7 @@ from longshot.base import (
     atomic,
     explain_disk_errors,
     file_lock,
+    hash_text,
     is_held,
     is_writable,
     note,
@@ -29,8 +31,9 @@ from longshot.base import (
     remote_entries,
     write_text,
 )
+from longshot.data import content_digest
 from longshot.models.backbones.sight import name_of_features
-from longshot.models.features.arrays import (
+from longshot.models.features.array_files import (
     Damaged,
     LastCheck,
     check_blocks,
@@ -149,7 +152,7 @@ def open_guarded(path: Path) -> NDArray[Any] | None:
 
 
 @contextlib.contextmanager
-def lock(path: Path, *, wait: bool = True) -> Iterator[None]:
+def hold_lock(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold ``path`` for this process; a second one waits, then finds the work done. A kill lets go of it.
 
     Without ``wait`` a second one gets ``Busy``.
@@ -204,7 +207,7 @@ def cache_entries() -> list[CacheEntry]:
     return sorted(listed, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
 
 
-def prune(chosen: list[CacheEntry]) -> int:
+def prune_cache(chosen: list[CacheEntry]) -> int:
     """Delete entries and folders left empty; features that a process is making stay. Returns bytes freed."""
     if chosen and not is_writable(own_cache()):
         raise UserError(
@@ -228,7 +231,7 @@ def prune(chosen: list[CacheEntry]) -> int:
     return freed
 
 
-def prunable(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
+def prunable_entries(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
     """Entries of a kind (None: of all) that were last used more than ``days`` ago.
 
     The registry says where datasets live, which no command can find out again: it is none of them.
@@ -259,3 +262,26 @@ def _title(kind: str, name: str, files: list[Path]) -> str:
                 backbone = name_of_features(meta["backbone"], meta.get("preprocessing", ""))
                 return f"{meta['dataset']} × {backbone} ({meta['dtype']}, {name[:12]}{part})"
     return f"unfinished ({name[:12]})"
+
+
+def features_view(fingerprint: str, identity: str, probed: str, backbone: str, dtype: str) -> str:
+    """32 hex digits over what decides features, but for the content of the images.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of the dataset: classes and keys.
+    identity, probed : str
+        "content" or "names"; by names, the digest of the few images that were looked at.
+    backbone : str
+        Its identity.
+    dtype : str
+        How numbers are stored.
+    """
+    return hash_text("longshot features 3", fingerprint, identity, probed, backbone, dtype)[:32]
+
+
+def images_mark(keys: pa.Array, digests: NDArray[np.uint64]) -> str:
+    """32 hex digits over keys and short digests of images."""
+    marks = np.ascontiguousarray(digests.astype("<u8")).view(np.uint8).reshape(-1, 8)
+    return content_digest(keys, marks)[:32]

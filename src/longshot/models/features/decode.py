@@ -1,6 +1,6 @@
 """Decoding rows of a dataset into bytes, here or in worker processes.
 
-A worker is ``python -m longshot.models.features.worker``, fed through its pipes. It is started afresh (never
+A worker is ``python -m longshot.models.features.decode``, fed through its pipes. It is started afresh (never
 forked), does not import the caller's main module (so a script needs no ``if __name__ == "__main__"``), and
 ends when its input closes: no kill of the parent leaves one behind.
 """
@@ -17,12 +17,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base import Preprocessing, UserError
+from longshot.base import Preprocessing, UserError, parse
 from longshot.data import read_reduced
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ProcessDecoder:
         try:
             for _ in range(workers):
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "longshot.models.features.worker"],
+                    [sys.executable, "-m", "longshot.models.features.decode"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=environment,
@@ -178,8 +178,7 @@ def read_into(pipe: IO[bytes], target: memoryview) -> None:
 def _pipe(pipe: Any) -> IO[bytes]:
     """A pipe that Popen was asked for is there."""
     assert pipe is not None
-    checked: IO[bytes] = pipe
-    return checked
+    return cast("IO[bytes]", pipe)
 
 
 def _died(code: int | None) -> UserError:
@@ -188,3 +187,31 @@ def _died(code: int | None) -> UserError:
         f"A decoding process ended before its work{how}, for instance for lack of memory",
         "run the same again with fewer {workers} (0 decodes in the main process): finished work is kept",
     )
+
+
+def serve_rows() -> None:
+    """Decode in a process of its own: row ranges come in, bytes go out, until the parent closes the pipe or is gone."""
+    source = sys.stdin.buffer
+    # Answers go to a private copy of stdout; whatever a library prints must not end up between them.
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    path = receive(source)
+    if path is None:
+        return
+    sys.path[:] = pickle.loads(path)  # so that a store of the user's own class is found
+    start = receive(source)
+    if start is None:
+        return
+    store, text = pickle.loads(start)
+    transform = parse(text)
+    while (request := receive(source)) is not None:
+        decoded = decode_rows(store, transform, pickle.loads(request))
+        send(sink, pickle.dumps((decoded.pixels.shape, decoded.bad)))
+        sink.write(decoded.pixels.data)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        serve_rows()
+    os._exit(0)  # pipes may be broken: no flush at exit, no message

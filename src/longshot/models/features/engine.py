@@ -35,10 +35,10 @@ from longshot.base import (
 )
 from longshot.data import Dataset, ImageStore, Shipment, shipment
 from longshot.models.backbones.base import Backbone, Precomputed
-from longshot.models.engines.sessions import in_blocks
-from longshot.models.features.arrays import not_finite
+from longshot.models.engines.conversion import in_blocks
+from longshot.models.features.array_files import not_finite
 from longshot.models.features.decode import decode_rows, open_decoder, unreadable_images
-from longshot.models.features.held import Request, check_unchanged
+from longshot.models.features.lookup import Request, check_unchanged
 
 _PROBE_SECONDS = 5.0
 _BATCH = 64  # images decoded and moved to the device at a time

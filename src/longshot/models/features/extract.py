@@ -21,10 +21,10 @@ from longshot.base import FailureList, Ints, count, note, progress, with_executo
 from longshot.data import Dataset
 from longshot.models.backbones.base import Precomputed
 from longshot.models.backbones.objects import GivenFeatures
-from longshot.models.features.arrays import Damaged, sidecar
-from longshot.models.features.cache import lock
+from longshot.models.features.array_files import Damaged, sidecar
+from longshot.models.features.cache import hold_lock
 from longshot.models.features.features import BLOCK, EmbedWork, Features
-from longshot.models.features.held import (
+from longshot.models.features.lookup import (
     Pieces,
     Request,
     check_made_from,
@@ -167,7 +167,7 @@ def _embed(request: Request, *, refresh: bool = False) -> Features:
     if isinstance(stored, Features):
         return _renamed(stored, request, started)
     request.source.settle(request.dataset, request.wanted_rows.tolist())
-    with lock(request.path):  # known now: it is another one where the network stays with PyTorch
+    with hold_lock(request.path):  # known now: it is another one where the network stays with PyTorch
         stored = None if refresh else request.find()
         if isinstance(stored, Features):  # made by another process while we waited
             return _renamed(stored, request, started)
@@ -263,7 +263,9 @@ def _renamed(features: Features, request: Request, started: float) -> Features:
     )
 
 
-def estimate(dataset: Dataset | str | Path, backbone: BackboneLike, **options: Any) -> dict[str, Any]:
+def estimate_embedding(
+    dataset: Dataset | str | Path, backbone: BackboneLike, **options: Any
+) -> dict[str, Any]:
     """What :func:`embed` would take, from a short measured probe: seconds, images/s, bytes; writes nothing.
 
     ``options`` are those of ``embed``, and ``rows`` where only some images are to be embedded.

@@ -34,9 +34,9 @@ from longshot.base import (
     starts_with,
     work_folder,
 )
-from longshot.data import content_digest, pack_digests
+from longshot.data import pack_digests
 from longshot.models.backbones.sight import name_of_features
-from longshot.models.features.arrays import (
+from longshot.models.features.array_files import (
     CHUNK,
     Damaged,
     LastCheck,
@@ -56,6 +56,7 @@ from longshot.models.features.arrays import (
     write_keys,
     write_rows,
 )
+from longshot.models.features.cache import features_view, images_mark
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
@@ -144,9 +145,8 @@ class Features:
     content: str = ""
     digests: NDArray[np.uint64] | None = None
     work: EmbedWork = EmbedWork()  # what ``embed`` did to have them; not stored
-    backbone_identity: str = (
-        ""  # of weights, preprocessing, pooling and engine, whatever the backbone is called
-    )
+    # of weights, preprocessing, pooling and engine, whatever the backbone is called
+    backbone_identity: str = ""
     used: Ints | None = None  # rows that may be read; None: all
 
     def __post_init__(self) -> None:
@@ -343,9 +343,8 @@ class Features:
                 copy = folder / Path(path).name
                 self.save(copy)
                 put(copy, str(path), bar=True)
-                put(
-                    sidecar(copy), sibling(str(path), sidecar(copy).name)
-                )  # last: it marks the pair as complete
+                # last: it marks the pair as complete
+                put(sidecar(copy), sibling(str(path), sidecar(copy).name))
             return
         path = Path(path)
         self.check_used(np.arange(len(self)))
@@ -406,26 +405,3 @@ def claim_features(out: str | Path, *, force: bool = False) -> None:
     claim_output(out, _ARRAY, force=force)
     if not is_url(out):
         claim_output(sidecar(Path(out)), _SIDECAR, force=force)
-
-
-def features_view(fingerprint: str, identity: str, probed: str, backbone: str, dtype: str) -> str:
-    """32 hex digits over what decides features, but for the content of the images.
-
-    Parameters
-    ----------
-    fingerprint : str
-        Of the dataset: classes and keys.
-    identity, probed : str
-        "content" or "names"; by names, the digest of the few images that were looked at.
-    backbone : str
-        Its identity.
-    dtype : str
-        How numbers are stored.
-    """
-    return hash_text("longshot features 3", fingerprint, identity, probed, backbone, dtype)[:32]
-
-
-def images_mark(keys: pa.Array, digests: NDArray[np.uint64]) -> str:
-    """32 hex digits over keys and short digests of images."""
-    marks = np.ascontiguousarray(digests.astype("<u8")).view(np.uint8).reshape(-1, 8)
-    return content_digest(keys, marks)[:32]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.base import Bools, Ints, UserError, atomic, cache_places, count, explain_disk_errors, write_text
-from longshot.models.features.arrays import CHUNK, LastCheck, open_array, write_header, write_rows
+from longshot.models.features.array_files import CHUNK, LastCheck, open_array, write_header, write_rows
 
 Marks: TypeAlias = NDArray[np.uint64]  # the first 64 bits of a digest each
 
@@ -172,9 +172,8 @@ class GrowingArray:
         width = int(self.array.shape[1]) * self.dtype.itemsize
         offset, step = getattr(self.array, "offset", 0), max(1, CHUNK // max(1, width))
         present, wrong = int((self.sums != 0).sum()), 0
-        with self.path.open(
-            "rb"
-        ) as file:  # read(), not the map: pages of a map count as this process's memory
+        # read(), not the map: pages of a map count as this process's memory
+        with self.path.open("rb") as file:
             for start in range(0, len(self.sums), step):
                 rows = start + np.flatnonzero(self.sums[start : start + step])
                 if not len(rows):

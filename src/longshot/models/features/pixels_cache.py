@@ -1,29 +1,48 @@
-"""A dataset's images at one size, as bytes in one memory-mapped file: training reads episodes as slices of it."""
+"""Every image of a dataset read once, shard by shard: its pixels at one size, or numbers read off it.
+
+Pixels are bytes in one memory-mapped file, of which training reads episodes as slices.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base import RULES, Ints, Preprocessing, cache_dir, cache_places, hash_text, parse, progress
-from longshot.data import Dataset
-from longshot.models.features.cache import Shards, lock, open_guarded
+from longshot.base import (
+    RULES,
+    Crew,
+    Ints,
+    Preprocessing,
+    Progress,
+    Tick,
+    cache_dir,
+    cache_places,
+    executor,
+    hash_text,
+    parse,
+    progress,
+)
+from longshot.data import Dataset, ImageStore, shipment
+from longshot.models.features.cache import Shards, hold_lock, open_guarded
 from longshot.models.features.decode import check_workers, open_decoder, unreadable_images
-from longshot.models.features.held import content_of
+from longshot.models.features.lookup import content_of
 
 _SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
 _STEP = 64  # images decoded at a time
 _MANY = 20_000  # images from which decoding processes pay for their start
 
 
-def pixels(
+def cached_pixels(
     dataset: Dataset,
     preprocessing: str | Preprocessing,
     *,
@@ -51,7 +70,7 @@ def pixels(
         if (array := _open(cached, shape)) is not None:
             return array
     path = cache_dir("pixels") / file
-    with lock(path):
+    with hold_lock(path):
         if (array := _open(path, shape)) is not None:  # made by another process while we waited
             return array
         row_bytes = int(np.prod(shape[1:]))
@@ -90,7 +109,7 @@ def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     return array.reshape(shape)
 
 
-def positions(rows: Ints, total: int) -> Ints:
+def row_positions(rows: Ints, total: int) -> Ints:
     """[total] where each row of a dataset lies among ``rows``; −1 where it does not."""
     where = np.full(total, -1, np.int64)
     where[rows] = np.arange(len(rows))
@@ -132,3 +151,69 @@ def _decode(
         decoder.close()
     if bad:
         raise unreadable_images(dataset, bad)
+
+
+# values [n, d], (row, reason) of unreadable images
+Reading: TypeAlias = tuple[NDArray[Any], list[tuple[int, str]]]
+# Images and positions of a shard → their values; other machines find it by its name.
+Describe: TypeAlias = Callable[[ImageStore, range], Reading]
+
+
+class Reader:
+    """A worker: it holds the images, or gets those of its positions with them."""
+
+    def __init__(self, describe: Describe, store: ImageStore) -> None:
+        self.describe, self.store = describe, store
+
+    def __call__(self, payload: tuple[range, ImageStore | None], tick: Tick) -> Reading:
+        """The values of some positions."""
+        positions, images = payload
+        answer = self.describe(self.store if images is None else images, positions)
+        tick(len(positions))
+        return answer
+
+
+def read_shards(
+    dataset: Dataset,
+    shards: Shards,
+    describe: Describe,
+    bar: Progress,
+    *,
+    step: int,
+    workers: int,
+    rows: Ints | None = None,
+) -> None:
+    """Fill the shards that are missing, ``step`` positions at a time; every unreadable image is named in one error.
+
+    ``rows`` [positions] says which image a position is of; by default its own number.
+    """
+    missing = shards.missing()
+    bar.skip(shards.rows - sum(len(shards.bounds(shard)) for shard in missing))
+    cuts = [
+        (shard, range(start, min(start + step, shards.bounds(shard).stop)))
+        for shard in missing
+        for start in range(shards.bounds(shard).start, shards.bounds(shard).stop, step)
+    ]
+    pool = executor()
+    every = np.arange(shards.rows) if rows is None else rows
+    sent = shipment(pool, dataset.store, np.unique(every), dataset.name)
+
+    def payloads() -> Iterator[tuple[tuple[int, range], tuple[range, ImageStore | None]]]:
+        for shard, positions in cuts:
+            used = np.unique(every[positions.start : positions.stop])
+            yield (shard, positions), (positions, sent.for_rows(used))
+
+    bad: list[tuple[int, str]] = []
+    parts: dict[int, dict[int, NDArray[Any]]] = {}
+    crew = Crew(Reader, (describe, sent.store), torch.get_num_threads())
+    with closing(pool.map(crew, payloads(), bar, count=len(cuts), workers=workers, chunk=16)) as readings:
+        for (shard, positions), (values, wrong) in readings:
+            bad += wrong
+            pieces = parts.setdefault(shard, {})
+            pieces[positions.start] = values
+            if sum(map(len, pieces.values())) == len(shards.bounds(shard)):
+                if not bad:  # from the first unreadable image on we go on only to find all the others
+                    shards.write(shard, np.concatenate([pieces[start] for start in sorted(pieces)]))
+                del parts[shard]
+    if bad:
+        raise unreadable_images(dataset, sorted(bad))

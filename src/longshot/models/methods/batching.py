@@ -48,7 +48,7 @@ def plan(
         step = room if limit is None else min(room, limit)
         return [np.arange(start, min(start + step, len(tasks))) for start in range(0, len(tasks), step)]
     order = np.lexsort((queries, supports, ways))
-    batches: list[Ints] = []
+    groups: list[Ints] = []
     start = 0
     while start < len(order):
         next_tasks = order[start : start + MAX_BATCH]
@@ -66,9 +66,9 @@ def plan(
             fits &= count <= limit
         fits[0] = True  # a task that is too large for the budget goes alone
         stop = len(next_tasks) if fits.all() else int(fits.argmin())
-        batches.append(next_tasks[:stop])
+        groups.append(next_tasks[:stop])
         start += stop
-    return batches
+    return groups
 
 
 class _Spare(threading.local):
@@ -250,7 +250,7 @@ def _as_tensor(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array)
 
 
-def advise(array: NDArray[Any]) -> None:
+def advise_access(array: NDArray[Any]) -> None:
     """Tell the system how a memory-mapped array will be read: scattered rows.
 
     A file that fits easily in free memory is read ahead whole; of a larger one only touched pages are read.

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from longshot.base import TaskBatch, TaskShape, choice_field, count_field, number_field, with_settings
-from longshot.models.methods.adapt import content_key
 from longshot.models.methods.base import Method
+from longshot.models.methods.finetune_network import content_key
 from longshot.models.methods.numerics import (
     CosineLogits,
     DistanceLogits,
@@ -20,9 +20,9 @@ from longshot.models.methods.numerics import (
     log_chances,
     one_hot,
     present_only,
+    product,
     row_weights,
 )
-from longshot.models.methods.products import product
 
 # logits of TIM → what computes them, and their temperature unless another is chosen
 _TIM_LOGITS: dict[str, tuple[type[CosineLogits | DistanceLogits], float]] = {

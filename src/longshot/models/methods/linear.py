@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from longshot.base import TaskBatch, TaskShape, count_field, number_field, with_settings
 from longshot.models.methods.base import Method, mask_absent
-from longshot.models.methods.numerics import class_scores, one_hot, present_only
-from longshot.models.methods.products import gram, product
+from longshot.models.methods.numerics import class_scores, gram, one_hot, present_only, product
 
 
 @with_settings

@@ -17,12 +17,13 @@ from longshot.models.methods.numerics import (
     EPSILON,
     class_scores,
     class_sums,
+    gram,
     lengths,
     own_products,
     present_only,
+    product,
     row_weights,
 )
-from longshot.models.methods.products import gram, product
 
 _DENSE = 16  # classes up to which a product with a matrix of mostly zeros is the faster sum
 _FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort,
@@ -120,9 +121,8 @@ class BDCSPN(Method):
     family = "rectified means"
     paper = "Liu et al. 2020"
     version = 2  # scale 1: see docs/studies/methods.md for the measurements
-    batch_bytes = (
-        10 << 20
-    )  # it works beside its input on little, so that a larger batch would outgrow the cache
+    # it works beside its input on little, so that a larger batch would outgrow the cache
+    batch_bytes = 10 << 20
 
     scale: float = number_field(1.0, above=0)
     temperature: float = number_field(10.0, above=0)

@@ -22,9 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from longshot.models.networks.base import Network
-from longshot.models.networks.foreign import Foreign
-from longshot.models.networks.twice import Window, conv_slopes, convolved, pair
+from longshot.models.networks.base import Foreign, Network
+from longshot.models.networks.double_backward import Window, applied, conv_slopes, convolved, pair
 
 _FAST_COLUMNS = 3
 _AGREEMENT = 1e-4  # relative, between the network and its rewriting
@@ -103,12 +102,8 @@ class _ConvNorm(nn.Module):
             bias = weight.new_zeros(len(weight))
         if self.mirrored and weight.shape[2:].numel() > 1:
             weight = weight.flip(2, 3)
-        function: Any = _ConvClamp
-        layout = torch.channels_last
-        result: Tensor = function.apply(
-            maps.contiguous(memory_format=layout), weight.contiguous(memory_format=layout), bias, self.how
-        )
-        return result
+        maps, weight = (each.contiguous(memory_format=torch.channels_last) for each in (maps, weight))
+        return applied(_ConvClamp, maps, weight, bias, self.how)
 
 
 class _Maps(nn.Module):
@@ -146,7 +141,7 @@ class FixedNorms(Network):
 _REWRITTEN: weakref.WeakKeyDictionary[Network, FixedNorms] = weakref.WeakKeyDictionary()
 
 
-def prepare(network: Network) -> None:
+def prepare_fixed_norms(network: Network) -> None:
     """Rewrite a network whose statistics stay fixed, for ``trainable_copy``; nothing where there is nothing to gain.
 
     Tracing changes how PyTorch calls modules for a moment: call this while no other thread computes. A network that
@@ -170,7 +165,7 @@ def prepare(network: Network) -> None:
 
 
 def trainable_copy(network: Network) -> Network:
-    """A copy whose parameters take gradients, rewritten where ``prepare`` did so."""
+    """A copy whose parameters take gradients, rewritten where ``prepare_fixed_norms`` did so."""
     return copy.deepcopy(_REWRITTEN.get(network, network)).requires_grad_(True)
 
 

@@ -12,7 +12,7 @@ Batch norm takes its mean and variance from the task's support images, for the s
 that no query sees another one (``SupportStatistics``).
 
 On a CPU a task is computed by itself, by ordinary autograd with channels-last maps and the quick second derivatives of
-``models/networks/twice.py``; on an accelerator many tasks are mapped together by ``torch.func``.
+``models/networks/double_backward.py``; on an accelerator many tasks are mapped together by ``torch.func``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from longshot.base import UserError, prototypes
-from longshot.models.networks import twice
 from longshot.models.networks.base import Network
+from longshot.models.networks.double_backward import Pooling, Window, conv, norm, pair, pool
 
 NamedTensors: TypeAlias = dict[str, Tensor]
 LinearHead: TypeAlias = tuple[Tensor, Tensor]  # W [way, d], b [way]
@@ -62,7 +62,7 @@ class InnerLoop:
     second_order: bool = True
 
 
-def at_once(device: torch.device) -> int:
+def tasks_at_once(device: torch.device) -> int:
     """How many tasks are best computed side by side.
 
     With weights of its own per task, a convolution over many tasks is a grouped one. On a CPU it is no faster than one
@@ -76,7 +76,7 @@ class SupportStatistics(TorchFunctionMode):
 
     It catches the call to ``torch.nn.functional.batch_norm``, so it holds for any network, changes no module and no
     running statistics, and is seen by the current thread alone. ``quick``: batch norms, convolutions and
-    max-pooling are those of ``models/networks/twice.py``, which cannot be mapped over tasks.
+    max-pooling are those of ``models/networks/double_backward.py``, which cannot be mapped over tasks.
     """
 
     def __init__(self, rows: int, quick: bool = False) -> None:
@@ -109,7 +109,7 @@ def _norm(
     weight = input.new_ones(input.shape[1]) if weight is None else weight
     bias = input.new_zeros(input.shape[1]) if bias is None else bias
     if quick:
-        return twice.norm(input, weight, bias, eps, rows)
+        return norm(input, weight, bias, eps, rows)
     over = (0, *range(2, input.dim()))
     variance, mean = torch.var_mean(input[:rows], over, correction=0)
     scale = (variance + eps).rsqrt() * weight
@@ -129,8 +129,8 @@ def _conv(
     """The signature is ``torch.conv2d``'s; padding by a word and images without a batch are left to PyTorch."""
     if isinstance(padding, str) or input.dim() != 4:
         return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
-    window = twice.Window(twice.pair(stride), twice.pair(padding), twice.pair(dilation), groups)
-    return twice.conv(input, weight, bias, window)
+    window = Window(pair(stride), pair(padding), pair(dilation), groups)
+    return conv(input, weight, bias, window)
 
 
 def _max_pool(
@@ -142,11 +142,9 @@ def _max_pool(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The signature is ``torch.max_pool2d``'s."""
-    kernel = twice.pair(kernel_size)
-    pooling = twice.Pooling(
-        kernel, twice.pair(stride or kernel), twice.pair(padding), twice.pair(dilation), ceil_mode
-    )
-    return twice.pool(input, pooling)
+    kernel = pair(kernel_size)
+    pooling = Pooling(kernel, pair(stride or kernel), pair(padding), pair(dilation), ceil_mode)
+    return pool(input, pooling)
 
 
 _QUICK: dict[Callable[..., Any], Callable[..., Tensor]] = {torch.conv2d: _conv, torch.max_pool2d: _max_pool}

@@ -246,9 +246,9 @@ def estimate_split(
     opened = as_dataset(dataset)
     cached, seconds, size = True, 0.0, 0
     if backbone is not None:
-        from longshot.models import estimate
+        from longshot.models import estimate_embedding
 
-        embedding = estimate(opened, backbone, device=device)
+        embedding = estimate_embedding(opened, backbone, device=device)
         cached, seconds, size = embedding["cached"], embedding["seconds"], embedding["bytes"]
     return {
         "splits": 1 if sweep is None else len(sweep),

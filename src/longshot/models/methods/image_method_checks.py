@@ -1,6 +1,7 @@
 """The common test of methods that need images and a network: made-up pictures, a small network, the same rules.
 
-As in ``checks.py``, a check raises CheckFailed with one sentence; a method may refuse a kind of task with a UserError.
+As in ``method_checks.py``, a check raises CheckFailed with one sentence; a method may refuse a kind of task with a
+UserError.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from longshot.base import ImageTask, UserError
-from longshot.models.methods.base import LOWEST
-from longshot.models.methods.checks import Kept, alike, demand, refusal, run_all
-from longshot.models.methods.images import ImageMethod
+from longshot.base import ImageTask
+from longshot.models.methods.base import LOWEST, ImageMethod
+from longshot.models.methods.method_checks import Kept, alike, demand, may_refuse, run_all
 from longshot.models.networks.base import Network
 
 _SIDE = 16
-TOLERANCE = 2e-2  # relative: a hundred steps of Adam carry rounding far where a gradient vanishes
+IMAGE_TOLERANCE = 2e-2  # relative: a hundred steps of Adam carry rounding far where a gradient vanishes
 
 
 class SmallNetwork(Network):
@@ -72,7 +72,9 @@ def make_task(shots: list[int], queries: list[int], seed: int = 0) -> tuple[Imag
     return task, query_label
 
 
-def run(method: ImageMethod, tasks: list[ImageTask], network: Network | None = None) -> list[Tensor]:
+def run_image_method(
+    method: ImageMethod, tasks: list[ImageTask], network: Network | None = None
+) -> list[Tensor]:
     """Scores per task, at most ``at_once`` at a time, their shapes checked. Open settings take the middle candidate."""
     candidates = method.candidates()
     settled = candidates[len(candidates) // 2] if candidates else method
@@ -91,7 +93,7 @@ def run(method: ImageMethod, tasks: list[ImageTask], network: Network | None = N
 def check_learns(method: ImageMethod) -> None:
     """Accuracy far above chance on easy tasks."""
     made = [make_task([5] * 3, [6] * 3, seed) for seed in range(3)]
-    all_scores = run(method, [task for task, _ in made])
+    all_scores = run_image_method(method, [task for task, _ in made])
     hits = [scores.argmax(1) == label for scores, (_, label) in zip(all_scores, made, strict=True)]
     accuracy = float(torch.cat(hits).float().mean())
     demand(accuracy > 0.6, f"accuracy on easy 3-way tasks is {accuracy:.2f}, not above 0.60")
@@ -102,9 +104,9 @@ def check_determinism(method: ImageMethod) -> None:
     tasks = [make_task([3] * 3, [2] * 3, 1)[0]]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        first = run(method, tasks)[0]
+        first = run_image_method(method, tasks)[0]
         torch.manual_seed(2)
-        second = run(method, tasks)[0]
+        second = run_image_method(method, tasks)[0]
     demand(torch.equal(first, second), "two runs on the same task differ")
 
 
@@ -113,7 +115,7 @@ def check_network_kept(method: ImageMethod) -> None:
     network = SmallNetwork()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     modes = [module.training for module in network.modules()]
-    run(method, [make_task([2] * 3, [2] * 3, 2)[0]], network)
+    run_image_method(method, [make_task([2] * 3, [2] * 3, 2)[0]], network)
     after = network.state_dict()
     demand(after.keys() == before.keys(), "the shared network has other parameters after the call")
     same = all(torch.equal(before[name], after[name]) for name in before)
@@ -127,7 +129,7 @@ def check_input_kept(method: ImageMethod) -> None:
     """The method does not write into the images it is given."""
     task, _ = make_task([2] * 3, [2] * 3, 3)
     support, query = task.support.clone(), task.query.clone()
-    run(method, [task])
+    run_image_method(method, [task])
     demand(
         torch.equal(support, task.support) and torch.equal(query, task.query),
         "the method writes into its input",
@@ -140,7 +142,7 @@ def check_class_order(method: ImageMethod) -> None:
     new = torch.tensor([2, 0, 1])
     order = new[task.support_label].argsort(stable=True)  # support comes sorted by label
     renamed = replace(task, support=task.support[order], support_label=new[task.support_label][order])
-    before, after = run(method, [task])[0], run(method, [renamed])[0]
+    before, after = run_image_method(method, [task])[0], run_image_method(method, [renamed])[0]
     _alike(before, after[:, new], "the order of classes")
 
 
@@ -150,7 +152,7 @@ def check_setting(method: ImageMethod) -> None:
         return
     task, _ = make_task([3] * 3, [4] * 3, 5)
     fewer = replace(task, query=task.query[::3])
-    before, after = run(method, [task])[0], run(method, [fewer])[0]
+    before, after = run_image_method(method, [task])[0], run_image_method(method, [fewer])[0]
     _alike(before[::3], after, "leaving out other queries (in a method marked inductive)")
 
 
@@ -159,30 +161,27 @@ def check_together(method: ImageMethod) -> None:
     if method.at_once == 1:
         return
     tasks = [make_task([2] * 3, [2] * 3, seed)[0] for seed in range(min(method.at_once, 3))]
-    for together, task in zip(run(method, tasks), tasks, strict=True):
-        _alike(run(method, [task])[0], together, "other tasks beside it")
+    for together, task in zip(run_image_method(method, tasks), tasks, strict=True):
+        _alike(run_image_method(method, [task])[0], together, "other tasks beside it")
 
 
-def check_absent_class(method: ImageMethod) -> str | None:
+@may_refuse
+def check_absent_class(method: ImageMethod) -> None:
     """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
     task, _ = make_task([3, 0, 2, 2], [2, 2, 2, 2], 6)
-    try:
-        scores = run(method, [task])[0]
-    except UserError as reason:
-        return refusal(reason)
+    scores = run_image_method(method, [task])[0]
     demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
     demand(bool(scores[:, [0, 2, 3]].isfinite().all()), "an absent class makes other scores infinite")
-    return None
 
 
 def check_single_shot(method: ImageMethod) -> None:
     """One support image per class is enough, and gives finite scores."""
-    scores = run(method, [make_task([1] * 4, [2] * 4, 7)[0]])[0]
+    scores = run_image_method(method, [make_task([1] * 4, [2] * 4, 7)[0]])[0]
     demand(bool(scores.isfinite().all()), "scores of a one-shot task are not finite")
 
 
 def _alike(first: Tensor, second: Tensor, change: str) -> None:
-    alike(first.numpy(), second.numpy(), change, TOLERANCE)
+    alike(first.numpy(), second.numpy(), change, IMAGE_TOLERANCE)
 
 
 IMAGE_CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {

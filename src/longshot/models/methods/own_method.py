@@ -1,4 +1,4 @@
-"""A user's own method: a class or a function from a Python file. (scikit-learn: own_sklearn.py.)"""
+"""A user's own method: a class or a function from a Python file, or a scikit-learn classifier by its import path."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from longshot.base import ImageTask, TaskBatch, TaskShape, UserError, check_settings, format_call, parameters
-from longshot.models.methods.base import LOWEST, AnyMethod, Method, mask_absent
-from longshot.models.methods.images import ImageMethod
-
-if TYPE_CHECKING:
-    from longshot.models.networks.base import Network
+from longshot.models.methods.base import LOWEST, AnyMethod, ImageMethod, Method, mask_absent
+from longshot.models.networks.base import Network
 
 T = TypeVar("T")
 _TASK_ARGUMENTS = 4  # of a function: support, support_label, query, way
@@ -35,17 +33,21 @@ class MethodError(UserError):
 def own_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
     """The method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
     if name.startswith("sklearn:"):
-        from longshot.models.methods.own_sklearn import sklearn_method
-
         return sklearn_method(name, settings)
-    return _file_method(name, settings)
+    file, _, attribute = name.rpartition(".py")
+    path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
+    if not path.is_file():
+        raise UserError(
+            f"There is no file {path} for the method '{name}'; give its path, as in mine.py:MyMethod."
+        )
+    code = path.read_bytes()
+    definition = _pick(_run_file(path, code), path, attribute)
+    made = _from_class if inspect.isclass(definition) else _from_function
+    return made(definition, f"{path}:{definition.__name__}", path, sha256(code).hexdigest()[:16], settings)
 
 
 class Own(AnyMethod):
     """A method whose name, settings and identity come from elsewhere than its class."""
-
-    family = "own"
-    paper = ""
 
     def __init__(self, settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
         self._given, self._defaults, self._source = dict(settings), dict(defaults), source
@@ -70,12 +72,7 @@ class _FromFile(Own):
     """An object of a class in a user's file (``inner``); its mistakes are told with the lines of that file."""
 
     def __init__(
-        self,
-        inner: Any,
-        path: Path,
-        settings: Mapping[str, Any],
-        defaults: Mapping[str, Any],
-        source: str,
+        self, inner: Any, path: Path, settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str
     ) -> None:
         super().__init__(settings, defaults, source)
         self._inner, self._path = inner, path
@@ -98,22 +95,6 @@ class _FromFile(Own):
 
 
 # ---- a Python file
-
-
-def _file_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
-    file, _, attribute = name.rpartition(".py")
-    path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
-    if not path.is_file():
-        raise UserError(
-            f"There is no file {path} for the method '{name}'; give its path, as in mine.py:MyMethod."
-        )
-    code = path.read_bytes()
-    module = _run_file(path, code)
-    definition = _pick(module, path, attribute)
-    title = f"{path}:{definition.__name__}"
-    source = sha256(code).hexdigest()[:16]
-    made = _from_class if inspect.isclass(definition) else _from_function
-    return made(definition, title, path, source, settings)
 
 
 def _run_file(path: Path, code: bytes) -> ModuleType:
@@ -207,11 +188,10 @@ class _FromClass(_FromFile, Method):
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] of the user's class, its shape checked."""
         where = _tasks(batch)
-        scores: Any = self._told(where, lambda: self._inner.scores(batch))
+        scores: Tensor = self._told(where, lambda: self._inner.scores(batch))
         shape = (len(batch), batch.query.shape[1], batch.way)
         self._check_scores(scores, where, shape, "tasks, queries, classes")
-        checked: Tensor = scores
-        return checked
+        return scores
 
 
 class _FromImageClass(_FromFile, ImageMethod):
@@ -240,8 +220,8 @@ class _FromImageClass(_FromFile, ImageMethod):
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """As the user's class says."""
-        cost: Any = self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward))
-        return float(cost)
+        cost = partial(self._inner.flops_per_task, way, support, query, forward)
+        return float(self._told("the cost", cost))
 
 
 def _from_function(
@@ -331,3 +311,87 @@ def own_lines(error: Exception, path: Path) -> str:
         if Path(frame.filename).resolve() == own
     ]
     return "\n".join([f"{type(error).__name__}: {error}", *lines])
+
+
+def sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
+    path = name.removeprefix("sklearn:")
+    module, _, attribute = path.rpartition(".")
+    if not module:
+        raise UserError(f"'{name}' is no import path; write it in full, as in sklearn:sklearn.svm.SVC.")
+    try:
+        estimator = getattr(import_module(module), attribute, None)
+    except ImportError as error:
+        if error.name == "sklearn":
+            hint = "pip install scikit-learn"
+            raise UserError(f"'{name}' needs scikit-learn, which is not installed: {hint}.") from error
+        raise UserError(f"There is no module '{module}' for the method '{name}': {error}.") from error
+    if not inspect.isclass(estimator) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
+        raise UserError(f"'{path}' is not a class with fit and predict; name a scikit-learn classifier.")
+    defaults = parameters(estimator.__init__)
+    check_settings(f"'{path}'", settings, defaults)
+    try:
+        estimator(**settings)
+    except Exception as error:
+        raise UserError(f"'{name}' cannot be made: {type(error).__name__}: {error}.") from error
+    version = getattr(import_module(module.partition(".")[0]), "__version__", "?")
+    traits = {"name": name, "setting": "inductive", "family": "scikit-learn"}
+    source = f"{module.partition('.')[0]}-{version}"
+    made: type[_FromSklearn] = type(attribute, (_FromSklearn,), traits)
+    return made(estimator, settings, defaults, source)
+
+
+class _FromSklearn(Own, Method):
+    """A classifier with fit and predict, fitted on each task's support.
+
+    Scores are log predict_proba where it exists, else decision_function, else 0 for the predicted class and −1 for the
+    others. A ``random_state`` that is left open is taken from the task.
+    """
+
+    tolerance = 1e-2  # solvers stop when they are close, and the order of sums moves where
+
+    def __init__(
+        self, made: Callable[..., Any], settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str
+    ) -> None:
+        super().__init__(settings, defaults, source)
+        self._make = made
+
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W], one task at a time on the CPU."""
+        all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
+        for row, where, support, label, query, _ in each_task(batch):
+            settings = dict(self._given)
+            if self._defaults.get("random_state", 0) is None:
+                settings.setdefault("random_state", int(batch.seeds[row]) % 2**32)
+            try:
+                classes, scores = _fit_and_score(
+                    self._make(**settings), support.cpu(), label.cpu(), query.cpu()
+                )
+            except Exception as error:
+                raise MethodError(
+                    f"{self.name} failed on {where}: {type(error).__name__}: {error}"
+                ) from error
+            if tuple(scores.shape) != (len(query), len(classes)):
+                raise MethodError(
+                    f"{self.name} gives scores of the shape {tuple(scores.shape)} for {where}; "
+                    f"({len(query)}, {len(classes)}) (queries, classes) is needed."
+                )
+            all_scores[row, : len(query), classes.to(all_scores.device)] = scores.to(all_scores)
+        return mask_absent(all_scores, batch)
+
+
+def _fit_and_score(model: Any, support: Tensor, label: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """The classes that have support [C] and the scores [Q, C] in their order."""
+    present = torch.unique(label)
+    if len(present) == 1:  # nothing to tell apart, and most classifiers refuse it
+        return present, torch.zeros(len(query), 1)
+    model.fit(support.numpy(), label.numpy())
+    classes = torch.as_tensor(model.classes_).long() if hasattr(model, "classes_") else present
+    if hasattr(model, "predict_proba"):
+        chance = torch.as_tensor(model.predict_proba(query.numpy()), dtype=torch.float32)
+        return classes, chance.clamp(min=1e-12).log()
+    if hasattr(model, "decision_function"):
+        value = torch.as_tensor(model.decision_function(query.numpy()), dtype=torch.float32)
+        # Two classes: one number per query, positive for the second.
+        return classes, torch.stack((-value / 2, value / 2), 1) if value.dim() == 1 else value
+    predicted = torch.as_tensor(model.predict(query.numpy())).long()
+    return classes, (predicted.unsqueeze(1) == classes).float() - 1

@@ -43,15 +43,16 @@ from longshot.data import (
     stamps_of,
 )
 from longshot.models.backbones import open_backbone
-from longshot.models.features.arrays import DTYPES, Damaged, open_array, sidecar
-from longshot.models.features.cache import Shards, lock
+from longshot.models.features.array_files import DTYPES, Damaged, open_array, sidecar
+from longshot.models.features.cache import Shards, features_view, hold_lock, images_mark
 from longshot.models.features.decode import check_workers
-from longshot.models.features.features import BLOCK, Features, features_view, images_mark
+from longshot.models.features.features import BLOCK, Features
 from longshot.models.features.growing import GrowingArray, grown_arrays
 
 if TYPE_CHECKING:
     from longshot.models.backbones import BackboneLike
     from longshot.models.backbones.base import Backbone, Precomputed
+
 
 _PROBED = 16  # images that are read where names are to be enough
 
@@ -159,9 +160,8 @@ class Request:
     @cached_property
     def content(self) -> Content:
         """The dataset's images as they are at the first look; given vectors are bound to images by name."""
-        from longshot.models.backbones.base import (
-            Precomputed,  # here, so that a look at images needs no PyTorch
-        )
+        # here, so that a look at images needs no PyTorch
+        from longshot.models.backbones.base import Precomputed
 
         if isinstance(self.source, Precomputed):
             return Content("names", "")
@@ -383,7 +383,7 @@ class Pieces:
         if not self.writable:
             return
         path = features_path(self.request.view)
-        with contextlib.suppress(Busy), lock(path, wait=False):  # what grows just now stays
+        with contextlib.suppress(Busy), hold_lock(path, wait=False):  # what grows just now stays
             for array in self.writable:
                 if array.fits(np.flatnonzero(array.sums), self.digests):
                     array.remove()

@@ -9,17 +9,15 @@ those go on
 
     to g: p ∗ w + x ∗ q + s        to x: g ∗ᵀ q        to w: p ⋆ g
 
-Batch norm: y = γ x̂ + β, x̂ = r (x − μ), r = (σ² + ε)^−½, with mean and variance of the first rows, M numbers a channel.
-A slope g gives, with A = Σ g and B = Σ g x̂ (these are the slopes of β and γ),
+Batch norm: y = γ x̂ + β, x̂ = r (x − μ), r = (σ² + ε)^−½, with mean and variance of the first rows, M numbers a
+channel. A slope g gives, with A = Σ g and B = Σ g x̂ (these are the slopes of β and γ),
 
     to x: r γ (g − (A + B x̂) / M)                       (without the bracket's second term for the other rows)
 
 Slopes (p, q, s) on those of x, γ and β go on, with P = Σ p, R = Σ p x̂, E = Σ g p − (A P + B R) / M, c = r γ B / M and
 k = q − r γ R / M,
 
-    to g: r γ p + k x̂ + s − r γ P / M
-    to x: r k g − r c p − x̂ r (k B − c R + r γ E) / M − r (k A − c P) / M
-    to γ: r E
+to g: r γ p + k x̂ + s − r γ P / M to x: r k g − r c p − x̂ r (k B − c R + r γ E) / M − r (k A − c P) / M to γ: r E
 """
 
 from __future__ import annotations
@@ -38,6 +36,12 @@ class Window(NamedTuple):
     padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
+
+
+def applied(function: Any, *inputs: Any) -> Tensor:
+    """Return what an autograd function gives; its ``apply`` has no types."""
+    result: Tensor = function.apply(*inputs)
+    return result
 
 
 # ---- convolution
@@ -63,9 +67,7 @@ def conv(maps: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> T
     >>> conv(maps, torch.ones(1, 1, 3, 3), None, Window((1, 1), (0, 0), (1, 1), 1)).item()
     36.0
     """
-    function: Any = _Conv
-    result: Tensor = function.apply(maps, weight, bias, window)
-    return result
+    return applied(_Conv, maps, weight, bias, window)
 
 
 class _Conv(torch.autograd.Function):
@@ -168,9 +170,7 @@ def pool(maps: Tensor, pooling: Pooling) -> Tensor:
     >>> pool(torch.arange(16.0).view(1, 1, 4, 4), Pooling((2, 2), (2, 2), (0, 0), (1, 1), False)).flatten()
     tensor([ 5.,  7., 13., 15.])
     """
-    function: Any = _Pool
-    result: Tensor = function.apply(maps, pooling)
-    return result
+    return applied(_Pool, maps, pooling)
 
 
 class _Pool(torch.autograd.Function):
@@ -183,8 +183,7 @@ class _Pool(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        function: Any = _PoolSlope
-        return function.apply(slopes[0], *ctx.saved_tensors, ctx.pooling), None
+        return applied(_PoolSlope, slopes[0], *ctx.saved_tensors, ctx.pooling), None
 
 
 class _PoolSlope(torch.autograd.Function):
@@ -234,9 +233,7 @@ def norm(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, rows: int) -> T
     >>> norm(maps, torch.ones(1), torch.zeros(1), 0.0, rows=2).flatten()
     tensor([-1.,  1.,  3.])
     """
-    function: Any = _Norm
-    result: Tensor = function.apply(maps, weight, bias, eps, rows)
-    return result
+    return applied(_Norm, maps, weight, bias, eps, rows)
 
 
 class _Norm(torch.autograd.Function):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from longshot.base import Ragged, TaskRows, UserError
 from longshot.models.methods.base import LOWEST, Method
 from longshot.models.methods.batching import Gatherer, batches
-from longshot.models.methods.own import MethodError
+from longshot.models.methods.own_method import MethodError
 
 T = TypeVar("T")
 Scores: TypeAlias = NDArray[np.float32]
@@ -76,7 +77,7 @@ def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
     return TaskRows(np.arange(len(tasks)), np.array([task.way for task in tasks]), *lists)
 
 
-def run(
+def run_method(
     method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
 ) -> list[Scores]:
     """Scores [Q, way] per task, through the same batching that an evaluation uses."""
@@ -104,11 +105,20 @@ def demand(holds: bool, sentence: str) -> None:
         raise CheckFailed(sentence)
 
 
-def refusal(reason: UserError) -> str:
-    """The reason for which a method refuses a kind of task; a failure inside the method is none."""
-    if isinstance(reason, MethodError):
-        raise reason
-    return str(reason)
+def may_refuse(check: Callable[[T], None]) -> Callable[[T], str | None]:
+    """Let a method refuse the tasks of a check: its reason comes back. A failure inside the method is no refusal."""
+
+    @wraps(check)
+    def call(method: T) -> str | None:
+        try:
+            check(method)
+        except MethodError:
+            raise
+        except UserError as reason:
+            return str(reason)
+        return None
+
+    return call
 
 
 def alike(first: Scores, second: Scores, change: str, tolerance: float) -> None:
@@ -147,7 +157,7 @@ def _mixed(count: int = 24) -> tuple[World, list[Example]]:
 def check_learns(method: Method) -> None:
     """Accuracy far above chance on easy tasks."""
     world, tasks = _some(count=20)
-    accuracy = _accuracy(run(method, world, tasks), tasks)
+    accuracy = _accuracy(run_method(method, world, tasks), tasks)
     demand(accuracy > 0.7, f"accuracy on easy 5-way tasks is {accuracy:.2f}, not above 0.70")
 
 
@@ -158,14 +168,14 @@ def check_finite(method: Method) -> None:
     features[tasks[0].support] = 1.0  # all support rows equal
     features[tasks[1].query] = 0.0
     for made in (world.features, features, world.features * 1000):
-        for scores in run(method, World(made.astype(np.float32), world.per_class), tasks):
+        for scores in run_method(method, World(made.astype(np.float32), world.per_class), tasks):
             demand(bool(np.isfinite(scores).all()), "scores are not finite")
 
 
 def check_determinism(method: Method) -> None:
     """The same call gives the same bits."""
     world, tasks = _some(count=8)
-    first, second = run(method, world, tasks), run(method, world, tasks)
+    first, second = run_method(method, world, tasks), run_method(method, world, tasks)
     same = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
     demand(same, "two runs on the same tasks differ")
 
@@ -173,21 +183,18 @@ def check_determinism(method: Method) -> None:
 def check_batch_size(method: Method) -> None:
     """Batch size 1 equals batch size 64: tasks do not see one another."""
     world, tasks = _some()
-    alone, together = run(method, world, tasks, limit=1), run(method, world, tasks, limit=64)
+    alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks, limit=64)
     for single, batched in zip(alone, together, strict=True):
         alike(single, batched, "the batch size", method.tolerance)
 
 
-def check_padding(method: Method) -> str | None:
+@may_refuse
+def check_padding(method: Method) -> None:
     """Tasks of unequal size in one batch score as they do alone."""
     world, tasks = _mixed()
-    try:
-        alone, together = run(method, world, tasks, limit=1), run(method, world, tasks)
-    except UserError as reason:
-        return refusal(reason)
+    alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks)
     for single, batched in zip(alone, together, strict=True):
         alike(single, batched, "padding", method.tolerance)
-    return None
 
 
 def check_class_order(method: Method) -> None:
@@ -199,7 +206,9 @@ def check_class_order(method: Method) -> None:
         replace(task, support_label=new[task.support_label], query_label=new[task.query_label])
         for task, new in zip(tasks, order, strict=True)
     ]
-    for before, after, new in zip(run(method, world, tasks), run(method, world, renamed), order, strict=True):
+    for before, after, new in zip(
+        run_method(method, world, tasks), run_method(method, world, renamed), order, strict=True
+    ):
         alike(before, after[:, new], "the order of classes", method.tolerance)
 
 
@@ -220,53 +229,47 @@ def check_example_order(method: Method) -> None:
                 query_label=task.query_label[q],
             )
         )
-    for before, after, q in zip(run(method, world, tasks), run(method, world, shuffled), orders, strict=True):
+    for before, after, q in zip(
+        run_method(method, world, tasks), run_method(method, world, shuffled), orders, strict=True
+    ):
         alike(before[q], after, "the order of examples", method.tolerance)
 
 
 def check_single_shot(method: Method) -> None:
     """One support row per class is enough."""
     world, tasks = _some(shot=1, count=20)
-    all_scores = run(method, world, tasks)
+    all_scores = run_method(method, world, tasks)
     demand(bool(np.isfinite(np.concatenate(all_scores)).all()), "scores of one-shot tasks are not finite")
     accuracy = _accuracy(all_scores, tasks)
     demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
 
 
-def check_unequal_shots(method: Method) -> str | None:
+@may_refuse
+def check_unequal_shots(method: Method) -> None:
     """Classes with unequal numbers of shots and queries, or a refusal with its reason."""
     world, rng = World.make(), np.random.default_rng(5)
     tasks = [world.task(rng, [1, 2, 9, 4, 7], [3, 9, 1, 4, 6]) for _ in range(20)]
-    try:
-        all_scores = run(method, world, tasks)
-    except UserError as reason:
-        return refusal(reason)
-    accuracy = _accuracy(all_scores, tasks)
+    accuracy = _accuracy(run_method(method, world, tasks), tasks)
     demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
-    return None
 
 
 def check_label_types(method: Method) -> None:
     """Labels may be of any integer type."""
     world, tasks = _some(count=3)
-    expected = run(method, world, tasks, dtype="int64")
+    expected = run_method(method, world, tasks, dtype="int64")
     for dtype in ("uint8", "int16", "int32"):
-        for before, after in zip(expected, run(method, world, tasks, dtype=dtype), strict=True):
+        for before, after in zip(expected, run_method(method, world, tasks, dtype=dtype), strict=True):
             demand(np.array_equal(before, after), f"labels of type {dtype} change the scores")
 
 
-def check_absent_class(method: Method) -> str | None:
+@may_refuse
+def check_absent_class(method: Method) -> None:
     """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
     world, rng = World.make(), np.random.default_rng(6)
     tasks = [world.task(rng, [3, 0, 5, 2], [4, 4, 4, 4]) for _ in range(6)]
-    try:
-        all_scores = run(method, world, tasks)
-    except UserError as reason:
-        return refusal(reason)
-    for scores in all_scores:
+    for scores in run_method(method, world, tasks):
         demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
         demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
-    return None
 
 
 def check_many_ways(method: Method) -> None:
@@ -274,7 +277,7 @@ def check_many_ways(method: Method) -> None:
     world = World.make(classes=100, per_class=5, dim=48, spread=0.5)
     rng = np.random.default_rng(8)
     tasks = [world.task(rng, [3] * 100, [2] * 100)]
-    for scores, task in zip(run(method, world, tasks), tasks, strict=True):
+    for scores, task in zip(run_method(method, world, tasks), tasks, strict=True):
         own = np.take_along_axis(scores, task.query_label[:, None], 1)
         top5 = float(((scores > own).sum(1) < 5).mean())
         demand(top5 > 0.3, f"top-5 accuracy on 100-way tasks is {top5:.2f}, not above 0.30 (chance: 0.05)")
@@ -286,7 +289,7 @@ def check_setting(method: Method) -> None:
         return
     world, tasks = _some(count=6)
     fewer = [replace(task, query=task.query[::3], query_label=task.query_label[::3]) for task in tasks]
-    for before, after in zip(run(method, world, tasks), run(method, world, fewer), strict=True):
+    for before, after in zip(run_method(method, world, tasks), run_method(method, world, fewer), strict=True):
         alike(
             before[::3], after, "leaving out other queries (in a method marked inductive)", method.tolerance
         )
