@@ -25,7 +25,7 @@ from longshot.tasks import (
     sample,
     settings_of,
 )
-from longshot.tasks.composition import attribute_shares
+from longshot.tasks.measures import attribute_shares
 
 SHAPE = FixedShape(way=5, shot=5, query=10)
 LITE = "efficientnet-lite0(size=84)"  # as small as toybox's pictures

@@ -24,7 +24,7 @@ from longshot.tasks import (
     Testbed,
     sample,
 )
-from longshot.tasks.composition import attribute_shares
+from longshot.tasks.measures import attribute_shares
 
 SHAPE = FixedShape(way=4, shot=2, query=3)
 VIEWS = ("front", "back", "side")

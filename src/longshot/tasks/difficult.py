@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number, hash_text
 from longshot.tasks.base import Instances, Pool, settings_of
-from longshot.tasks.dial import dialled
-from longshot.tasks.drops import Part, paired_drop
-from longshot.tasks.instances import UniformInstances
+from longshot.tasks.drawing import dialled
+from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import (
     Judge,
     TaskScorer,
@@ -25,15 +24,16 @@ from longshot.tasks.judges import (
     check_features,
     no_scorer,
 )
+from longshot.tasks.measures import Part, paired_drop
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
     from longshot.base import Floats, Ints
     from longshot.data import Dataset
     from longshot.models import Features
+    from longshot.tasks.selection.inputs import FeatureTable
     from longshot.tasks.selection.objectives import SelectionObjective
-    from longshot.tasks.selection.run import Selection
-    from longshot.tasks.selection.table import FeatureTable
+    from longshot.tasks.selection.selecting import Selection
 
 _HIDDEN = {"setting": False}
 JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
@@ -127,8 +127,7 @@ class JudgedInstances:
         """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
         from longshot.models import joint_suspects
-        from longshot.tasks.selection.joint import join
-        from longshot.tasks.selection.run import measure_each
+        from longshot.tasks.selection.selecting import join, measure_each
 
         dataset = pool.dataset
         for judge in (*self.panel, *self.held_out):
@@ -192,7 +191,7 @@ class JudgedInstances:
 
     def _tables(self, pool: Pool) -> list[FeatureTable]:
         from longshot.base import pick_device
-        from longshot.tasks.selection.table import FeatureTable
+        from longshot.tasks.selection.inputs import FeatureTable
 
         return [
             FeatureTable(
@@ -313,7 +312,7 @@ class DifficultInstances(JudgedInstances):
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
-        from longshot.tasks.selection.run import select
+        from longshot.tasks.selection.selecting import select
 
         return select(
             table,
@@ -394,6 +393,6 @@ class GreedyInstances(JudgedInstances):
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
-        from longshot.tasks.selection.run import search
+        from longshot.tasks.selection.selecting import search
 
         return search(table, tasks, objective, tasks.support.values, rounds=self.rounds)

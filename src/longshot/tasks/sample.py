@@ -35,15 +35,12 @@ from longshot.models import with_engine
 from longshot.tasks.base import Classes, Instances, Shape, settings_of
 from longshot.tasks.content import names_only, read_content
 from longshot.tasks.difficult import JudgedInstances
-from longshot.tasks.drawing import DrawRecipe, draw, to_table
-from longshot.tasks.filtered import CANDIDATES, filter_tasks
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.judges import Judge, TaskScorer
-from longshot.tasks.measures import Measure, coarsity_measure
+from longshot.tasks.drawing import DrawRecipe, aim, check_target, draw, to_table
+from longshot.tasks.instance_samplers import UniformInstances
+from longshot.tasks.judges import CANDIDATES, Judge, TaskScorer, filter_tasks
+from longshot.tasks.measures import Measure, coarsity_measure, find_excluded
 from longshot.tasks.pools import ImageLimits, make_pools
 from longshot.tasks.streams import Streams
-from longshot.tasks.suspected import find_excluded
-from longshot.tasks.target import aim, check_target
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import claim_testbed
 from longshot.tasks.words import (
@@ -217,7 +214,7 @@ def sample(
     choices = {"shape": shape, "classes": classes, "instances": instances}
     check_settings(settings, **choices, beside=signature(sample).parameters)
     if replay is not None:
-        from longshot.tasks.replayed import Replay, check_replay
+        from longshot.tasks.replay import Replay, check_replay
 
         check_replay(
             {
@@ -236,7 +233,7 @@ def sample(
         check_writable(str(out))
     opened = _open(dataset, splits, split, identity, taxonomy)
     if published is not None or class_order is not None:
-        from longshot.tasks.published import check_import, read_published
+        from longshot.tasks.published_tasks import check_import, read_published
 
         check_import(published, settings, choices)
         reduction, query = settings.get("reduction"), settings.get("query")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from longshot.base import Ragged, TaskRows, UserError, canonical_json, here
 from longshot.tasks import columns
+from longshot.tasks.columns import Task
 from longshot.tasks.content import (
     ImageContent,
     check_content,
@@ -22,7 +23,6 @@ from longshot.tasks.content import (
     subset,
     used_keys,
 )
-from longshot.tasks.task import Task
 from longshot.tasks.testbed_file import FORMAT, claim_testbed, hashed_facts, read_file, write_file
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Testbed:
         -------
         Testbed
         """
-        from longshot.tasks.origin import concat
+        from longshot.tasks.testbed_file import concat
 
         return concat(testbeds)
 
@@ -383,7 +383,7 @@ class Testbed:
         TaskRows
             Rows of support and query per task, with their labels.
         """
-        from longshot.tasks.origin import bind
+        from longshot.tasks.testbed_file import bind
 
         return bind(self, name, keys, fingerprint)
 

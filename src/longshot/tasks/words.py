@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from longshot.base import Ints, UserError, nearest
 from longshot.tasks.base import Classes, Instances, Shape
-from longshot.tasks.classes import SiblingClasses, UniformClasses
+from longshot.tasks.class_samplers import CoarsityClasses, SemanticClasses, SiblingClasses, UniformClasses
 from longshot.tasks.difficult import DifficultInstances, EasyInstances, GreedyInstances
-from longshot.tasks.instances import UniformInstances
+from longshot.tasks.instance_samplers import MatchedInstances, ShiftedInstances, UniformInstances
 from longshot.tasks.judges import Judge, check_different, check_named_once, embedded_judges
-from longshot.tasks.like import ShapeLike
-from longshot.tasks.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
+from longshot.tasks.meta_dataset_samplers import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.tasks.pools import ImageLimits
-from longshot.tasks.semantic import CoarsityClasses, SemanticClasses
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.shifted import MatchedInstances, ShiftedInstances
+from longshot.tasks.shapes import AnyShape, FixedShape, ShapeLike
 from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from scipy.special import comb
 
 from longshot.base import Floats, Ints, UserError, count, first
 from longshot.models import Features
-from longshot.tasks.splits.assign import SHOT, WAY
+from longshot.tasks.splits.split import SHOT, WAY
 
 DIMENSIONS = 256  # principal components of the features that are looked at
 CLASSES = 1_000  # of a dataset, drawn where it has more: their scatters are a quarter of a gigabyte
