@@ -24,7 +24,7 @@ from longshot.tasks.judges import (
     check_features,
     no_scorer,
 )
-from longshot.tasks.measures import Part, paired_drop
+from longshot.tasks.measures import HELD_OUT_COLUMN, JUDGE_COLUMN, Part, paired_drop
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
@@ -36,12 +36,6 @@ if TYPE_CHECKING:
     from longshot.tasks.selection.selecting import Selection
 
 _HIDDEN = {"setting": False}
-JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
-
-
-def is_network_column(name: str) -> bool:
-    """Whether a measured column is one network's: such columns are told together, as drops."""
-    return name.startswith((JUDGE_COLUMN.format(""), HELD_OUT_COLUMN.format("")))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from longshot.tasks import columns
 from longshot.tasks.base import Classes, Instances, Pool, Shape
 from longshot.tasks.class_samplers import SiblingClasses, UniformClasses
 from longshot.tasks.instance_samplers import UniformInstances
-from longshot.tasks.measures import Measure
+from longshot.tasks.measures import HELD_OUT_COLUMN, Measure
 from longshot.tasks.shapes import AnyShape, FixedShape
 from longshot.tasks.streams import Streams, hash_rows
 
@@ -299,7 +299,7 @@ def aim(recipe: DrawRecipe, streams: Streams, target: float) -> DrawRecipe:
     target : float
         A share of right answers.
     """
-    from longshot.tasks.difficult import HELD_OUT_COLUMN, JudgedInstances
+    from longshot.tasks.difficult import JudgedInstances
 
     chooser = recipe.instances
     assert isinstance(chooser, JudgedInstances)

@@ -48,7 +48,7 @@ class UniformInstances:
         sizes = pool.support_sizes[plan.classes.values]
         free = streams.slots("support", plan.classes).choose(sizes - taken.lengths, plan.shots.values)
         support = _places(skip_past(free, taken), pool, plan, pool.support_mask)
-        support, query = to_rows(support, pool, plan), to_rows(query, pool, plan)
+        support, query = slots_to_rows(support, pool, plan), slots_to_rows(query, pool, plan)
         return TaskRows.from_plan(plan, support, query, tasks=streams.tasks)
 
 
@@ -99,7 +99,7 @@ def skip_past(free: Ragged, taken: Ragged) -> Ragged:
     return free.with_values(values)
 
 
-def to_rows(slots: Ragged, pool: Pool, plan: TaskPlan) -> Ragged:
+def slots_to_rows(slots: Ragged, pool: Pool, plan: TaskPlan) -> Ragged:
     """Positions inside a class, per (task, class) slot → dataset rows, per task, class after class."""
     rows = slots.values + np.repeat(pool.starts[plan.classes.values], slots.lengths)
     return Ragged(rows, slots.offsets[plan.classes.offsets])

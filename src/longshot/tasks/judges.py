@@ -120,6 +120,40 @@ def embedded_judges(
     ]
 
 
+def open_judges(
+    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str, rows: Ints
+) -> tuple[list[Judge], list[Judge]]:
+    """Open the networks that judge for ``instances`` and those held out, with features of rows of ``dataset``."""
+    judges, file = settings.get("judge"), settings.get("features")
+    if bool(named_networks(judges)) == (file is not None):
+        raise UserError(
+            f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
+            "{features:FILE.npy}."
+        )
+    check_named_once(judges, settings.get("held_out"))
+    opened = embedded_judges(dataset, judges, rows, device)
+    if file is not None:
+        opened = [Judge(_read_features(file, dataset, rows))]
+    held_out = embedded_judges(dataset, settings.get("held_out"), rows, device)
+    check_different(opened, held_out)
+    return opened, held_out
+
+
+def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
+    from longshot.models import Features, check_made_from
+
+    features = Features.load(file)
+    if features.fingerprint != dataset.fingerprint:
+        raise UserError(
+            f"The features in {file} are those of dataset '{features.dataset}' ({len(features.keys):,} images), but "
+            f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images)",
+            f"embed that with {{embed({dataset.name})}}",
+        )
+    features = features.restricted(rows)
+    check_made_from(features, dataset)
+    return features
+
+
 def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: str) -> tuple[Judge, ...]:
     """Features, judges or several of them as judges; UserError for anything else, for none, and for one twice."""
     several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]

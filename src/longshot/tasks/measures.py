@@ -6,6 +6,7 @@ networks that took no part.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -202,7 +203,13 @@ class NetworkDrop(Loose):
 
 
 HEADS = ("network", "part", "uniform", "chosen", "drop")
+JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
 CAPTION = "accuracy in %, mean over tasks ± half its 95 % interval; drop: uniform less chosen"
+
+
+def is_network_column(name: str) -> bool:
+    """Whether a measured column is one network's: such columns are told together, as drops."""
+    return name.startswith((JUDGE_COLUMN.format(""), HELD_OUT_COLUMN.format("")))
 
 
 def paired_drop(part: Part, network: Judge, uniform: Floats, chosen: Floats) -> dict[str, Any]:
@@ -212,8 +219,6 @@ def paired_drop(part: Part, network: Judge, uniform: Floats, chosen: Floats) -> 
 
 def unpaired_drop(part: Part, network: Judge, every: Floats, chosen: Floats) -> dict[str, Any]:
     """The record of a network on other tasks, [A], and on the chosen ones [T]; the interval is Welch's."""
-    import math
-
     first, second = _share(every), _share(chosen)
     half = None
     if first.half is not None and second.half is not None:
@@ -290,8 +295,6 @@ def say_suspects(testbed: Testbed) -> str | None:
 
     ``suspected labels and copies: 4.2 % of the chosen supports, 1.1 % of uniform ones``
     """
-    import pyarrow.compute as pc
-
     if "suspects_after" not in testbed.measured:
         return None
     before, after = (pc.mean(testbed.table[f"suspects_{when}"]).as_py() for when in ("before", "after"))

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,9 +60,7 @@ class _Token:
 
 def rows_mask(text: str, table: pa.Table, noun: str, example: str) -> NDArray[np.bool_]:
     """Which of the N rows of any table fulfil a rule over its columns, [N]; ``noun`` says what a row is, as "task"."""
-    parser = _Parser(text, table, f"The list of {noun}s", "column", noun, example)
-    mask: NDArray[np.bool_] = pc.fill_null(parser.whole(), False).to_numpy(zero_copy_only=False)
-    return mask
+    return _Parser(text, table, f"The list of {noun}s", "column", noun, example).mask()
 
 
 def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> NDArray[np.bool_]:
@@ -72,13 +71,11 @@ def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> NDArray[n
             "columns to its table or an attributes file beside it."
         )
     example = "viewpoint in (front, back) and clutter > 3"
-    parser = _Parser(text, attributes, f"Dataset '{dataset}'", "attribute", "image", example)
-    mask: NDArray[np.bool_] = pc.fill_null(parser.whole(), False).to_numpy(zero_copy_only=False)
-    return mask
+    return _Parser(text, attributes, f"Dataset '{dataset}'", "attribute", "image", example).mask()
 
 
 class _Parser:
-    """Recursive descent that computes on the way: each method returns a boolean Arrow array [N]."""
+    """Recursive descent that computes on the way: rules are boolean Arrow arrays [N]."""
 
     def __init__(
         self, text: str, attributes: pa.Table, owner: str, column_word: str, noun: str, example: str
@@ -88,10 +85,12 @@ class _Parser:
         self.tokens = self._split(text)
         self.at = 0
 
-    def whole(self) -> Any:
-        mask = self._or()
+    def mask(self) -> NDArray[np.bool_]:
+        """The whole rule; a row where it is neither true nor false does not fulfil it."""
+        fulfilled = self._or()
         if self._peek().kind != "end":
             raise self._wrong(f"'{self._peek().value}' is one too many")
+        mask: NDArray[np.bool_] = pc.fill_null(fulfilled, False).to_numpy(zero_copy_only=False)
         return mask
 
     def _or(self) -> Any:
@@ -129,9 +128,7 @@ class _Parser:
             while self._take(","):
                 values.append(self._value(name, column))
             self._need(")")
-            mask = pc.equal(column, values[0])
-            for value in values[1:]:
-                mask = pc.or_kleene(mask, pc.equal(column, value))
+            mask = reduce(pc.or_kleene, [pc.equal(column, value) for value in values])
             return pc.invert(mask) if turned else mask
         if turned:
             raise self._wrong("after 'not' there should be 'in (…)'")

@@ -26,8 +26,7 @@ from longshot.data import (
 )
 from longshot.tasks import describe
 from longshot.tasks.content import ImageContent, ShortDigests
-from longshot.tasks.difficult import is_network_column
-from longshot.tasks.measures import measure_again, say_drops, say_suspects
+from longshot.tasks.measures import is_network_column, measure_again, say_drops, say_suspects
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import check_names, open_datasets, say_sampler
 

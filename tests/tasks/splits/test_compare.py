@@ -10,8 +10,7 @@ from scipy.special import log_softmax, rel_entr
 from longshot.base import UserError
 from longshot.tasks import between, compare_split
 from longshot.tasks.splits.compare import shared_test, unassigned
-from longshot.tasks.splits.embeddings import flatten, nearest_of
-from longshot.tasks.splits.embeddings import MEASURES
+from longshot.tasks.splits.embeddings import MEASURES, flatten, nearest_of
 
 
 def _classes(count: int, dim: int, seed: int = 0) -> np.ndarray:

@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 
 from longshot.base import Ints, UserError, check_settings, count, first, parameters, parse_call
-from longshot.data import SPLITS, Dataset, Taxonomy, as_dataset, no_taxonomy, reduced, taxonomy_facts
+from longshot.data import (
+    SPLITS,
+    Dataset,
+    DatasetLike,
+    Taxonomy,
+    TaxonomyLike,
+    as_dataset,
+    no_taxonomy,
+    reduced,
+    taxonomy_facts,
+    with_taxonomy,
+)
 from longshot.tasks.splits.split import RATIOS, Split, assign, from_labels, no_split_file, part_sizes
 
 _CIFAR = ("cifar-fs", "fc100")
@@ -378,3 +389,14 @@ def with_split(
 ) -> Dataset:
     """``dataset`` with the split that ``spec`` names in place of its own; unchanged when ``spec`` is None."""
     return dataset if spec is None else open_split(spec, dataset, order=order).apply(dataset)
+
+
+def open_with_splits(
+    dataset: DatasetLike,
+    splits: str | Path | None,
+    identity: str | None = None,
+    taxonomy: TaxonomyLike | None = None,
+) -> Dataset:
+    """Open the dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
+    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
+    return opened if splits is None else with_split(opened, splits)
