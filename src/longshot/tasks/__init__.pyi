@@ -54,6 +54,7 @@ from .judges import Judge as Judge  # A network that judges or is held out
 from .judges import judges_of as judges_of  # The networks that chose a testbed's images, by the metadata of the …
 from .judges import split_method as split_method  # `BACKBONE[:METHOD]` as backbone and method
 from .measures import HEADS as HEADS
+from .measures import attribute_shares as attribute_shares  # The share of each value of an attribute in every task
 from .measures import is_network_column as is_network_column  # Whether a measured column is one network's
 from .measures import recorded_drops as recorded_drops  # The drops of each draw that was joined into a testbed
 from .measures import say_drops as say_drops  # A table as lines of text, judges beside held-out networks
@@ -65,8 +66,8 @@ from .pools import ImageLimits as ImageLimits  # What limits the images of all t
 from .pools import rows_mask as rows_mask  # Which of the N rows of any table fulfil a rule over its columns, [N]
 from .replay import find_spec_file as find_spec_file  # The spec of a source in a folder of specs
 from .sample import sample as sample  # Draw few-shot tasks from a dataset (or from each of several) into a testbed
-from .selection.inputs import FeatureTable as FeatureTable  # Features `array` [N, d] (memory-mapped, float16 or …
-from .selection.inputs import query_tasks as query_tasks  # Tasks from nested lists
+from .selection.feature_table import FeatureTable as FeatureTable  # Class-major features that stay on disk
+from .selection.feature_table import query_tasks as query_tasks  # Tasks from nested lists
 from .selection.objectives import make_objective as make_objective  # An objective by its name
 from .selection.objectives import NAMES as NAMES
 from .selection.selecting import select as select  # FastDiffSel

@@ -343,12 +343,8 @@ def _race(
     mean, means = np.ones(count), [1.0]
     rows: list[int] = []
     time = np.empty(count)
-    multiply, subtract, first, at = (
-        np.multiply,
-        np.subtract,
-        time.argmin,
-        time.item,
-    )  # looked up once, called often
+    # looked up once, called often
+    multiply, subtract, first, at = np.multiply, np.subtract, time.argmin, time.item
     for start in range(0, len(ways), _NOISE_TASKS):
         block = ways[start : start + _NOISE_TASKS].tolist()
         for noise, way in zip(rng.standard_exponential((len(block), count)), block, strict=True):

@@ -16,14 +16,7 @@ from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_cou
 from longshot.tasks.base import Instances, Pool, settings_of
 from longshot.tasks.drawing import dialled
 from longshot.tasks.instance_samplers import UniformInstances
-from longshot.tasks.judges import (
-    Judge,
-    TaskScorer,
-    as_judges,
-    check_different,
-    check_features,
-    no_scorer,
-)
+from longshot.tasks.judges import Judge, TaskScorer, as_judges, check_different, check_features, no_scorer
 from longshot.tasks.measures import HELD_OUT_COLUMN, JUDGE_COLUMN, Part, paired_drop
 from longshot.tasks.streams import Streams
 
@@ -31,7 +24,7 @@ if TYPE_CHECKING:
     from longshot.base import Floats, Ints
     from longshot.data import Dataset
     from longshot.models import Features
-    from longshot.tasks.selection.inputs import FeatureTable
+    from longshot.tasks.selection.feature_table import FeatureTable
     from longshot.tasks.selection.objectives import SelectionObjective
     from longshot.tasks.selection.selecting import Selection
 
@@ -185,7 +178,7 @@ class JudgedInstances:
 
     def _tables(self, pool: Pool) -> list[FeatureTable]:
         from longshot.base import pick_device
-        from longshot.tasks.selection.inputs import FeatureTable
+        from longshot.tasks.selection.feature_table import FeatureTable
 
         return [
             FeatureTable(
@@ -308,19 +301,9 @@ class DifficultInstances(JudgedInstances):
     ) -> Selection:
         from longshot.tasks.selection.selecting import select
 
-        return select(
-            table,
-            tasks,
-            objective,
-            largest=self.largest,
-            start=self.start,
-            steps=self.steps,
-            step_size=self.step_size,
-            projection=self.projection,
-            refine=self.refine,
-            greedy=self.greedy,
-            entropy=entropy,
-        )
+        names = ("largest", "start", "steps", "step_size", "projection", "refine", "greedy")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return select(table, tasks, objective, entropy=entropy, **options)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from longshot.base import Ragged, TaskPlan, TaskRows, UserError
+from longshot.base import Bools, Ragged, TaskPlan, TaskRows, UserError
 from longshot.tasks.base import Pool
 from longshot.tasks.pools import rule_mask
 from longshot.tasks.streams import Streams
@@ -64,7 +63,7 @@ def draw_queries(streams: Streams, pool: Pool, plan: TaskPlan) -> Ragged:
     return _places(numbers, pool, plan, pool.query_mask)
 
 
-def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: NDArray[np.bool_] | None) -> Ragged:
+def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: Bools | None) -> Ragged:
     """Numbers among the images a mask [N] allows → positions inside the class, per (task, class) slot."""
     if mask is None:
         return numbers
@@ -75,7 +74,7 @@ def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: NDArray[np.bool_]
     return numbers.with_values(places)
 
 
-def _ranks(places: Ragged, pool: Pool, plan: TaskPlan, mask: NDArray[np.bool_]) -> Ragged:
+def _ranks(places: Ragged, pool: Pool, plan: TaskPlan, mask: Bools) -> Ragged:
     """The inverse of ``_places``, without the positions that the mask does not allow."""
     rows = places.values + np.repeat(pool.starts[plan.classes.values], places.lengths)
     inside = mask[rows]
@@ -104,8 +103,6 @@ def slots_to_rows(slots: Ragged, pool: Pool, plan: TaskPlan) -> Ragged:
     rows = slots.values + np.repeat(pool.starts[plan.classes.values], slots.lengths)
     return Ragged(rows, slots.offsets[plan.classes.offsets])
 
-
-Mask: TypeAlias = NDArray[np.bool_]
 
 RULE_SETS = ("coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint")
 _OBJECTS = ("objects", "object_count", "num_objects", "n_objects", "clutter")
@@ -322,11 +319,11 @@ def _kind(dataset: Dataset, name: str) -> str | None:
     return "number" if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) else "word"
 
 
-def _mask(rule: str | None, dataset: Dataset) -> Mask | None:
+def _mask(rule: str | None, dataset: Dataset) -> Bools | None:
     return None if rule is None else rule_mask(rule, dataset.attributes, dataset.name)
 
 
-def _values(same: str | None, dataset: Dataset) -> dict[Any, Mask | None]:
+def _values(same: str | None, dataset: Dataset) -> dict[Any, Bools | None]:
     """Value → its images, in order; {None: None} when nothing must stay the same."""
     if same is None:
         return {None: None}

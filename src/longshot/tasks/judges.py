@@ -172,30 +172,23 @@ def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: st
 
 def check_named_once(judges: BackboneLike | Sequence[BackboneLike] | None, held_out: Any = None) -> None:
     """As ``check_different`` by names alone, before anything is embedded."""
-    _check_once(
-        *(
-            [
-                (backbone, method, backbone)
-                for backbone, method in named_networks(networks)
-                if isinstance(backbone, str)
-            ]
-            for networks in (judges, held_out)
-        )
-    )
+
+    def marks(networks: Any) -> list[tuple[str, str, str]]:
+        return [(name, method, name) for name, method in named_networks(networks) if isinstance(name, str)]
+
+    _check_once(marks(judges), marks(held_out))
 
 
 def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> None:
     """UserError for a network that is given twice, or that judges and is held out; networks are known by weights."""
-    _check_once(
-        *(
-            [
-                (each.features.weights_hash, each.method, each.features.backbone)
-                for each in networks
-                if each.features.weights_hash
-            ]
-            for networks in (judges, held_out)
-        )
-    )
+
+    def marks(networks: Sequence[Judge]) -> list[tuple[str, str, str]]:
+        known_by = [
+            (judge.features.weights_hash, judge.method, judge.features.backbone) for judge in networks
+        ]
+        return [mark for mark in known_by if mark[0]]
+
+    _check_once(marks(judges), marks(held_out))
 
 
 def _check_once(judges: list[tuple[str, str, str]], held_out: list[tuple[str, str, str]]) -> None:

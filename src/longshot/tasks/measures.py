@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from longshot.tasks.judges import Judge
 
 
-Measure: TypeAlias = Callable[
-    [Pool, TaskPlan, TaskRows], Mapping[str, NDArray[Any]]
-]  # column name → one value per task
+# column name → one value per task
+Measure: TypeAlias = Callable[[Pool, TaskPlan, TaskRows], Mapping[str, NDArray[Any]]]
 
 MOST_CLASSES = 8000  # above this the matrix of distances takes over half a gigabyte: not by default
 _known: WeakKeyDictionary[Dataset, dict[tuple[bytes, str, str | None], Floats]] = WeakKeyDictionary()

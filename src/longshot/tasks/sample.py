@@ -21,14 +21,7 @@ from longshot.base import (
     rows_of_classes,
     with_executor,
 )
-from longshot.data import (
-    Dataset,
-    DatasetLike,
-    TaxonomyLike,
-    canonical_split,
-    class_labels,
-    taxonomy_facts,
-)
+from longshot.data import Dataset, DatasetLike, TaxonomyLike, canonical_split, class_labels, taxonomy_facts
 from longshot.models import with_engine
 from longshot.tasks.base import Classes, Instances, Shape, settings_of
 from longshot.tasks.content import names_only, read_content
@@ -217,17 +210,9 @@ def sample(
     if replay is not None:
         from longshot.tasks.replay import Replay, check_replay
 
-        check_replay(
-            {
-                "shape": shape,
-                "classes": classes,
-                "splits": splits,
-                "drop_small": drop_small,
-                "published": published,
-            },
-            settings,
-            split,
-        )
+        brought: dict[str, Any] = {"shape": shape, "classes": classes, "splits": splits}
+        brought |= {"drop_small": drop_small, "published": published}
+        check_replay(brought, settings, split)
     if out is not None:
         claim_testbed(out, force=force)
     if is_url(out):

@@ -23,7 +23,15 @@ from longshot.tasks.content import (
     subset,
     used_keys,
 )
-from longshot.tasks.testbed_file import FORMAT, claim_testbed, hashed_facts, read_file, write_file
+from longshot.tasks.testbed_file import (
+    FORMAT,
+    bind,
+    claim_testbed,
+    concat,
+    hashed_facts,
+    read_file,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -181,8 +189,6 @@ class Testbed:
         -------
         Testbed
         """
-        from longshot.tasks.testbed_file import concat
-
         return concat(testbeds)
 
     def with_content(self, datasets: Mapping[str, Dataset]) -> Testbed:
@@ -383,8 +389,6 @@ class Testbed:
         TaskRows
             Rows of support and query per task, with their labels.
         """
-        from longshot.tasks.testbed_file import bind
-
         return bind(self, name, keys, fingerprint)
 
     def episodes(

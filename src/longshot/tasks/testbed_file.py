@@ -58,9 +58,8 @@ class _Meta(Loose):
     sampler: dict[str, Any]
     seed: int | None
     content_hash: str
-    labels: dict[str, dict[str, str]] = Field(
-        default_factory=dict
-    )  # dataset → class → what a taxonomy calls it
+    # dataset → class → what a taxonomy calls it
+    labels: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
 def claim_testbed(

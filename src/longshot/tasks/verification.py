@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -65,9 +65,8 @@ class ImageCheck:
     changed: tuple[str, ...] = ()
     reencoded: tuple[str, ...] = ()  # those by pixels
     missing: tuple[str, ...] = ()
-    new: tuple[
-        str, ...
-    ] = ()  # in the dataset, and not when it was recorded, where all its names are on record
+    # in the dataset, and not when it was recorded, where all its names are on record
+    new: tuple[str, ...] = ()
     more: int = 0  # images that the dataset has beyond those it had, where their names are not on record
     digest_differs: bool = False  # the digest over all is another, the short one of each the same
 
@@ -180,36 +179,32 @@ def check_images(
 
 def pixel_digests(dataset: Dataset, rows: Ints) -> Digests:
     """SHA-256 [M, 32] over the decoded pixels of images: equal for copies that were encoded anew without loss."""
-
-    def digest(row: int) -> bytes:
-        try:
-            return hashlib.sha256(array_bytes(np.asarray(dataset.image(row)))).digest()
-        except ImageError:  # unlike anything that can be read
-            return bytes(32)
-
-    return _matrix([digest(row) for row in rows.tolist()])
+    return _digest_each(
+        rows, lambda row: hashlib.sha256(array_bytes(np.asarray(dataset.image(row)))).digest()
+    )
 
 
 def _read_again(dataset: Dataset, rows: Ints) -> Digests:
-    """The digests of images as they are now; zeros for one that cannot be read, which is unlike any other."""
+    """The digests of images as they are now."""
     try:
         return image_digests(dataset, rows, read_again=True)
     except ImageError:
         pass  # one by one, so that one bad file does not hide the others
     store, behind = innermost(dataset.store, rows)
     store = from_source(store)
+    return _digest_each(behind, lambda row: digest_of(store, row))
 
-    def digest(row: int) -> bytes:
+
+def _digest_each(rows: Ints, digest: Callable[[int], bytes]) -> Digests:
+    """The digest of each image [M, 32]; zeros for one that cannot be read, which is unlike any other."""
+
+    def read(row: int) -> bytes:
         try:
-            return digest_of(store, row)
+            return digest(row)
         except ImageError:
             return bytes(32)
 
-    return _matrix([digest(row) for row in behind.tolist()])
-
-
-def _matrix(digests: list[bytes]) -> Digests:
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32)
+    return np.frombuffer(b"".join(map(read, rows.tolist())), np.uint8).reshape(-1, 32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,14 +47,11 @@ class SampleSettings(TypedDict, total=False):
     # difficult, easy, greedy, filtered: who judges, a backbone or its features, or several; "BACKBONE:METHOD"
     judge: BackboneLike | Sequence[BackboneLike] | None
     features: str | Path | None  # the same: a file of features in place of ``judge``
-    judging: (
-        Literal["mean", "worst", "least"] | None
-    )  # the same: how the losses of several judges are combined
+    # the same: how the losses of several judges are combined
+    judging: Literal["mean", "worst", "least"] | None
     held_out: BackboneLike | Sequence[BackboneLike] | None  # the same: networks that took no part, to measure
     difficulty: float | None  # difficult, greedy: from 0, uniform, to 1, the hardest
-    target_accuracy: (
-        float | None
-    )  # difficult, greedy: the difficulty at which held-out networks have this accuracy
+    target_accuracy: float | None  # difficult, greedy: the accuracy that held-out networks shall have
     objective: str | None  # difficult, easy, greedy: error, prototype, ridge, task2vec
     temperature: float | None  # difficult, easy, greedy
     distance_metric: Literal["euclidean", "cosine"] | None  # difficult, easy, greedy: between features
@@ -95,11 +92,7 @@ _SELECTED = {
 }
 _DIFFICULT = {**_SELECTED, **_own("refine", "greedy", "start", "steps", "step_size", "projection")}
 _CURATED = _own("rule", "query_where", "support_where", "same")
-_ANY = {
-    **_own("min_way", "max_way", "min_shot", "max_shot", "query"),
-    "way": "max_way",
-    "shot": "max_shot",
-}
+_ANY = {**_own("min_way", "max_way", "min_shot", "max_shot", "query"), "way": "max_way", "shot": "max_shot"}
 _VARIED = {
     **_own("min_way", "max_way", "max_query", "max_support", "max_contribution"),
     "way": "max_way",

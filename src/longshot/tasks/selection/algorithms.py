@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from longshot.base import Bools, Ints, TaskRows
-from longshot.tasks.selection.inputs import FeatureTable, by_class, own_places, rounded_shapes
+from longshot.tasks.selection.feature_table import FeatureTable, by_class, own_places, rounded_shapes
 from longshot.tasks.selection.objectives import COLUMN_BLOCK, Exchange, SelectionObjective
 
 
@@ -278,21 +278,15 @@ def descend(
     projection goes first, then the lower row. A task in which a class has no positive weight left (the ℓ₁ ball
     allows it) has no prototype any more: its steps end there.
     """
-    weights = start_weights(table, tasks, start, entropy)
+    weights, signed_size = start_weights(table, tasks, start, entropy), step_size if largest else -step_size
     before = list(weights)
     made = np.zeros(len(tasks), dtype=np.int64)
     active = np.arange(len(tasks), dtype=np.int64)
     for _ in range(steps):
         part = tasks.take(active)
         slots = tasks.plan.classes.indices(active)
-        moved, projected = _step(
-            table,
-            part,
-            objective,
-            [weights[s] for s in slots],
-            step_size if largest else -step_size,
-            projection,
-        )
+        own = [weights[s] for s in slots]
+        moved, projected = _step(table, part, objective, own, signed_size, projection)
         for slot, raw, new in zip(slots, moved, projected, strict=True):
             before[slot], weights[slot] = raw, new
         made[active] += 1

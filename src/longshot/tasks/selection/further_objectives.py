@@ -14,15 +14,16 @@ weight (j, l) is E_x[p_j(x)(1 − p_j(x))·x_l²], which is the embedding:
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from longshot.base import Ints, TaskRows
-from longshot.tasks.selection.inputs import FeatureTable, batches, by_class, own_places, own_rows
+from longshot.tasks.selection.feature_table import FeatureTable, batches, by_class, own_places, own_rows
 from longshot.tasks.selection.objectives import (
     Distance,
     Exchange,
@@ -42,6 +43,7 @@ from longshot.tasks.selection.objectives import (
     weighted_means,
 )
 
+_Solved: TypeAlias = tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]
 _SCATTER_BYTES = 512 << 20  # of class scatter matrices kept; others are computed again when needed
 _SOLVE_BYTES = 64 << 20  # of candidate systems solved at a time in a greedy round
 
@@ -68,46 +70,50 @@ class RidgeObjective:
     def at_pool(
         self, table: FeatureTable, tasks: TaskRows, weights: PoolWeights | None = None
     ) -> SupportMeasures:
-        loss, accuracy = torch.empty(2, len(tasks), device=table.device)
-        directions = torch.empty(tasks.plan.slots, 2, table.dim, device=table.device)
-        for task in range(len(tasks)):
+        def solve(task: int) -> _Solved:
             first, last = tasks.plan.slots_of(task)
             system = self.penalty * torch.eye(table.dim, device=table.device)
             right = torch.empty(table.dim, last - first, device=table.device)
             for slot in range(first, last):
-                matrix, vector = self._slot_moments(
-                    table, tasks, slot, None if weights is None else weights[slot]
-                )
+                own = None if weights is None else weights[slot]
+                matrix, vector = self._slot_moments(table, tasks, slot, own)
                 system += matrix
                 right[:, slot - first] = vector
             factor = torch.linalg.cholesky(system)
-            solution = torch.cholesky_solve(right, factor)  # B
-            query, label = _queries(table, tasks, task)
-            out = query @ solution[None] / self.temperature
-            slope = loss_slope(out, label, self.loss)[0]
-            pull = torch.cholesky_solve(query[0].mT @ slope / self.temperature, factor)  # H
-            directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
-            loss[task] = query_loss(out, label, self.loss)[0]
-            accuracy[task] = query_accuracy(out, label)[0]
-        return SupportMeasures(loss, accuracy[None], directions)
+            return torch.cholesky_solve(right, factor), lambda pull: torch.cholesky_solve(pull, factor)
+
+        return self._measures(table, tasks, solve)
 
     def at_support(self, table: FeatureTable, tasks: TaskRows, support: Ints) -> SupportMeasures:
-        loss, accuracy = torch.empty(2, len(tasks), device=table.device)
-        directions = torch.empty(tasks.plan.slots, 2, table.dim, device=table.device)
         bounds = tasks.plan.support_offsets
-        for task in range(len(tasks)):
+
+        def solve(task: int) -> _Solved:
             first, last = tasks.plan.slots_of(task)
             images = table.gather(support[bounds[first] : bounds[last]])
             target = _targets(tasks, task).to(images)
             # The support is small: the dual form, k×k, is the same B. H by Woodbury's identity.
             kernel = images @ images.mT + self.penalty * torch.eye(len(images), device=table.device)
             factor = torch.linalg.cholesky(kernel)
-            solution = images.mT @ torch.cholesky_solve(target, factor)
+
+            def pulled(pull: torch.Tensor) -> torch.Tensor:
+                return (pull - images.mT @ torch.cholesky_solve(images @ pull, factor)) / self.penalty
+
+            return images.mT @ torch.cholesky_solve(target, factor), pulled
+
+        return self._measures(table, tasks, solve)
+
+    def _measures(
+        self, table: FeatureTable, tasks: TaskRows, solve: Callable[[int], _Solved]
+    ) -> SupportMeasures:
+        """At the solution B [d, way] of every task, and what turns Qᵀ ∂L/∂logits / τ into H."""
+        loss, accuracy = torch.empty(2, len(tasks), device=table.device)
+        directions = torch.empty(tasks.plan.slots, 2, table.dim, device=table.device)
+        for task in range(len(tasks)):
+            first, last = tasks.plan.slots_of(task)
+            solution, pulled = solve(task)
             query, label = _queries(table, tasks, task)
             out = query @ solution[None] / self.temperature
-            slope = loss_slope(out, label, self.loss)[0]
-            pull = query[0].mT @ slope / self.temperature
-            pull = (pull - images.mT @ torch.cholesky_solve(images @ pull, factor)) / self.penalty
+            pull = pulled(query[0].mT @ loss_slope(out, label, self.loss)[0] / self.temperature)
             directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
             loss[task] = query_loss(out, label, self.loss)[0]
             accuracy[task] = query_accuracy(out, label)[0]

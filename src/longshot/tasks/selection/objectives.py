@@ -13,7 +13,14 @@ import numpy as np
 import torch
 
 from longshot.base import Ints, TaskRows, prototype_scores
-from longshot.tasks.selection.inputs import FeatureTable, QueryBatch, batches, by_class, one_batch, pool_sizes
+from longshot.tasks.selection.feature_table import (
+    FeatureTable,
+    QueryBatch,
+    batches,
+    by_class,
+    one_batch,
+    pool_sizes,
+)
 
 Loss: TypeAlias = Literal["cross-entropy", "error"]
 
@@ -50,14 +57,12 @@ def query_accuracy(logits: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     return hits.sum(-1) / real.sum(-1).clamp_min(1)
 
 
-COLUMN_BLOCK = (
-    32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
-)
+# slots per product: fixed and padded, so that a score does not depend on how many tasks there are
+COLUMN_BLOCK = 32
 _GATHERED_ROWS = 8192  # support rows read at a time
 Distance: TypeAlias = Literal["euclidean", "cosine"]
-PoolWeights: TypeAlias = Sequence[
-    torch.Tensor
-]  # one vector per slot over all rows of its class, 0 at the task's own queries
+# one vector per slot over all rows of its class, 0 at the task's own queries
+PoolWeights: TypeAlias = Sequence[torch.Tensor]
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ that a class is still scored block by block, by one product per judge; one loss 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from longshot.tasks.selection.algorithms import (
     refine_rounds,
     select_rows,
 )
-from longshot.tasks.selection.inputs import FeatureTable, check_tasks
+from longshot.tasks.selection.feature_table import FeatureTable, check_tasks
 from longshot.tasks.selection.objectives import (
     Exchange,
     PoolWeights,
@@ -242,7 +242,8 @@ def select(
             "leave {start} and {steps} out, or give all judges one method",
         )
 
-    how = _How(largest, refine, greedy, plain, start, steps, step_size, projection, tuple(entropy))
+    descent = {"start": start, "steps": steps, "step_size": step_size, "projection": projection}
+    how = _How(largest, refine, greedy, None if plain else {**descent, "entropy": tuple(entropy)})
     return _run(table, tasks, objective, how, None)
 
 
@@ -266,16 +267,8 @@ def measure_each(
     table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, support: Ints
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The objective's query loss [T] and the accuracy of every judge [J, T] of given supports."""
-    loss = np.empty(len(tasks), dtype=np.float32)
-    accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
-    for members, chosen in _spread(table, tasks, objective, None, support):
-        loss[members], accuracies[:, members] = chosen.loss, chosen.accuracies
-    return loss, accuracies
-
-
-def judges_in(objective: SelectionObjective) -> int:
-    """J, the number of judges."""
-    return len(objective.objectives) if isinstance(objective, JointObjective) else 1
+    measured = _run(table, tasks, objective, None, support)
+    return measured.loss, measured.accuracies
 
 
 @dataclass(frozen=True)
@@ -285,12 +278,7 @@ class _How:
     largest: bool
     refine: int
     greedy: int
-    plain: bool = True  # one step from the uniform start: no weights are needed
-    start: DescentStart = "uniform"
-    steps: int = 1
-    step_size: float = 200.0
-    projection: Projection = "l1"
-    entropy: tuple[int, ...] = (0,)
+    descent: Mapping[str, Any] | None = None  # None: one step from the uniform start, which needs no weights
 
 
 _Part: TypeAlias = tuple[TaskRows, Ints | None]  # some tasks, and their support where it is given
@@ -322,33 +310,24 @@ class _Selector:
         table, objective = self.table, self.objective
         if support is not None:
             return support, np.zeros(len(tasks), np.int64)
-        if how.plain:
+        if how.descent is None:
             directions = objective.at_pool(table, tasks).directions
             rows = select_rows(table, tasks, objective, directions, largest=how.largest)
             return rows, np.ones(len(tasks), np.int64)
-        return descend(
-            table,
-            tasks,
-            objective,
-            start=how.start,
-            steps=how.steps,
-            step_size=how.step_size,
-            projection=how.projection,
-            entropy=how.entropy,
-            largest=how.largest,
-        )
+        return descend(table, tasks, objective, **how.descent, largest=how.largest)
 
 
 def _run(
     table: FeatureTable,
     tasks: TaskRows,
     objective: SelectionObjective,
-    how: _How,
+    how: _How | None,
     given_support: Ints | None,
 ) -> Selection:
+    judges = len(objective.objectives) if isinstance(objective, JointObjective) else 1
     support = np.empty(len(tasks.support.values), dtype=np.int64)
     loss = np.empty(len(tasks), dtype=np.float32)
-    accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
+    accuracies = np.empty((judges, len(tasks)), dtype=np.float32)
     steps, refined, searched = np.zeros((3, len(tasks)), dtype=np.int64)
     for members, chosen in _spread(table, tasks, objective, how, given_support):
         support[tasks.support.indices(members)] = chosen.support
@@ -368,7 +347,7 @@ def _spread(
     pool = executor()
     # Where several compute, each gets some parts, so that none waits long for the last.
     most = max(1, -(-len(tasks) // (4 * pool.slots))) if pool.slots > 1 else len(tasks)
-    weights = how is not None and not how.plain
+    weights = how is not None and how.descent is not None
     cuts = list(_chunks(table, tasks, objective, weights=weights, most=most))
 
     def parts() -> Iterator[tuple[int, _Part]]:

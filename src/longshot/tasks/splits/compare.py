@@ -74,9 +74,7 @@ class SplitComparison:
     spacing: float  # mean distance of a train class from the nearest other train class; NaN for one class
     shared_test: float = 1.0  # share of the test classes that the first of several splits tests, too
     hardness: Hardness | None = None  # None where it was not measured, or parts are too small
-    reference: bool = (
-        False  # not one that was asked for: random, semantic or published, to hold the others against
-    )
+    reference: bool = False  # not asked for: random, semantic or published, to hold the others against
 
     @property
     def distances(self) -> Floats:

@@ -294,11 +294,9 @@ def _files(out: str | Path | None, kind: str, sweep: Sequence[float] | None) -> 
 
 def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features) -> Split:
     """The split at the hardness that is asked for."""
+    # here, since what searches takes half a second to import
     from longshot.tasks.splits.proxy import Proxy
-    from longshot.tasks.splits.target_split import (  # what searches takes half a second to import
-        Target,
-        target_split,
-    )
+    from longshot.tasks.splits.target_split import Target, target_split
 
     target = Target(**{name: settings[name] for name in (*TARGETS, "by")})
     proxy = Proxy(features, settings["way"], settings["shot"])

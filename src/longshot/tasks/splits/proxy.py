@@ -158,9 +158,8 @@ class Proxy:
         own = np.take_along_axis(squared, labels[:, None, None], axis=2)
         nearer = (squared <= own).sum(2) - 1
         right = right_answers(len(classes), self.way)[nearer]
-        right[supports.reshape(DRAWS, -1), np.arange(DRAWS)[:, None]] = (
-            0.0  # an image is no query of its own support
-        )
+        # an image is no query of its own support
+        right[supports.reshape(DRAWS, -1), np.arange(DRAWS)[:, None]] = 0.0
         per_class = np.add.reduceat(right, begins, axis=0) / (sizes - self.shot)[:, None]
         return float(per_class.mean())
 

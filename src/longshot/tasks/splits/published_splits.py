@@ -256,10 +256,8 @@ def semantic_split(
     order = np.random.default_rng(seed).permutation(len(families)).tolist()
     remaining = [families[i] for i in order]
     chosen: list[list[tuple[str, tuple[str, ...]]]] = []
-    for size, parts_after in (
-        (sizes[2], needed - 1),
-        (sizes[1], 1),
-    ):  # each leaves enough for the parts after it
+    # each leaves enough for the parts after it
+    for size, parts_after in ((sizes[2], needed - 1), (sizes[1], 1)):
         counts = [len(members) for _, members in remaining]
         taken = set(_nearest(counts, size, len(remaining) - parts_after) if size else ())
         chosen.append([family for i, family in enumerate(remaining) if i in taken])
@@ -360,12 +358,9 @@ def open_split(
     if isinstance(spec, Split) or Path(text).is_file():
         split = spec if isinstance(spec, Split) else Split.load(text)
         parts = split.resolve(dataset)
-        return Split(
-            split.name,
-            dataset.fingerprint,
-            split.story,  # checked once; from here on it is a split of this dataset
-            **{part: parts.get(part, ()) for part in SPLITS},
-        )
+        # checked once; from here on it is a split of this dataset
+        members = {part: parts.get(part, ()) for part in SPLITS}
+        return Split(split.name, dataset.fingerprint, split.story, **members)
     if text in published_split_names() or text.startswith("atg:"):
         return published_split(text, dataset, order)
     name, settings = parse_call(text)
@@ -399,4 +394,4 @@ def open_with_splits(
 ) -> Dataset:
     """Open the dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
     opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
-    return opened if splits is None else with_split(opened, splits)
+    return with_split(opened, splits)

@@ -107,9 +107,7 @@ class Search:
 
     winner: Candidate
     direction: str
-    divergence: (
-        float | None
-    )  # symmetrised KL of the two centroids; None for a sorted split, where it is infinite
+    divergence: float | None  # symmetrised KL of the centroids; None for a sorted split, where it is infinite
     splits: int
     lowest: float  # learnt accuracy
     highest: float
@@ -138,9 +136,8 @@ class Searcher:
         grid = [Setting(d, strength) for d in range(len(self.directions)) for strength in STRENGTHS]
 
         def cost(candidate: Candidate) -> tuple[float, Setting]:
-            return round(
-                goal.cost(candidate.frozen, candidate.learnt, candidate.transfer_loss), 9
-            ), candidate.setting
+            value = goal.cost(candidate.frozen, candidate.learnt, candidate.transfer_loss)
+            return round(value, 9), candidate.setting
 
         def judge(setting: Setting, bar: Progress) -> None:
             parts = self.assign(setting)

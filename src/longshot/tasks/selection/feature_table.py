@@ -89,10 +89,11 @@ class FeatureTable:
 
     def blocks(self, label: int) -> Iterator[tuple[int, torch.Tensor]]:
         """The class's features, ``row_block`` rows at a time: (place in the class, [n, d] float32)."""
-        scale = self._scales(label)
+        if self.normalize:
+            self._scan(label)
         for start, block in self._raw_blocks(label):
-            if scale is not None:
-                block = block.mul_(scale[start : start + len(block), None])
+            if self.normalize:
+                block = block.mul_(self._scale[label][start : start + len(block), None])
             yield start, block
 
     def whole(self, label: int) -> torch.Tensor:
@@ -111,12 +112,6 @@ class FeatureTable:
         """Σ of the class's features [d], blocks added in float64 where the device has it; computed once."""
         self._scan(label)
         return self._sum[label]
-
-    def _scales(self, label: int) -> torch.Tensor | None:
-        if not self.normalize:
-            return None
-        self._scan(label)
-        return self._scale[label]
 
     def _scan(self, label: int) -> None:
         """Read a class once for its scales [n] and its sum [d]."""
