@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.taxonomy import fungi_like, with_networkx
 from longshot.base import Ragged, UserError
 from longshot.data import Taxonomy, class_distances, coarsity, read_wordnet
-from longshot.tasks.semantic import ALPHA, BETA, draw_semantic
+from longshot.tasks.class_samplers import ALPHA, BETA, draw_semantic
 from longshot.tasks.streams import hash_rows
 
 CLASSES, WAY, TASKS, ROUNDS = 160, 5, 5000, 3

@@ -29,10 +29,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.tasks.splits.divergences import gap
-from longshot.tasks.splits.objective import SplitObjective
-from longshot.tasks.splits.optimise import minimise, on_axis, random_start
-from longshot.tasks.splits.sgd import MOMENTUM, STEP_SIZE, STEPS, published_loss
+from longshot.tasks.splits.atg import (
+    MOMENTUM,
+    STEP_SIZE,
+    STEPS,
+    SplitObjective,
+    minimise,
+    on_axis,
+    published_loss,
+    random_start,
+)
+from longshot.tasks.splits.embeddings import gap
 
 Array = NDArray[np.float64]
 PUBLISHED = (0.04, 0.32, 0.64, 0.96)

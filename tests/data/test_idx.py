@@ -14,7 +14,7 @@ import pytest
 import longshot
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.tasks.splits.published import published_split
+from longshot.tasks.splits.published_splits import published_split
 
 RNG = np.random.default_rng(5)
 

@@ -10,8 +10,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.data import Dataset
-from longshot.tasks import FixedShape, ImageLimits, Testbed, sample
-from longshot.tasks.composition import attribute_shares
+from longshot.tasks import FixedShape, ImageLimits, Testbed, attribute_shares, sample
 
 SHAPE = FixedShape(way=3, shot=2, query=2)
 

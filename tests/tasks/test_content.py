@@ -12,7 +12,7 @@ import pytest
 from longshot.base import UserError
 from longshot.data import Dataset, content_digest, open_dataset
 from longshot.tasks import ImageContent, Testbed, pack, sample, unpack
-from longshot.tasks.filtered import filtered
+from longshot.tasks.judges import filtered
 
 LABELS = np.repeat(["ant", "bee", "cat", "dog"], 12)
 

@@ -22,10 +22,10 @@ from longshot.tasks import (
     ImageLimits,
     Testbed,
     UniformInstances,
+    attribute_shares,
     sample,
     settings_of,
 )
-from longshot.tasks.composition import attribute_shares
 
 SHAPE = FixedShape(way=5, shot=5, query=10)
 LITE = "efficientnet-lite0(size=84)"  # as small as toybox's pictures

@@ -22,9 +22,9 @@ from longshot.tasks import (
     MetaDatasetShape,
     ShiftedInstances,
     Testbed,
+    attribute_shares,
     sample,
 )
-from longshot.tasks.composition import attribute_shares
 
 SHAPE = FixedShape(way=4, shot=2, query=3)
 VIEWS = ("front", "back", "side")

@@ -7,7 +7,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.tasks import FixedShape, Testbed, sample
-from longshot.tasks.filtered import filtered
+from longshot.tasks.judges import filtered
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from longshot.base import UserError
 from longshot.data import Dataset
 from longshot.tasks import AnyShape, Testbed, sample
-from longshot.tasks.published import read_published
+from longshot.tasks.published_tasks import read_published
 
 
 @pytest.fixture(scope="module")

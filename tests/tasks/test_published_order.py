@@ -98,14 +98,14 @@ def test_another_reduction_is_recognised(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tree is its own reduction, so the reduction is played by a measure that halves."""
-    from longshot.tasks import published
+    from longshot.tasks import published_tasks
 
     def halved(pool: Any, classes: Any, reduction: str | None) -> Any:
         measure = MEASURE(pool, classes, None)
         return lambda *rows: {"coarsity": measure(*rows)["coarsity"] / (2 if reduction is None else 1)}
 
-    MEASURE = published.coarsity_measure
-    monkeypatch.setattr(published, "coarsity_measure", halved)
+    MEASURE = published_tasks.coarsity_measure
+    monkeypatch.setattr(published_tasks, "coarsity_measure", halved)
     file = write(tmp_path / "list.csv", dataset, TASKS)
     with pytest.raises(UserError, match='its numbers are those of reduction="shortest-paths"'):
         read(file, dataset, query=3)

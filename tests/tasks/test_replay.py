@@ -14,8 +14,8 @@ from conftest import ROOT
 from longshot.base import UserError, hash_json
 from longshot.data import read_spec
 from longshot.tasks import replay
+from longshot.tasks.published_names import find_classes
 from longshot.tasks.replay import episode_rows, episodes, hash_episodes, read_source
-from longshot.tasks.replayed import find_classes
 from record_writers import flat_spec, write_spec
 
 SOURCES = ("aircraft", "dtd", "fungi", "ilsvrc_2012", "omniglot")

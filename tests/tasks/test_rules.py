@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longshot.base import UserError
-from longshot.tasks.rules import rule_mask
+from longshot.tasks.pools import rule_mask
 
 TABLE = pa.table(
     {

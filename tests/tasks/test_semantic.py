@@ -26,8 +26,8 @@ from longshot.tasks import (
     UniformClasses,
     sample,
 )
+from longshot.tasks.class_samplers import draw_semantic
 from longshot.tasks.describe import class_appearances
-from longshot.tasks.semantic import draw_semantic
 
 TASKS = 5000
 NESTED = {f"{a}/{b}/{c}": 20 for a in "xyz" for b in "pq" for c in "123"}

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from longshot.base import plugged
 from longshot.cli.common import COUNT, FILE, FILE_PLACE, together
 from longshot.cli.help import Grouped
 
@@ -26,6 +27,34 @@ RARE = (_HARD, _RULES, _FILTER, _PUBLISHED)  # headings that 'longshot sample' s
 SAMPLER = (_SHAPE, _KINDS)  # headings that 'longshot train' shows on request
 
 
+class SamplerWord(click.Choice[str]):
+    """Longshot's own words, and those that plugins add, with settings as in a call: ``every-nth(n=3)``."""
+
+    def __init__(self, kind: str, words: tuple[str, ...]) -> None:
+        super().__init__(words)
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in self.choices:  # plugins are looked at for other words only
+            return str(value)
+        if str(value).partition("(")[0].strip() in plugged(self.kind):
+            return str(value)
+        return self._every_word().convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        return self._every_word().get_metavar(param, ctx)
+
+    def _every_word(self) -> click.Choice[str]:
+        return click.Choice((*self.choices, *plugged(self.kind)))
+
+
+class ShapeOption(Grouped):
+    """An option whose help lists the shapes that plugins add behind Longshot's own."""
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        return "|".join((super().make_metavar(ctx), *plugged("shapes")))
+
+
 def _under(heading: str) -> Callable[..., Callable[[F], F]]:
     return partial(click.option, cls=Grouped, group=heading)
 
@@ -36,6 +65,7 @@ _hard, _rules, _filter, _published = map(_under, RARE)
 shape_options = together(
     _shape(
         "--shape",
+        cls=ShapeOption,
         default="fixed",
         metavar="fixed|any|meta-dataset|like:FILE",
         help="fixed: --way, --shot, --query hold for every task. any: ways and shots vary from task to task. "
@@ -48,7 +78,7 @@ shape_options = together(
 class_options = together(
     _kinds(
         "--classes",
-        type=click.Choice(CLASSES),
+        type=SamplerWord("classes", CLASSES),
         default="uniform",
         help="uniform: any. semantic: close in meaning, every class about equally often. hierarchical: all below a "
         "node of the taxonomy. bilevel, siblings: all from one super-class.",
@@ -82,7 +112,7 @@ class_options = together(
 instance_options = together(
     _images(
         "--instances",
-        type=click.Choice(INSTANCES),
+        type=SamplerWord("instances", INSTANCES),
         default="uniform",
         help="difficult, easy: for the queries of the uniform task the support a model fails on, or not. greedy: "
         "the same by greedy search. filtered: the hardest of many uniform tasks. shifted, matched: by rules.",

@@ -8,20 +8,17 @@ none; the queries are the whole test set. It needs two attributes: ``split`` (tr
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base import Ragged, TaskPlan, TaskRows, UserError
+from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError
 from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut
 from longshot.tasks.content import read_content
 from longshot.tasks.drawing import to_table
 from longshot.tasks.testbed import Testbed
-
-if TYPE_CHECKING:
-    Rows: TypeAlias = NDArray[np.int64]
 
 SUPPORTS = ("train800val200", "trainval")
 # splits that a dataset has → how VTAB cuts a dataset that has these, and which one of its own that is
@@ -92,11 +89,11 @@ class BigEpisode:
         support = self._halves(parts, dataset)
         return self._frozen(dataset, "choice", support[: self.train], support[self.train :])
 
-    def _halves(self, parts: dict[str, Rows], dataset: Dataset) -> Rows:
+    def _halves(self, parts: dict[str, Ints], dataset: Dataset) -> Ints:
         counts = {"train": self.train, "validation": self.validation}
         return np.concatenate([_first(parts[part], count, dataset, part) for part, count in counts.items()])
 
-    def _frozen(self, dataset: Dataset, part: str, support: Rows, query: Rows) -> Testbed:
+    def _frozen(self, dataset: Dataset, part: str, support: Ints, query: Ints) -> Testbed:
         """The testbed; equal blocks repeat the support, class for class in the order of the dataset."""
         block = self.block or len(query)
         blocks = [np.sort(query[start : start + block]) for start in range(0, len(query), block)]
@@ -110,8 +107,8 @@ class BigEpisode:
         )
 
 
-def split_rows(dataset: Dataset) -> dict[str, Rows]:
-    """Rows of train, validation and test, each in the order of ``position``; UserError where a column is missing."""
+def split_rows(dataset: Dataset) -> dict[str, Ints]:
+    """Ints of train, validation and test, each in the order of ``position``; UserError where a column is missing."""
     table = dataset.attributes
     names = [] if table is None else table.column_names
     missing = [name for name in ("split", "position") if name not in names]
@@ -131,7 +128,7 @@ def split_rows(dataset: Dataset) -> dict[str, Rows]:
     return parts
 
 
-def _places(dataset: Dataset, table: pa.Table) -> Rows:
+def _places(dataset: Dataset, table: pa.Table) -> Ints:
     """The attribute ``position`` [N]; UserError where it is no whole number for every image."""
     position = table["position"]
     if position.null_count or not pa.types.is_integer(position.type):
@@ -139,14 +136,14 @@ def _places(dataset: Dataset, table: pa.Table) -> Rows:
             f"The attribute 'position' of '{dataset.name}' is {position.type} with {position.null_count:,} gaps, but "
             "whole numbers without gaps are needed."
         )
-    places: Rows = position.to_numpy().astype(np.int64)
+    places: Ints = position.to_numpy().astype(np.int64)
     return places
 
 
-def _official_rows(dataset: Dataset, table: pa.Table, places: Rows) -> dict[str, Rows]:
-    """Rows of the splits that are there, each in the order of ``places`` [N]; UserError where one is taken twice."""
+def _official_rows(dataset: Dataset, table: pa.Table, places: Ints) -> dict[str, Ints]:
+    """Ints of the splits that are there, each in the order of ``places`` [N]; UserError where one is taken twice."""
     labels = np.array([canonical_split(str(name)) or "" for name in table["split"].to_pylist()])
-    parts: dict[str, Rows] = {}
+    parts: dict[str, Ints] = {}
     for part in SPLITS:
         rows = np.flatnonzero(labels == part)
         if len(np.unique(places[rows])) != len(rows):
@@ -215,20 +212,20 @@ def shuffled_splits(dataset: Dataset, seed: int) -> Dataset:
     return _with_columns(dataset, dict(zip(SPLITS, np.split(order, [first, second]), strict=True)))
 
 
-def _with_columns(dataset: Dataset, parts: dict[str, Rows]) -> Dataset:
+def _with_columns(dataset: Dataset, parts: dict[str, Ints]) -> Dataset:
     """The dataset with the columns ``split`` and ``position`` of the rows of its parts, in their order."""
     split = np.full(len(dataset), "", dtype=object)
     position = np.arange(len(dataset), dtype=np.int64)
     for part, rows in parts.items():
         split[rows] = part
         position[rows] = np.arange(len(rows))
-    drawn_columns = {"split": pa.array(split.tolist(), pa.string()), "position": pa.array(position)}
+    split_columns = {"split": pa.array(split.tolist(), pa.string()), "position": pa.array(position)}
     table = pa.table({}) if dataset.attributes is None else dataset.attributes
-    columns_before = {name: table[name] for name in table.column_names if name not in drawn_columns}
-    return replace(dataset, attributes=pa.table({**columns_before, **drawn_columns}))
+    columns_before = {name: table[name] for name in table.column_names if name not in split_columns}
+    return replace(dataset, attributes=pa.table({**columns_before, **split_columns}))
 
 
-def _first(rows: Rows, count: int, dataset: Dataset, part: str) -> Rows:
+def _first(rows: Ints, count: int, dataset: Dataset, part: str) -> Ints:
     if len(rows) < count:
         raise UserError(
             f"Dataset '{dataset.name}' has {len(rows):,} images in {part}, but a big episode takes the first "
@@ -238,7 +235,7 @@ def _first(rows: Rows, count: int, dataset: Dataset, part: str) -> Rows:
     return rows[:count]
 
 
-def _table(dataset: Dataset, support: Rows, blocks: list[Rows]) -> pa.Table:
+def _table(dataset: Dataset, support: Ints, blocks: list[Ints]) -> pa.Table:
     """One row per block; all classes of the dataset are classes of the task, whether they have support or not."""
     count, way = len(blocks), len(dataset.class_ids)
     labels = dataset.labels.astype(np.int64)

@@ -1,9 +1,10 @@
-"""The columns of a testbed: Arrow types, canonical form, and a hash that depends on content only."""
+"""The columns of a testbed: types, canonical form, a hash that depends on content only; a row as people read it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -229,3 +230,24 @@ def _any_per_row(flags: NDArray[np.bool_], rows: Ragged) -> NDArray[np.bool_]:
     total = np.concatenate([[0], np.cumsum(flags)])
     out: NDArray[np.bool_] = total[rows.offsets[1:]] > total[rows.offsets[:-1]]
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One few-shot task: learn ``classes`` from the support images, then tell the query images apart."""
+
+    index: int
+    dataset: str
+    classes: tuple[str, ...]
+    support: tuple[str, ...]  # example keys
+    query: tuple[str, ...]
+    support_label: NDArray[np.int16]  # positions in ``classes``
+    query_label: NDArray[np.int16]
+    shots: tuple[int, ...]  # support images per class
+    measured: Mapping[str, Any]
+    labels: Mapping[str, str] = field(default_factory=dict)  # class → what a taxonomy calls it
+
+    @property
+    def way(self) -> int:
+        """Number of classes."""
+        return len(self.classes)

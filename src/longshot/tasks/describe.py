@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from longshot.base import span
 from longshot.tasks import columns
 from longshot.tasks.content import say_identity
-from longshot.tasks.origin import sampler_parts
 from longshot.tasks.testbed import Testbed
+from longshot.tasks.testbed_file import sampler_parts
 
 if TYPE_CHECKING:
     from longshot.data import Dataset

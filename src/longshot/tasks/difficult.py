@@ -14,34 +14,21 @@ from numpy.typing import NDArray
 
 from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number, hash_text
 from longshot.tasks.base import Instances, Pool, settings_of
-from longshot.tasks.dial import dialled
-from longshot.tasks.drops import Part, paired_drop
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.judges import (
-    Judge,
-    TaskScorer,
-    as_judges,
-    check_different,
-    check_features,
-    no_scorer,
-)
+from longshot.tasks.drawing import dialled
+from longshot.tasks.instance_samplers import UniformInstances
+from longshot.tasks.judges import Judge, TaskScorer, as_judges, check_different, check_features, no_scorer
+from longshot.tasks.measures import HELD_OUT_COLUMN, JUDGE_COLUMN, Part, paired_drop
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
     from longshot.base import Floats, Ints
     from longshot.data import Dataset
     from longshot.models import Features
+    from longshot.tasks.selection.feature_table import FeatureTable
     from longshot.tasks.selection.objectives import SelectionObjective
-    from longshot.tasks.selection.run import Selection
-    from longshot.tasks.selection.table import FeatureTable
+    from longshot.tasks.selection.selecting import Selection
 
 _HIDDEN = {"setting": False}
-JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
-
-
-def is_network_column(name: str) -> bool:
-    """Whether a measured column is one network's: such columns are told together, as drops."""
-    return name.startswith((JUDGE_COLUMN.format(""), HELD_OUT_COLUMN.format("")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +114,7 @@ class JudgedInstances:
         """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
         from longshot.models import joint_suspects
-        from longshot.tasks.selection.joint import join
-        from longshot.tasks.selection.run import measure_each
+        from longshot.tasks.selection.selecting import join, measure_each
 
         dataset = pool.dataset
         for judge in (*self.panel, *self.held_out):
@@ -192,7 +178,7 @@ class JudgedInstances:
 
     def _tables(self, pool: Pool) -> list[FeatureTable]:
         from longshot.base import pick_device
-        from longshot.tasks.selection.table import FeatureTable
+        from longshot.tasks.selection.feature_table import FeatureTable
 
         return [
             FeatureTable(
@@ -313,21 +299,11 @@ class DifficultInstances(JudgedInstances):
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
-        from longshot.tasks.selection.run import select
+        from longshot.tasks.selection.selecting import select
 
-        return select(
-            table,
-            tasks,
-            objective,
-            largest=self.largest,
-            start=self.start,
-            steps=self.steps,
-            step_size=self.step_size,
-            projection=self.projection,
-            refine=self.refine,
-            greedy=self.greedy,
-            entropy=entropy,
-        )
+        names = ("largest", "start", "steps", "step_size", "projection", "refine", "greedy")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return select(table, tasks, objective, entropy=entropy, **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,6 +370,6 @@ class GreedyInstances(JudgedInstances):
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
-        from longshot.tasks.selection.run import search
+        from longshot.tasks.selection.selecting import search
 
         return search(table, tasks, objective, tasks.support.values, rounds=self.rounds)

@@ -1,27 +1,32 @@
-"""Drawing: from shape, classes and instances to tasks, block by block, without repeats."""
+"""Drawing: from shape, classes and instances to tasks, block by block, without repeats; at a difficulty; its cost."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import comb
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from longshot.base import Ints, Progress, TaskPlan, TaskRows, UserError
-from longshot.data import Dataset
+from longshot.base import Floats, Ints, Progress, TaskPlan, TaskRows, UserError
+from longshot.data import Dataset, DatasetLike
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Instances, Pool, Shape
-from longshot.tasks.classes import SiblingClasses, UniformClasses
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.measures import Measure
+from longshot.tasks.class_samplers import SiblingClasses, UniformClasses
+from longshot.tasks.instance_samplers import UniformInstances
+from longshot.tasks.measures import HELD_OUT_COLUMN, Measure
 from longshot.tasks.shapes import AnyShape, FixedShape
 from longshot.tasks.streams import Streams, hash_rows
 
 _MOST_REDRAWS = 2000
+_TRIAL = 256  # tasks drawn for an estimate
+_HALVINGS = 10  # the difficulty is then known to a thousandth
+_CLOSE = 0.002  # an accuracy this near to the target is the target
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,3 +210,165 @@ def _count_group(sizes: Counter[int], ways: tuple[int, int], shot: int, query: i
             for way in range(ways[1], 0, -1):
                 coefficients[way] = min(coefficients[way] + coefficients[way - 1] * choices, limit)
     return min(sum(coefficients[ways[0] :]), limit)
+
+
+def dialled(plan: TaskPlan, uniform: Ints, chosen: Ints, difficulty: float, streams: Streams) -> Ints:
+    """Support rows at a difficulty between 0 (``uniform``) and 1 (``chosen``).
+
+    Of the E images of a task's chosen support that the uniform one lacks, ⌊difficulty · E + u⌋ take the place of
+    uniform ones of their class, where u is a number in [0, 1) that the task keeps at every difficulty: the mean number
+    of exchanges is difficulty · E, however few shots a task has. Exchanges are in one order, the first chosen image of
+    every class, then the second …, so a support at a higher difficulty holds every chosen image of one at a lower.
+
+    Parameters
+    ----------
+    plan : TaskPlan
+        Classes and shots of T tasks.
+    uniform, chosen : array
+        Two supports of the tasks, flat over their classes.
+    difficulty : float
+        From 0 to 1.
+    streams : Streams
+        Of the tasks: which class comes first, and u.
+
+    Returns
+    -------
+    array
+        Flat over classes, as the two.
+    """
+    if difficulty == 1:
+        return chosen
+    support = uniform.copy()
+    if difficulty == 0:
+        return support
+    stream = streams.stage("dial")
+    share: Floats = stream.uniform()
+    first: Ints = stream.below(np.maximum(plan.classes.lengths, 1), 1)
+    bounds = np.concatenate([[0], np.cumsum(plan.shots.values)]).astype(np.int64)
+    slots = plan.classes.offsets
+    for task in range(len(plan)):
+        exchanges = []  # (number among the exchanges of its class, turn of the class, position, row)
+        way = int(slots[task + 1] - slots[task])
+        for slot in range(int(slots[task]), int(slots[task + 1])):
+            span = slice(int(bounds[slot]), int(bounds[slot + 1]))
+            before, after = uniform[span], chosen[span]
+            leaving = span.start + np.flatnonzero(~np.isin(before, after))
+            entering = after[~np.isin(after, before)]
+            turn = (slot - int(slots[task]) - int(first[task])) % way
+            exchanges += [
+                (number, turn, int(position), int(row))
+                for number, (position, row) in enumerate(zip(leaving, entering, strict=True))
+            ]
+        exchanges.sort()
+        for _, _, position, row in exchanges[: int(difficulty * len(exchanges) + share[task])]:
+            support[position] = row
+    return support
+
+
+def check_target(settings: Mapping[str, Any]) -> float | None:
+    """The target of the settings of ``sample``; UserError for one that nobody can reach or measure."""
+    target = settings.get("target_accuracy")
+    if target is None:
+        return None
+    if not 0 < target < 1:
+        raise UserError(
+            f"{{target_accuracy:{target}}} is no accuracy", "give a share between 0 and 1, such as 0.55"
+        )
+    if settings.get("difficulty") is not None:
+        raise UserError("{target_accuracy} finds the difficulty that {difficulty} sets", "leave one out")
+    if not settings.get("held_out"):
+        raise UserError(
+            f"{{target_accuracy:{target}}} is that of networks that took no part in choosing, and none is named",
+            "name one with {held_out:NAME}",
+        )
+    return float(target)
+
+
+def aim(recipe: DrawRecipe, streams: Streams, target: float) -> DrawRecipe:
+    """The recipe at the difficulty whose held-out accuracy, mean over networks and tasks, is nearest to ``target``.
+
+    Bisection over the dial: supports are nested, so accuracy falls as difficulty rises. The hardest supports are
+    searched for once. UserError with the reachable range where the target lies outside.
+
+    Parameters
+    ----------
+    recipe : DrawRecipe
+        Its instances are difficult or greedy and have held-out networks.
+    streams : Streams
+        Of all tasks.
+    target : float
+        A share of right answers.
+    """
+    from longshot.tasks.difficult import JudgedInstances
+
+    chooser = recipe.instances
+    assert isinstance(chooser, JudgedInstances)
+    memory: dict[Any, Any] = {}
+
+    def at(difficulty: float) -> tuple[DrawRecipe, float, float]:
+        """The recipe at a difficulty, and held-out accuracy on uniform and on its supports."""
+        here = replace(recipe, instances=replace(chooser, difficulty=difficulty, memory=memory))
+        measured = draw(here, streams).measured
+        names = [HELD_OUT_COLUMN.format(number) for number in range(1, len(chooser.held_out) + 1)]
+        before, after = (
+            float(np.mean([measured[f"{name}_{when}"].mean() for name in names]))
+            for when in ("before", "after")
+        )
+        return here, before, after
+
+    hardest, easiest_accuracy, hardest_accuracy = at(1.0)
+    if not hardest_accuracy - _CLOSE <= target <= easiest_accuracy + _CLOSE:
+        raise UserError(
+            f"{{target_accuracy:{target:g}}} cannot be reached on '{recipe.pools[0].dataset.name}': held-out accuracy "
+            f"is {easiest_accuracy:.3f} on uniform supports and {hardest_accuracy:.3f} on the hardest",
+            "choose a target between, or search harder with {greedy:1}",
+        )
+    options = [(abs(hardest_accuracy - target), 1.0, hardest)]
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = round((low + high) / 2, 4)
+        here, _, accuracy = at(middle)
+        options.append((abs(accuracy - target), middle, here))
+        if abs(accuracy - target) <= _CLOSE:
+            break
+        low, high = (middle, high) if accuracy > target else (low, middle)
+    return min(options, key=lambda option: option[:2])[2]
+
+
+@dataclass(frozen=True)
+class SampleEstimate:
+    """What a testbed would cost at most; where features judge, without embedding and selection."""
+
+    tasks: int
+    seconds: float
+    bytes: int
+    without_features: bool
+
+
+def estimate_sample(
+    dataset: DatasetLike | Sequence[DatasetLike],
+    *,
+    tasks: int = 600,
+    instances: Instances | str = "uniform",
+    **settings: Any,
+) -> SampleEstimate:
+    """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
+    from longshot.tasks.sample import sample
+    from longshot.tasks.words import JUDGED, choice_of
+
+    looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
+    if looks:
+        settings.pop("exclude_suspects", None)
+        settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}
+        instances = "uniform"
+    count = min(tasks, _TRIAL)
+    start = time.monotonic()
+    trial = sample(dataset, tasks=count, instances=instances, **{**settings, "allow_repeats": True})
+    listed = settings.get("published") is not None  # a list is read as a whole
+    factor = 1.0 if listed else tasks / count
+    return SampleEstimate(
+        tasks=len(trial) if listed else tasks * len(trial.datasets),
+        seconds=(time.monotonic() - start) * factor,
+        bytes=int(trial.table.nbytes * factor),
+        without_features=looks,
+    )

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from longshot.base import UserError
-from longshot.tasks.origin import open_datasets
+from longshot.tasks.testbed_file import open_datasets
 
 if TYPE_CHECKING:
     from longshot.data import Dataset

@@ -1,20 +1,27 @@
-"""Who judges difficulty, and who is held out: networks with the methods they classify by."""
+"""Who judges difficulty, and who is held out: networks with their methods; the tasks that judges find hardest."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import UserError, parse_call
-from longshot.tasks.origin import sampler_parts
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from longshot.base import UserError, hash_text, parse_call
+from longshot.tasks.measures import unpaired_drop
+from longshot.tasks.testbed import Testbed
+from longshot.tasks.testbed_file import sampler_parts
 
 if TYPE_CHECKING:
     from longshot.base import Floats, Ints, TaskRows
     from longshot.data import Dataset
     from longshot.models import BackboneLike, Features
+
 
 # (a method's call, tasks as rows of the features, the features, device) → (the method's full call, accuracy [T])
 TaskScorer: TypeAlias = Callable[[str, "TaskRows", "Features", str], tuple[str, "Floats"]]
@@ -113,6 +120,40 @@ def embedded_judges(
     ]
 
 
+def open_judges(
+    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str, rows: Ints
+) -> tuple[list[Judge], list[Judge]]:
+    """Open the networks that judge for ``instances`` and those held out, with features of rows of ``dataset``."""
+    judges, file = settings.get("judge"), settings.get("features")
+    if bool(named_networks(judges)) == (file is not None):
+        raise UserError(
+            f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
+            "{features:FILE.npy}."
+        )
+    check_named_once(judges, settings.get("held_out"))
+    opened = embedded_judges(dataset, judges, rows, device)
+    if file is not None:
+        opened = [Judge(_read_features(file, dataset, rows))]
+    held_out = embedded_judges(dataset, settings.get("held_out"), rows, device)
+    check_different(opened, held_out)
+    return opened, held_out
+
+
+def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
+    from longshot.models import Features, check_made_from
+
+    features = Features.load(file)
+    if features.fingerprint != dataset.fingerprint:
+        raise UserError(
+            f"The features in {file} are those of dataset '{features.dataset}' ({len(features.keys):,} images), but "
+            f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images)",
+            f"embed that with {{embed({dataset.name})}}",
+        )
+    features = features.restricted(rows)
+    check_made_from(features, dataset)
+    return features
+
+
 def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: str) -> tuple[Judge, ...]:
     """Features, judges or several of them as judges; UserError for anything else, for none, and for one twice."""
     several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]
@@ -131,30 +172,23 @@ def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: st
 
 def check_named_once(judges: BackboneLike | Sequence[BackboneLike] | None, held_out: Any = None) -> None:
     """As ``check_different`` by names alone, before anything is embedded."""
-    _check_once(
-        *(
-            [
-                (backbone, method, backbone)
-                for backbone, method in named_networks(networks)
-                if isinstance(backbone, str)
-            ]
-            for networks in (judges, held_out)
-        )
-    )
+
+    def marks(networks: Any) -> list[tuple[str, str, str]]:
+        return [(name, method, name) for name, method in named_networks(networks) if isinstance(name, str)]
+
+    _check_once(marks(judges), marks(held_out))
 
 
 def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> None:
     """UserError for a network that is given twice, or that judges and is held out; networks are known by weights."""
-    _check_once(
-        *(
-            [
-                (each.features.weights_hash, each.method, each.features.backbone)
-                for each in networks
-                if each.features.weights_hash
-            ]
-            for networks in (judges, held_out)
-        )
-    )
+
+    def marks(networks: Sequence[Judge]) -> list[tuple[str, str, str]]:
+        known_by = [
+            (judge.features.weights_hash, judge.method, judge.features.backbone) for judge in networks
+        ]
+        return [mark for mark in known_by if mark[0]]
+
+    _check_once(marks(judges), marks(held_out))
 
 
 def _check_once(judges: list[tuple[str, str, str]], held_out: list[tuple[str, str, str]]) -> None:
@@ -265,3 +299,99 @@ def _chosen_by(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for judge in choice.get("judged_by", ())
         if isinstance(judge, Mapping)
     ]
+
+
+CANDIDATES = 10_000  # the paper's number of random tasks
+
+
+def filtered(
+    testbed: Testbed,
+    scores: ArrayLike,
+    keep: int,
+    *,
+    hardest: bool = True,
+    judge: str,
+    features: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Testbed:
+    """The ``keep`` tasks with the lowest scores (highest with ``hardest=False``), in their old order.
+
+    ``scores`` [T] are accuracies of a judge on the tasks; samplers do not know evaluation, so they are handed in.
+    ``judge`` says in the metadata what they are, ``features`` is the hash of the features it looked at, ``facts`` are
+    further facts. Ties go to the earlier task. The score becomes the column ``accuracy_judged``.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.shape != (len(testbed),):
+        raise UserError(f"There are {values.size:,} scores for {len(testbed):,} tasks; give one for each.")
+    if np.isnan(values).any():
+        raise UserError(f"The score of task {int(np.flatnonzero(np.isnan(values))[0])} is not a number.")
+    if not 1 <= keep <= len(testbed):
+        raise UserError(
+            f"{keep:,} tasks were asked for out of {len(testbed):,} candidates", "raise {candidates}"
+        )
+    order = np.argsort(values if hardest else -values, kind="stable")
+    positions = np.sort(order[:keep])
+    table = testbed.table.take(pa.array(positions))
+    table = table.set_column(0, "task", pa.array(np.arange(keep)))
+    table = table.append_column("accuracy_judged", pa.array(values[positions]))
+    how: dict[str, Any] = {
+        "name": "filtered",
+        "candidates": len(testbed),
+        "keep": "hardest" if hardest else "easiest",
+        "judge": judge,
+        **(facts or {}),
+    }
+    sampler = {**testbed.meta["sampler"], "tasks": keep, "filter": how}
+    return testbed.changed(table, sampler=sampler, features=features)
+
+
+def filter_tasks(
+    testbed: Testbed,
+    dataset: Dataset,
+    judges: Sequence[Judge],
+    held_out: Sequence[Judge],
+    tasks: int,
+    settings: Mapping[str, Any],
+    score: TaskScorer | None,
+    device: str,
+) -> Testbed:
+    """The hardest (or easiest) tasks by the accuracy of the judges' methods, and how hard they are for others.
+
+    Held-out networks are measured on the chosen tasks, and on as many of all: the first.
+    """
+    if score is None:
+        raise no_scorer("{instances:filtered} judges tasks")
+
+    def accuracies(judge: Judge, rows: TaskRows) -> tuple[Judge, Floats]:
+        check_features(judge, dataset.fingerprint, dataset.name, len(dataset.class_ids))
+        call, values = score(judge.method, rows, judge.features, device)
+        return replace(judge, method=call), values
+
+    rows = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
+    panel = [accuracies(judge, rows) for judge in judges]
+    judging = settings.get("judging") or "mean"
+    every = np.stack([values for _, values in panel])
+    # the largest loss goes with the lowest accuracy
+    combined = {"mean": every.mean(0), "worst": every.min(0), "least": every.max(0)}[judging]
+    hashes = [judge.features.hash for judge in judges]
+    chosen = filtered(
+        testbed,
+        combined,
+        tasks,
+        hardest=settings.get("keep") != "easiest",
+        judge=" and ".join(f"{judge.method} on {judge.features.backbone}" for judge, _ in panel),
+        features=hashes[0] if len(hashes) == 1 else hash_text(*hashes),
+        facts={
+            "judged_by": [judge.facts() for judge, _ in panel],
+            **({"judging": judging} if len(panel) > 1 else {}),
+        },
+    )
+    kept_rows = chosen.bind(dataset.name, dataset.keys, dataset.fingerprint)
+    drops = [
+        unpaired_drop("judge", judge, values, accuracies(judge, kept_rows)[1]) for judge, values in panel
+    ]
+    first = rows.take(np.arange(min(tasks, len(testbed))))
+    for network in held_out:
+        named, before = accuracies(network, first)
+        drops.append(unpaired_drop("held out", named, before, accuracies(network, kept_rows)[1]))
+    return chosen.changed(chosen.table, sampler={**chosen.meta["sampler"], "drops": drops})

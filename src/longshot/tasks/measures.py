@@ -1,21 +1,29 @@
-"""What is measured on every task, beside what its sampler measures; of drawn tasks again by another taxonomy."""
+"""What is measured of tasks: coarsity, what their images are like, how much harder chosen supports are, suspects.
+
+Coarsity is measured on every task, and of drawn tasks again by another taxonomy. Drops are those of the judges and of
+networks that took no part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pydantic import Field
 
-from longshot.base import Floats, Ints, Ragged, TaskPlan, TaskRows
+from longshot.base import Floats, Ints, Loose, Ragged, TaskPlan, TaskRows, UserError, read_record
 from longshot.data import (
     Dataset,
     TaxonomyLike,
     class_distances,
     coarsity,
+    described,
     no_taxonomy,
     taxonomy_facts,
     with_taxonomy,
@@ -23,10 +31,17 @@ from longshot.data import (
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Pool
 from longshot.tasks.testbed import Testbed
+from longshot.tasks.testbed_file import sampler_parts
 
-Measure: TypeAlias = Callable[
-    [Pool, TaskPlan, TaskRows], Mapping[str, NDArray[Any]]
-]  # column name → one value per task
+if TYPE_CHECKING:
+    from longshot.base import Floats
+    from longshot.data import Dataset
+    from longshot.models import Suspects
+    from longshot.tasks.judges import Judge
+
+
+# column name → one value per task
+Measure: TypeAlias = Callable[[Pool, TaskPlan, TaskRows], Mapping[str, NDArray[Any]]]
 
 MOST_CLASSES = 8000  # above this the matrix of distances takes over half a gigabyte: not by default
 _known: WeakKeyDictionary[Dataset, dict[tuple[bytes, str, str | None], Floats]] = WeakKeyDictionary()
@@ -122,3 +137,178 @@ def _pool(testbed: Testbed, dataset: Dataset, occurring: Ints) -> Ints:
         return occurring
     candidates = dataset.split_classes(split)
     return candidates if np.isin(occurring, candidates).all() else occurring
+
+
+def attribute_shares(
+    testbed: Testbed, dataset: Dataset, attribute: str, *, part: Literal["support", "query"] = "support"
+) -> dict[Any, NDArray[np.float64]]:
+    """Value of the attribute → its share among the images of each of the dataset's T tasks, [T].
+
+    The shares of a task add up to 1, less the images whose attribute is missing. Testbeds of one seed have the same
+    tasks in the same order, so their shares can be compared task by task.
+    """
+    dataset = described(dataset)
+    columns = [] if dataset.attributes is None else dataset.attributes.column_names
+    if dataset.attributes is None or attribute not in columns:
+        raise UserError(
+            f"Dataset '{dataset.name}' has no attribute '{attribute}'; it has: {', '.join(columns) or 'none'}."
+        )
+    column = dataset.attributes.column(attribute)
+    bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
+    rows = bound.support if part == "support" else bound.query
+    values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    shares: dict[Any, NDArray[np.float64]] = {}
+    for value in values:
+        has = pc.fill_null(pc.equal(column, value), False).to_numpy(zero_copy_only=False)
+        counts = np.bincount(rows.owners[has[rows.values]], minlength=len(rows))
+        shares[value] = counts / np.maximum(rows.lengths, 1)
+    return shares
+
+
+Part: TypeAlias = Literal["judge", "held out"]
+
+
+class Share(Loose):
+    """A mean accuracy, or a difference of two, with half its 95 % interval over tasks (none for a single task)."""
+
+    mean: float
+    half: float | None = None
+
+    def text(self, *, signed: bool = False) -> str:
+        """``62.0 ± 1.5`` in per cent."""
+        number = f"{100 * self.mean:{'+' if signed else ''}.1f}"
+        return number if self.half is None else f"{number} ± {100 * self.half:.1f}"
+
+
+class NetworkDrop(Loose):
+    """A network's accuracy on uniform and on chosen supports of the same queries; of filtered tasks: on all and on the
+    chosen ones."""
+
+    part: Part
+    backbone: str = Field(min_length=1)
+    method: str
+    uniform: Share
+    chosen: Share
+    drop: Share
+
+    @property
+    def name(self) -> str:
+        """``pixels:ridge``; without the method where it is protonet."""
+        return self.backbone if self.method == "protonet" else f"{self.backbone}:{self.method}"
+
+    def texts(self) -> tuple[str, str, str, str, str]:
+        """Network, part, and the three numbers."""
+        return self.name, self.part, self.uniform.text(), self.chosen.text(), self.drop.text(signed=True)
+
+
+HEADS = ("network", "part", "uniform", "chosen", "drop")
+JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
+CAPTION = "accuracy in %, mean over tasks ± half its 95 % interval; drop: uniform less chosen"
+
+
+def is_network_column(name: str) -> bool:
+    """Whether a measured column is one network's: such columns are told together, as drops."""
+    return name.startswith((JUDGE_COLUMN.format(""), HELD_OUT_COLUMN.format("")))
+
+
+def paired_drop(part: Part, network: Judge, uniform: Floats, chosen: Floats) -> dict[str, Any]:
+    """The record of a network on two supports of the same tasks, both [T]."""
+    return _record(part, network, _share(uniform), _share(chosen), _share(uniform - chosen))
+
+
+def unpaired_drop(part: Part, network: Judge, every: Floats, chosen: Floats) -> dict[str, Any]:
+    """The record of a network on other tasks, [A], and on the chosen ones [T]; the interval is Welch's."""
+    first, second = _share(every), _share(chosen)
+    half = None
+    if first.half is not None and second.half is not None:
+        half = math.hypot(first.half, second.half)
+    return _record(part, network, first, second, Share(mean=first.mean - second.mean, half=half))
+
+
+def recorded_drops(sampler: Mapping[str, Any]) -> list[list[NetworkDrop]]:
+    """The drops of each draw that was joined into a testbed; an empty list for one without judges."""
+    return [
+        [read_record(NetworkDrop, record, "a recorded drop") for record in part.get("drops", ())]
+        for part in sampler_parts(sampler)
+    ]
+
+
+def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
+    """A table as lines of text, judges beside held-out networks; no line where nothing was judged."""
+    lines: list[str] = []
+    for number, drops in enumerate(recorded_drops(sampler)):
+        if not drops:
+            continue
+        several = "" if len(sampler_parts(sampler)) == 1 else f" {_draw_name(datasets, number)}"
+        rows = [HEADS, *(drop.texts() for drop in drops)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+        lines.append(f"difficulty{several}: {CAPTION}")
+        lines += [
+            "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        if not any(drop.part == "held out" for drop in drops):
+            lines.append("  for the judges alone: nobody was held out")
+    return lines
+
+
+def _draw_name(datasets: Sequence[str], number: int) -> str:
+    return f"of {datasets[number]}" if number < len(datasets) else f"of draw {number + 1}"
+
+
+def _share(values: Floats) -> Share:
+    from longshot.statistics import mean_interval
+
+    interval = mean_interval(values)
+    return Share(mean=interval.mean, half=interval.half)
+
+
+def _record(part: Part, network: Judge, uniform: Share, chosen: Share, drop: Share) -> dict[str, Any]:
+    numbers = {"uniform": uniform, "chosen": chosen, "drop": drop}
+    return {
+        "part": part,
+        "backbone": network.features.backbone,
+        "method": network.method,
+        **{name: {key: _rounded(value) for key, value in share} for name, share in numbers.items()},
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def find_excluded(judges: Sequence[Judge]) -> Suspects:
+    """The images of a dataset whose label any judge doubts, and copies of equal bytes; UserError without a judge."""
+    from longshot.models import joint_suspects
+
+    if not judges:
+        raise UserError(
+            "{exclude_suspects:True} leaves out images that a judge suspects, but these tasks have no judge",
+            "draw from the view that {find_suspects(DATASET, backbone=NAME, view=FILE)} writes",
+        )
+    return joint_suspects([judge.features for judge in judges])
+
+
+def say_suspects(testbed: Testbed) -> str | None:
+    """One sentence on suspected images among the supports; None where no judge looked.
+
+    ``suspected labels and copies: 4.2 % of the chosen supports, 1.1 % of uniform ones``
+    """
+    if "suspects_after" not in testbed.measured:
+        return None
+    before, after = (pc.mean(testbed.table[f"suspects_{when}"]).as_py() for when in ("before", "after"))
+    if before is None or after is None:
+        return None
+    left_out = [
+        facts["excluded_suspects"]
+        for facts in sampler_parts(testbed.meta["sampler"])
+        if "excluded_suspects" in facts
+    ]
+    more = ""
+    if left_out:
+        labels, copies = (sum(facts[name] for facts in left_out) for name in ("mislabelled", "copies"))
+        more = f"; left out: {labels:,} with a doubtful label, {copies:,} copies"
+    return (
+        f"suspected labels and copies: {100 * after:.1f} % of the chosen supports, "
+        f"{100 * before:.1f} % of uniform ones{more}"
+    )

@@ -1,19 +1,22 @@
-"""What the numbers and names of a published task list mean: classes and images of a dataset."""
+"""What numbers and names in published task lists and specs mean: classes and images of a dataset."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from longshot.base import Ints, UserError, count, first
-from longshot.data import Dataset
+from longshot.data import SPEC_SPLITS, Dataset, Spec, class_ids_of
 
 ClassOrder: TypeAlias = str | Path | Sequence[str]
+_NUMBER = re.compile(r"^\d+[\s._-]+(?=.*[^\W\d])")  # the "001." of "001.Black_footed_Albatross"
 
 
 class ByName:
@@ -23,8 +26,7 @@ class ByName:
         self.dataset = dataset
         self.classes = _class_numbers(dataset)
         keys = dataset.keys.to_pylist()
-        short = ((Path(key).name, row) for row, key in enumerate(keys))
-        stems = ((Path(key).stem, row) for row, key in enumerate(keys))
+        short, stems = (Path(key).name for key in keys), (Path(key).stem for key in keys)
         self.images = {**_unique(stems), **_unique(short), **{key: row for row, key in enumerate(keys)}}
 
     def label(self, text: str, at: str) -> int:
@@ -150,6 +152,56 @@ def ordered_classes(source: ClassOrder, dataset: Dataset) -> Ints:
     return numbers
 
 
+def find_classes(spec: Spec, split: str, dataset: Dataset) -> Ints:
+    """The class numbers in ``dataset`` of a split's classes, in the order of the spec, [C].
+
+    A class is found by the id that Longshot's reader of Meta-Dataset gives it, by the spec's name as an id or as a
+    class name, by either without case and punctuation, or by the name without a leading number; the first of these
+    that one class alone answers to. UserError where classes are missing or two of the spec are one of the dataset's.
+    """
+    own_ids = dict(zip(spec.classes, class_ids_of(spec), strict=True))
+    ladder: list[tuple[Mapping[str, int], Any]] = [
+        (_unique(dataset.class_ids), lambda c: own_ids[c]),
+        (_unique(dataset.class_ids), lambda c: c.name),
+        (_unique(dataset.class_names), lambda c: c.name),
+        (_unique(map(_squashed, dataset.class_ids)), lambda c: _squashed(c.name)),
+        (_unique(map(_squashed, dataset.class_names)), lambda c: _squashed(c.name)),
+        (_unique(map(_bare, dataset.class_names)), lambda c: _bare(c.name)),
+    ]
+    spec_classes = spec.splits[SPEC_SPLITS[split]]
+    numbers, absent = [], []
+    for spec_class in spec_classes:
+        answers = (names.get(spelled(spec_class)) for names, spelled in ladder)
+        number = next((answer for answer in answers if answer is not None), None)
+        if number is None:
+            absent.append(spec_class.name)
+        else:
+            numbers.append(number)
+    if absent:
+        raise UserError(
+            f"Dataset '{dataset.name}' has {len(numbers):,} of the {len(spec_classes):,} {split} classes of "
+            f"{spec.name}, and a replay needs all (missing: {first(absent)})",
+            "give the dataset that the spec describes, with its classes named as there",
+        )
+    most, times = Counter(numbers).most_common(1)[0]
+    if times > 1:
+        raise UserError(
+            f"Class '{dataset.class_ids[most]}' of '{dataset.name}' answers to {times} {split} classes of {spec.name}, "
+            "but each needs its own",
+            "name the classes as the spec does",
+        )
+    return np.array(numbers, dtype=np.int64)
+
+
+def _squashed(name: str) -> str:
+    """``Anglo-Saxon_Futhorc/character01`` and ``Anglo-Saxon_Futhorc-character01`` are one."""
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+def _bare(name: str) -> str:
+    return _squashed(_NUMBER.sub("", name.strip()))
+
+
 def _json_names(text: str, file: Path) -> list[str]:
     try:
         value = json.loads(text)
@@ -174,15 +226,12 @@ def _column(text: str, column: str, file: Path) -> list[str]:
 
 def _class_numbers(dataset: Dataset) -> dict[str, int]:
     """Class number by id, and by name where that is unique."""
-    numbers = _unique(zip(dataset.class_names, range(len(dataset.class_ids)), strict=True))
+    numbers = _unique(dataset.class_names)
     return numbers | {class_id: number for number, class_id in enumerate(dataset.class_ids)}
 
 
-def _unique(pairs: Iterator[tuple[str, int]] | zip[tuple[str, int]]) -> dict[str, int]:
-    """Names that mean one thing only."""
-    numbers: dict[str, int] = {}
-    twice: set[str] = set()
-    for name, number in pairs:
-        if numbers.setdefault(name, number) != number:
-            twice.add(name)
-    return {name: number for name, number in numbers.items() if name not in twice}
+def _unique(names: Iterable[str]) -> dict[str, int]:
+    """Names that one class or image alone has → its number."""
+    listed = list(names)
+    times = Counter(listed)
+    return {name: number for number, name in enumerate(listed) if name and times[name] == 1}

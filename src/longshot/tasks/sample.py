@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -21,29 +21,17 @@ from longshot.base import (
     rows_of_classes,
     with_executor,
 )
-from longshot.data import (
-    Dataset,
-    DatasetLike,
-    TaxonomyLike,
-    as_dataset,
-    canonical_split,
-    class_labels,
-    taxonomy_facts,
-    with_taxonomy,
-)
+from longshot.data import Dataset, DatasetLike, TaxonomyLike, canonical_split, class_labels, taxonomy_facts
 from longshot.models import with_engine
 from longshot.tasks.base import Classes, Instances, Shape, settings_of
 from longshot.tasks.content import names_only, read_content
-from longshot.tasks.difficult import JudgedInstances
-from longshot.tasks.drawing import DrawRecipe, draw, to_table
-from longshot.tasks.filtered import CANDIDATES, filter_tasks
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.judges import Judge, TaskScorer
-from longshot.tasks.measures import Measure, coarsity_measure
+from longshot.tasks.drawing import DrawRecipe, aim, check_target, draw, to_table
+from longshot.tasks.instance_samplers import UniformInstances
+from longshot.tasks.judges import CANDIDATES, Judge, TaskScorer, filter_tasks, open_judges
+from longshot.tasks.measures import Measure, coarsity_measure, find_excluded
 from longshot.tasks.pools import ImageLimits, make_pools
+from longshot.tasks.splits.published_splits import open_with_splits
 from longshot.tasks.streams import Streams
-from longshot.tasks.suspected import find_excluded
-from longshot.tasks.target import aim, check_target
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import claim_testbed
 from longshot.tasks.words import (
@@ -54,8 +42,10 @@ from longshot.tasks.words import (
     make_instances,
     make_limits,
     make_shape,
-    open_judges,
 )
+
+if TYPE_CHECKING:
+    from longshot.tasks.difficult import JudgedInstances
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
 
@@ -97,7 +87,8 @@ def sample(
     """Draw few-shot tasks from a dataset (or from each of several) into a testbed.
 
     The result is a function of dataset fingerprint, settings and seed. Coarsity is measured wherever the dataset has a
-    taxonomy.
+    taxonomy. Shapes, classes and instances may also be words that a plugin adds, with settings as in a call:
+    ``classes="every-nth(n=3)"``.
 
     Parameters
     ----------
@@ -217,26 +208,18 @@ def sample(
     choices = {"shape": shape, "classes": classes, "instances": instances}
     check_settings(settings, **choices, beside=signature(sample).parameters)
     if replay is not None:
-        from longshot.tasks.replayed import Replay, check_replay
+        from longshot.tasks.replay import Replay, check_replay
 
-        check_replay(
-            {
-                "shape": shape,
-                "classes": classes,
-                "splits": splits,
-                "drop_small": drop_small,
-                "published": published,
-            },
-            settings,
-            split,
-        )
+        brought: dict[str, Any] = {"shape": shape, "classes": classes, "splits": splits}
+        brought |= {"drop_small": drop_small, "published": published}
+        check_replay(brought, settings, split)
     if out is not None:
         claim_testbed(out, force=force)
     if is_url(out):
         check_writable(str(out))
     opened = _open(dataset, splits, split, identity, taxonomy)
     if published is not None or class_order is not None:
-        from longshot.tasks.published import check_import, read_published
+        from longshot.tasks.published_tasks import check_import, read_published
 
         check_import(published, settings, choices)
         reduction, query = settings.get("reduction"), settings.get("query")
@@ -289,8 +272,8 @@ def sample(
         for data, (judges, held_out) in zip(opened, networks, strict=True):
             beside: dict[str, Any] = {"held_out": held_out, "score": score, "device": device}
             chooser = make_instances(instances, settings, judges=judges, **beside)
-            if isinstance(chooser, JudgedInstances):
-                chooser = chooser.among(_rows_of(data, split), data)
+            if judged := _judged(chooser):
+                chooser = judged.among(_rows_of(data, split), data)
             if out is not None and target is None:
                 claim_testbed(out, {"sampler": {"instances": settings_of(chooser)}}, force=force)
             testbed = _draw(request, data, chooser, bar, judges or getattr(chooser, "panel", ()))
@@ -350,8 +333,8 @@ def _draw(
         facts["excluded_suspects"] = suspects.facts()
     if request.target is not None:
         facts["target_accuracy"] = request.target
-    if isinstance(instances, JudgedInstances):
-        facts["drops"] = instances.drops(drawn_tasks.measured)
+    if judged := _judged(instances):
+        facts["drops"] = judged.drops(drawn_tasks.measured)
     table = to_table(dataset, drawn_tasks)
     used = np.zeros(len(dataset), np.bool_)
     used[drawn_tasks.support.values], used[drawn_tasks.query.values] = True, True
@@ -370,19 +353,13 @@ def _draw(
     )
 
 
-def open_with_splits(
-    dataset: DatasetLike,
-    splits: str | Path | None,
-    identity: str | None = None,
-    taxonomy: TaxonomyLike | None = None,
-) -> Dataset:
-    """The dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
-    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
-    if splits is None:
-        return opened
-    from longshot.tasks.splits import with_split
+def _judged(instances: Instances) -> JudgedInstances | None:
+    """The sampler where judges choose its supports."""
+    if instances.features_hash is None:  # a uniform testbed is drawn without loading what selects
+        return None
+    from longshot.tasks.difficult import JudgedInstances
 
-    return with_split(opened, splits)
+    return instances if isinstance(instances, JudgedInstances) else None
 
 
 def _open(

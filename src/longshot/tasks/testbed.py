@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from longshot.base import Ragged, TaskRows, UserError, canonical_json, here
 from longshot.tasks import columns
+from longshot.tasks.columns import Task
 from longshot.tasks.content import (
     ImageContent,
     check_content,
@@ -22,8 +23,15 @@ from longshot.tasks.content import (
     subset,
     used_keys,
 )
-from longshot.tasks.task import Task
-from longshot.tasks.testbed_file import FORMAT, claim_testbed, hashed_facts, read_file, write_file
+from longshot.tasks.testbed_file import (
+    FORMAT,
+    bind,
+    claim_testbed,
+    concat,
+    hashed_facts,
+    read_file,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -181,8 +189,6 @@ class Testbed:
         -------
         Testbed
         """
-        from longshot.tasks.origin import concat
-
         return concat(testbeds)
 
     def with_content(self, datasets: Mapping[str, Dataset]) -> Testbed:
@@ -383,8 +389,6 @@ class Testbed:
         TaskRows
             Rows of support and query per task, with their labels.
         """
-        from longshot.tasks.origin import bind
-
         return bind(self, name, keys, fingerprint)
 
     def episodes(

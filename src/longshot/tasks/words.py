@@ -1,4 +1,8 @@
-"""The three choices of a sampler by their words: ``classes="siblings", level=1`` means ``SiblingClasses(level=1)``."""
+"""The three choices of a sampler by their words: ``classes="siblings", level=1`` means ``SiblingClasses(level=1)``.
+
+Packages add words by a `Plugin` of theirs: ``classes="every-nth(n=3)"``, with settings as in a call. Entry points are
+looked at only where a word is not Longshot's own, or where words are listed.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,13 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from longshot.base import Ints, UserError, nearest
+from longshot.base import UserError, load_target, make_called, nearest, parse_call, plugged
 from longshot.tasks.base import Classes, Instances, Shape
-from longshot.tasks.classes import SiblingClasses, UniformClasses
-from longshot.tasks.difficult import DifficultInstances, EasyInstances, GreedyInstances
-from longshot.tasks.instances import UniformInstances
-from longshot.tasks.judges import Judge, check_different, check_named_once, embedded_judges
-from longshot.tasks.like import ShapeLike
-from longshot.tasks.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.tasks.pools import ImageLimits
-from longshot.tasks.semantic import CoarsityClasses, SemanticClasses
-from longshot.tasks.shapes import AnyShape, FixedShape
-from longshot.tasks.shifted import MatchedInstances, ShiftedInstances
-from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset
-    from longshot.models import BackboneLike, Features
+    from longshot.models import BackboneLike
+    from longshot.tasks.judges import Judge
 
 
 class SampleSettings(TypedDict, total=False):
@@ -53,14 +47,11 @@ class SampleSettings(TypedDict, total=False):
     # difficult, easy, greedy, filtered: who judges, a backbone or its features, or several; "BACKBONE:METHOD"
     judge: BackboneLike | Sequence[BackboneLike] | None
     features: str | Path | None  # the same: a file of features in place of ``judge``
-    judging: (
-        Literal["mean", "worst", "least"] | None
-    )  # the same: how the losses of several judges are combined
+    # the same: how the losses of several judges are combined
+    judging: Literal["mean", "worst", "least"] | None
     held_out: BackboneLike | Sequence[BackboneLike] | None  # the same: networks that took no part, to measure
     difficulty: float | None  # difficult, greedy: from 0, uniform, to 1, the hardest
-    target_accuracy: (
-        float | None
-    )  # difficult, greedy: the difficulty at which held-out networks have this accuracy
+    target_accuracy: float | None  # difficult, greedy: the accuracy that held-out networks shall have
     objective: str | None  # difficult, easy, greedy: error, prototype, ridge, task2vec
     temperature: float | None  # difficult, easy, greedy
     distance_metric: Literal["euclidean", "cosine"] | None  # difficult, easy, greedy: between features
@@ -84,9 +75,9 @@ class SampleSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _Word:
-    """What a word makes, and which settings go with it: setting → parameter of ``make``."""
+    """What a word makes, ``"module:Class"``, and which settings go with it: setting → parameter of the class."""
 
-    make: type[Any]
+    target: str
     settings: Mapping[str, str]
 
 
@@ -101,42 +92,43 @@ _SELECTED = {
 }
 _DIFFICULT = {**_SELECTED, **_own("refine", "greedy", "start", "steps", "step_size", "projection")}
 _CURATED = _own("rule", "query_where", "support_where", "same")
-_SHAPES: dict[str, _Word] = {
-    "fixed": _Word(FixedShape, _own("way", "shot", "query")),
-    "any": _Word(
-        AnyShape,
-        {
-            **_own("min_way", "max_way", "min_shot", "max_shot", "query"),
-            "way": "max_way",
-            "shot": "max_shot",
-        },
-    ),
-    "meta-dataset": _Word(
-        MetaDatasetShape,
-        {
-            **_own("min_way", "max_way", "max_query", "max_support", "max_contribution"),
-            "way": "max_way",
-            "query": "max_query",
-        },
-    ),
+_ANY = {**_own("min_way", "max_way", "min_shot", "max_shot", "query"), "way": "max_way", "shot": "max_shot"}
+_VARIED = {
+    **_own("min_way", "max_way", "max_query", "max_support", "max_contribution"),
+    "way": "max_way",
+    "query": "max_query",
 }
-_CLASSES: dict[str, _Word] = {
-    "uniform": _Word(UniformClasses, {}),
-    "semantic": _Word(SemanticClasses, _own("alpha", "beta", "oversample", "distance", "reduction")),
-    "hierarchical": _Word(HierarchicalClasses, _own("max_span")),
-    "siblings": _Word(SiblingClasses, _own("level")),
-    "bilevel": _Word(BilevelClasses, _own("level")),
+_HERE = "longshot.tasks"
+_WORDS: dict[str, dict[str, _Word]] = {
+    "shape": {
+        "fixed": _Word(f"{_HERE}.shapes:FixedShape", _own("way", "shot", "query")),
+        "any": _Word(f"{_HERE}.shapes:AnyShape", _ANY),
+        "meta-dataset": _Word(f"{_HERE}.meta_dataset_samplers:MetaDatasetShape", _VARIED),
+    },
+    "classes": {
+        "uniform": _Word(f"{_HERE}.class_samplers:UniformClasses", {}),
+        "semantic": _Word(
+            f"{_HERE}.class_samplers:SemanticClasses",
+            _own("alpha", "beta", "oversample", "distance", "reduction"),
+        ),
+        "hierarchical": _Word(f"{_HERE}.meta_dataset_samplers:HierarchicalClasses", _own("max_span")),
+        "siblings": _Word(f"{_HERE}.class_samplers:SiblingClasses", _own("level")),
+        "bilevel": _Word(f"{_HERE}.meta_dataset_samplers:BilevelClasses", _own("level")),
+    },
+    "instances": {
+        "uniform": _Word(f"{_HERE}.instance_samplers:UniformInstances", {}),
+        "difficult": _Word(f"{_HERE}.difficult:DifficultInstances", {**_DIFFICULT, **_own("difficulty")}),
+        "easy": _Word(f"{_HERE}.difficult:EasyInstances", _DIFFICULT),
+        "greedy": _Word(f"{_HERE}.difficult:GreedyInstances", {**_SELECTED, **_own("rounds", "difficulty")}),
+        "filtered": _Word(f"{_HERE}.instance_samplers:UniformInstances", {}),  # and chosen afterwards
+        "shifted": _Word(f"{_HERE}.instance_samplers:ShiftedInstances", _CURATED),
+        "matched": _Word(f"{_HERE}.instance_samplers:MatchedInstances", _CURATED),
+    },
 }
-_INSTANCES: dict[str, _Word] = {
-    "uniform": _Word(UniformInstances, {}),
-    "difficult": _Word(DifficultInstances, {**_DIFFICULT, "difficulty": "difficulty"}),
-    "easy": _Word(EasyInstances, _DIFFICULT),
-    "greedy": _Word(GreedyInstances, {**_SELECTED, **_own("rounds", "difficulty")}),
-    "filtered": _Word(UniformInstances, {}),  # drawn uniformly, chosen afterwards
-    "shifted": _Word(ShiftedInstances, _CURATED),
-    "matched": _Word(MatchedInstances, _CURATED),
-}
-SHAPES, CLASSES, INSTANCES = tuple(_SHAPES), tuple(_CLASSES), tuple(_INSTANCES)
+_FURTHER = {"shape": ("like:FILE",)}  # words that take more than settings
+_PLUGGED = {"shape": "shapes", "classes": "classes", "instances": "instances"}  # what a Plugin calls them
+_MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("draw", "features_hash")}
+SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
 JUDGED = ("difficult", "easy", "greedy", "filtered")  # instances that look at features
 _EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "coarsity", "reduction")
 
@@ -144,8 +136,7 @@ _EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "coarsity", "re
 def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Setting → (the choice it belongs to, the words it goes with)."""
     belongings: dict[str, tuple[str, tuple[str, ...]]] = {}
-    tables = {"shape": _SHAPES, "classes": _CLASSES, "instances": _INSTANCES}
-    for choice, table in tables.items():
+    for choice, table in _WORDS.items():
         for word, made in table.items():
             for setting in made.settings:
                 words = belongings.get(setting, (choice, ()))[1]
@@ -234,10 +225,10 @@ def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, 
     >>> described("classes", "uniform", {"way": 5})
     {'name': 'uniform'}
     """
-    made = {"shape": _SHAPES, "classes": _CLASSES, "instances": _INSTANCES}[choice][word]
+    made = _WORDS[choice][word]
     values = {
         each.name: each.default
-        for each in fields(made.make)
+        for each in fields(load_target(made.target))
         if each.init and each.default is not MISSING and each.metadata.get("setting", True)
     }
     values |= _given(settings, made.settings)
@@ -254,8 +245,11 @@ def make_shape(shape: Shape | str, settings: Mapping[str, Any]) -> Shape:
     AnyShape(min_way=2, max_way=7, min_shot=1, max_shot=20, query=3)
     """
     if isinstance(shape, str) and shape.startswith("like:") and shape != "like:":
+        from longshot.tasks.shapes import ShapeLike
+        from longshot.tasks.testbed import Testbed
+
         return ShapeLike(Testbed.load(shape.removeprefix("like:")))
-    made: Shape = _made("shape", shape, _SHAPES, settings, ("ways", "counts"), more=("like:FILE",))
+    made: Shape = _made("shape", shape, settings)
     return made
 
 
@@ -268,10 +262,12 @@ def make_classes(
     CoarsityClasses(low=10.0, high=30.0, distance='jiang-conrath', reduction=None)
     """
     if settings.get("coarsity") is not None:
+        from longshot.tasks.class_samplers import CoarsityClasses
+
         meaning = _given(settings, _own("distance", "reduction"))
         return CoarsityClasses(*_band(settings["coarsity"]), **meaning)
     fixed: dict[str, Any] = {"distinct": not allow_repeats} if classes == "semantic" else {}
-    made: Classes = _made("classes", classes, _CLASSES, settings, ("draw",), **fixed)
+    made: Classes = _made("classes", classes, settings, **fixed)
     return made
 
 
@@ -293,7 +289,7 @@ def make_instances(
             raise ValueError(f"'{instances}' needs judges")
         fixed = {"judges": judges, "normalize": not settings.get("raw_features"), **beside}
         settings = {name: value for name, value in settings.items() if name != "raw_features"}
-    made: Instances = _made("instances", instances, _INSTANCES, settings, ("draw", "features_hash"), **fixed)
+    made: Instances = _made("instances", instances, settings, **fixed)
     return made
 
 
@@ -312,66 +308,38 @@ def make_limits(
     return limits
 
 
-def open_judges(
-    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str, rows: Ints
-) -> tuple[list[Judge], list[Judge]]:
-    """The networks that judge for ``instances``, and those that are held out, with features of rows of ``dataset``."""
-    judges, file = settings.get("judge"), settings.get("features")
-    if _is_given(judges) == (file is not None):
-        raise UserError(
-            f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
-            "{features:FILE.npy}."
-        )
-    check_named_once(judges, settings.get("held_out"))
-    opened = embedded_judges(dataset, judges, rows, device)
-    if file is not None:
-        opened = [Judge(_read_features(file, dataset, rows))]
-    held_out = embedded_judges(dataset, settings.get("held_out"), rows, device)
-    check_different(opened, held_out)
-    return opened, held_out
-
-
-def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
-    from longshot.models import Features, check_made_from
-
-    features = Features.load(file)
-    if features.fingerprint != dataset.fingerprint:
-        raise UserError(
-            f"The features in {file} are those of dataset '{features.dataset}' ({len(features.keys):,} images), but "
-            f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images)",
-            f"embed that with {{embed({dataset.name})}}",
-        )
-    features = features.restricted(rows)
-    check_made_from(features, dataset)
-    return features
-
-
 def _is_given(value: object) -> bool:
     """None and False are no settings, nor is an option that may be repeated and was not written."""
     return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
 
 
-def _made(
-    choice: str,
-    chosen: Any,
-    table: Mapping[str, _Word],
-    settings: Mapping[str, Any],
-    members: tuple[str, ...],
-    more: tuple[str, ...] = (),
-    **fixed: Any,
-) -> Any:
+def _made(choice: str, chosen: Any, settings: Mapping[str, Any], **fixed: Any) -> Any:
     """What a word makes of its settings; an object with the needed members stays itself."""
-    if not isinstance(chosen, str):
-        if isinstance(chosen, type) or not all(hasattr(chosen, member) for member in members):
-            raise UserError(
-                f"The parameter {{{choice}}} is {chosen!r}; give one of {', '.join((*table, *more))}, or an object "
-                f"such as {next(iter(table.values())).make.__name__}()."
-            )
-        return chosen
-    if chosen not in table:
+    own = _WORDS[choice]
+    if isinstance(chosen, str):
+        if chosen in own:
+            return load_target(own[chosen].target)(**fixed, **_given(settings, own[chosen].settings))
+        chosen = _made_by_plugin(choice, chosen)
+    if isinstance(chosen, type) or not all(hasattr(chosen, member) for member in _MEMBERS[choice]):
+        raise UserError(
+            f"The parameter {{{choice}}} is {chosen!r}; give one of {', '.join(_every_word(choice))}, or an object "
+            f"such as {next(iter(own.values())).target.partition(':')[2]}()."
+        )
+    return chosen
+
+
+def _made_by_plugin(choice: str, text: str) -> Any:
+    """What a word that a plugin adds makes of the settings in its call; UserError for a word that nobody adds."""
+    word, targets = text.partition("(")[0].strip(), plugged(_PLUGGED[choice])
+    if word not in targets:
         noun = "is no shape" if choice == "shape" else f"are no {choice}"
-        raise UserError(f"There {noun} '{chosen}'; {nearest(chosen, (*table, *more), 'choose')}")
-    return table[chosen].make(**fixed, **_given(settings, table[chosen].settings))
+        raise UserError(f"There {noun} '{text}'; {nearest(text, _every_word(choice), 'choose')}")
+    return make_called("sampler", word, load_target(targets[word]), parse_call(text)[1])
+
+
+def _every_word(choice: str) -> tuple[str, ...]:
+    """Longshot's own words and those of plugins."""
+    return *_WORDS[choice], *_FURTHER.get(choice, ()), *plugged(_PLUGGED[choice])
 
 
 def _given(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

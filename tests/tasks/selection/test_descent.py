@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from longshot.tasks import FeatureTable
-from longshot.tasks.selection.descent import descend, start_weights
-from longshot.tasks.selection.fastdiffsel import select_rows
+from longshot.tasks.selection.algorithms import descend, select_rows, start_weights
 from longshot.tasks.selection.objectives import PrototypeObjective
 
 from . import naive

@@ -9,11 +9,9 @@ import pytest
 import torch
 
 from longshot.tasks import FeatureTable
-from longshot.tasks.selection.descent import start_weights
-from longshot.tasks.selection.fastdiffsel import select_rows
+from longshot.tasks.selection.algorithms import select_rows, start_weights
+from longshot.tasks.selection.further_objectives import RidgeObjective, Task2VecObjective
 from longshot.tasks.selection.objectives import PrototypeObjective, SelectionObjective
-from longshot.tasks.selection.ridge import RidgeObjective
-from longshot.tasks.selection.task2vec import Task2VecObjective
 
 from . import naive
 from .conftest import Case

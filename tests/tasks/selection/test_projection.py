@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from longshot.tasks.selection.descent import l1_ball, simplex
+from longshot.tasks.selection.algorithms import l1_ball, simplex
 
 from .naive import l1_projection
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from longshot.tasks import FeatureTable, query_tasks, select
-from longshot.tasks.selection import fastdiffsel
-from longshot.tasks.selection.fastdiffsel import _other_images, refine_rounds, select_rows
+from longshot.tasks.selection import algorithms
+from longshot.tasks.selection.algorithms import _other_images, refine_rounds, select_rows
 from longshot.tasks.selection.objectives import PrototypeObjective, SupportMeasures
 
 from .conftest import Case, make_case
@@ -77,9 +77,9 @@ def test_the_same_images_in_another_order_are_not_taken_for_harder(monkeypatch: 
             )
 
     start = np.array([1, 2, 11, 12])
-    monkeypatch.setattr(fastdiffsel, "select_rows", lambda *_, **__: np.array([2, 1, 12, 11]))
+    monkeypatch.setattr(algorithms, "select_rows", lambda *_, **__: np.array([2, 1, 12, 11]))
     support, kept_rounds = refine_rounds(table, tasks, Rising(), start, 3)  # type: ignore[arg-type]
     assert (support.tolist(), kept_rounds.tolist()) == (start.tolist(), [0])
-    monkeypatch.setattr(fastdiffsel, "select_rows", lambda *_, **__: np.array([2, 3, 12, 11]))
+    monkeypatch.setattr(algorithms, "select_rows", lambda *_, **__: np.array([2, 3, 12, 11]))
     support, kept_rounds = refine_rounds(table, tasks, Rising(), start, 1)  # type: ignore[arg-type]
     assert (support.tolist(), kept_rounds.tolist()) == ([2, 3, 12, 11], [1])

@@ -10,7 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from longshot.base import UserError
 from longshot.tasks import part_sizes
-from longshot.tasks.splits.assign import adjusted_rand, agreement, assign, labels
+from longshot.tasks.splits.build import adjusted_rand, agreement, labels
+from longshot.tasks.splits.split import assign
 
 
 @pytest.mark.parametrize(

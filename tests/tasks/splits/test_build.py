@@ -12,7 +12,7 @@ from longshot.data import Dataset
 from longshot.models import Features
 from longshot.tasks import SplitRecipe, Splitter
 from longshot.tasks.splits.build import MODES
-from longshot.tasks.splits.divergences import MEASURES, gap
+from longshot.tasks.splits.embeddings import MEASURES, gap
 
 SWEEP = (0.04, 0.32, 0.64, 0.96)
 
@@ -110,7 +110,7 @@ def test_the_published_sgd_can_be_had_by_name(
     dataset_of: Callable[..., Dataset], features_of: Callable[..., Features], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = dataset_of([f"c{i:03d}" for i in range(20)])
-    monkeypatch.setattr("longshot.tasks.splits.sgd.descend.__defaults__", (1500, 0.1, 0.9))
+    monkeypatch.setattr("longshot.tasks.splits.atg.published_descent.__defaults__", (1500, 0.1, 0.9))
     recipe = SplitRecipe(mode="paper", optimiser="sgd", start="random")
     made = Splitter(dataset, features_of(dataset)).split(0.3, recipe).made
     assert made["optimiser"] == "sgd"

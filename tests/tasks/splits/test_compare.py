@@ -9,8 +9,8 @@ from scipy.special import log_softmax, rel_entr
 
 from longshot.base import UserError
 from longshot.tasks import between, compare_split
-from longshot.tasks.splits.compare import flatten, nearest_of, shared_test, unassigned
-from longshot.tasks.splits.divergences import MEASURES
+from longshot.tasks.splits.compare import shared_test, unassigned
+from longshot.tasks.splits.embeddings import MEASURES, flatten, nearest_of
 
 
 def _classes(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -102,7 +102,7 @@ def test_neighbours_of_any_points_whatever_the_blocks(monkeypatch: pytest.Monkey
     between_all, inside = cdist(points, candidates), cdist(points, points)
     np.fill_diagonal(inside, np.inf)
     for block in (1 << 22, 40):
-        monkeypatch.setattr("longshot.tasks.splits.compare._BLOCK", block)
+        monkeypatch.setattr("longshot.tasks.splits.embeddings._PAIR_BLOCK", block)
         np.testing.assert_array_equal(nearest_of(points, candidates)[1], between_all.argmin(axis=1))
         distances, places = nearest_of(points, points, itself=False)
         np.testing.assert_array_equal(places, inside.argmin(axis=1))

@@ -11,7 +11,7 @@ from scipy.stats import entropy
 from torch.distributions import Categorical, MultivariateNormal, kl_divergence
 
 from longshot.base import UserError
-from longshot.tasks.splits import divergences as dv
+from longshot.tasks.splits import embeddings as dv
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from longshot.models import Features
 from longshot.tasks.splits import proxy as proxies
 from longshot.tasks.splits.hardness import Hardness, check_measurable, measure_draws, measure_hardness
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable, leading_components, right_answers
-from longshot.tasks.splits.simple import random_split
+from longshot.tasks.splits.published_splits import random_split
 
 
 def _features(dataset: Dataset, rows: np.ndarray) -> Features:

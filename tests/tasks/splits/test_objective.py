@@ -10,9 +10,8 @@ import torch
 from scipy.optimize import check_grad
 from torch.distributions import Categorical, kl_divergence
 
-from longshot.tasks.splits.divergences import MEASURES
-from longshot.tasks.splits.objective import SplitObjective
-from longshot.tasks.splits.sgd import published_loss
+from longshot.tasks.splits.atg import SplitObjective, published_loss
+from longshot.tasks.splits.embeddings import MEASURES
 
 
 def sphere(classes: int, dim: int, seed: int = 0) -> np.ndarray:

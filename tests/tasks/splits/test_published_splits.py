@@ -13,11 +13,16 @@ import pytest
 from longshot.base import UserError
 from longshot.data import Dataset
 from longshot.tasks import open_split
-from longshot.tasks.splits import published
-from longshot.tasks.splits.published import cifar100_names, names, partition, published_split
+from longshot.tasks.splits import published_splits
+from longshot.tasks.splits.published_splits import (
+    cifar100_names,
+    partition,
+    published_split,
+    published_split_names,
+)
 
 Make = Callable[..., Dataset]
-SUPER = published._table("cifar100")["superclasses"]
+SUPER = published_splits._table("cifar100")["superclasses"]
 
 
 @pytest.fixture
@@ -32,11 +37,11 @@ def test_the_tables_are_the_papers(shared: Path) -> None:
         name: {r: partition(f"atg:{name}@{r}") for r in divergences} for name, divergences in golden.items()
     }
     assert ours == golden
-    assert len([name for name in names() if name.startswith("atg:")]) == 20
+    assert len([name for name in published_split_names() if name.startswith("atg:")]) == 20
 
 
 def test_every_table_is_a_partition() -> None:
-    for name in names():
+    for name in published_split_names():
         if name.startswith("atg:"):
             parts = partition(name)
             everyone = sorted(number for members in parts.values() for number in members)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from longshot.base import UserError
 from longshot.data import Dataset, Taxonomy
-from longshot.tasks.splits.simple import random_split, semantic_split, super_classes
+from longshot.tasks.splits.published_splits import random_split, semantic_split, super_classes
 
 Make = Callable[..., Dataset]
 CIFAR_LIKE = [f"family{f:02d}/class{c}" for f in range(20) for c in range(5)]

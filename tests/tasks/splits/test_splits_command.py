@@ -14,9 +14,9 @@ from PIL import Image
 from longshot.data import open_dataset
 from longshot.models import embed
 from longshot.tasks import Split, class_embeddings, compare_split
+from longshot.tasks.splits.embeddings import linkage_hops, taxonomy_hops, tree_gap, ward
 from longshot.tasks.splits.hardness import measure_hardness
 from longshot.tasks.splits.proxy import Proxy
-from longshot.tasks.splits.trees import linkage_hops, taxonomy_hops, tree_gap, ward
 
 
 @pytest.fixture(scope="module")

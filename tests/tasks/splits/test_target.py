@@ -14,11 +14,11 @@ from longshot.base import UserError
 from longshot.data import Dataset
 from longshot.models import Features
 from longshot.tasks import Split, make_split, part_sizes
-from longshot.tasks.splits import hardness, search
+from longshot.tasks.splits import hardness, target_split
 from longshot.tasks.splits.hardness import Hardness, measure_hardness, reference_splits
 from longshot.tasks.splits.proxy import Proxy
-from longshot.tasks.splits.search import STRENGTHS, Goal, Searcher, Setting, neighbours
-from longshot.tasks.splits.simple import random_split
+from longshot.tasks.splits.published_splits import random_split
+from longshot.tasks.splits.target_split import STRENGTHS, Goal, Searcher, Setting, neighbours
 
 ALONE = {"hardness": False}  # without the references, which take time
 DRAWS = 6
@@ -29,7 +29,7 @@ def small_search() -> Iterator[None]:
     """Fewer directions and references: tens of splits are tried instead of hundreds."""
     with pytest.MonkeyPatch.context() as patch:
         for name, number in (("AXES", 3), ("CLUSTERS", 4), ("REFINED", 4), ("SHORTLIST", 4)):
-            patch.setattr(search, name, number)
+            patch.setattr(target_split, name, number)
         patch.setattr(hardness, "DRAWS", DRAWS)
         yield
 
@@ -228,7 +228,7 @@ def test_strength_moves_classes_over_step_by_step(searcher: Searcher) -> None:
 
 
 def test_the_recorded_divergence_has_the_strength_as_its_spread(searcher: Searcher) -> None:
-    from longshot.tasks.splits.divergences import log_class_probabilities
+    from longshot.tasks.splits.embeddings import log_class_probabilities
 
     setting = Setting(0, 2.0)
     axis = searcher.directions[0].axis
@@ -265,7 +265,7 @@ def test_references_that_do_not_fit_are_left_out(dataset_of: Callable[..., Datas
 
 
 def test_cifar_100_in_plain_folders_has_all_references(dataset_of: Callable[..., Dataset]) -> None:
-    from longshot.tasks.splits.published import cifar100_names
+    from longshot.tasks.splits.published_splits import cifar100_names
 
     flat = dataset_of(cifar100_names(), taxonomy=None)
     references = reference_splits(flat)

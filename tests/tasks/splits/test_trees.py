@@ -11,7 +11,7 @@ from sklearn.cluster import AgglomerativeClustering
 
 from longshot.base import UserError
 from longshot.data import Taxonomy
-from longshot.tasks.splits.trees import far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
+from longshot.tasks.splits.embeddings import far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
 
 
 def _graph(linkage: np.ndarray) -> nx.Graph:

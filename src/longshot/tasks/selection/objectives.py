@@ -1,4 +1,7 @@
-"""What a selection maximises: the query loss of a prototype classifier, and the interface of all objectives."""
+"""What a selection maximises: the query loss of a prototype classifier, and the interface of all objectives.
+
+Losses of a batch of tasks and their slopes are of logits [B, Q, W] and labels [B, Q] (−1 = padding).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,56 @@ import numpy as np
 import torch
 
 from longshot.base import Ints, TaskRows, prototype_scores
-from longshot.tasks.selection import losses
-from longshot.tasks.selection.table import FeatureTable
-from longshot.tasks.selection.tasks import QueryBatch, batches, by_class, one_batch, pool_sizes
-
-COLUMN_BLOCK = (
-    32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
+from longshot.tasks.selection.feature_table import (
+    FeatureTable,
+    QueryBatch,
+    batches,
+    by_class,
+    one_batch,
+    pool_sizes,
 )
+
+Loss: TypeAlias = Literal["cross-entropy", "error"]
+
+
+def query_loss(logits: torch.Tensor, label: torch.Tensor, loss: Loss) -> torch.Tensor:
+    """Mean query loss [B]: −log p(true class), or the bounded error 1 − p(true class)."""
+    real = label >= 0
+    true = logits.log_softmax(-1).gather(-1, label.clamp_min(0)[..., None]).squeeze(-1)
+    each = -true if loss == "cross-entropy" else 1 - true.exp()
+    return each.masked_fill(~real, 0).sum(-1) / real.sum(-1).clamp_min(1)
+
+
+def loss_slope(logits: torch.Tensor, label: torch.Tensor, loss: Loss) -> torch.Tensor:
+    """∂(mean query loss)/∂logits [B, Q, W].
+
+    Cross-entropy: (p − y)/Q. Bounded error: p_true·(p − y)/Q, which fades for a query that is lost already,
+    so that no query can win the objective alone.
+    """
+    real = label >= 0
+    probability = logits.softmax(-1)
+    result = probability.clone()
+    index = label.clamp_min(0)[..., None]
+    result.scatter_add_(-1, index, torch.full_like(index, -1, dtype=result.dtype))
+    if loss == "error":
+        result *= probability.gather(-1, index)
+    result *= (real / real.sum(-1, keepdim=True).clamp_min(1))[..., None]
+    return result
+
+
+def query_accuracy(logits: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Query accuracy [B]."""
+    real = label >= 0
+    hits = (logits.argmax(-1) == label) & real
+    return hits.sum(-1) / real.sum(-1).clamp_min(1)
+
+
+# slots per product: fixed and padded, so that a score does not depend on how many tasks there are
+COLUMN_BLOCK = 32
 _GATHERED_ROWS = 8192  # support rows read at a time
 Distance: TypeAlias = Literal["euclidean", "cosine"]
-PoolWeights: TypeAlias = Sequence[
-    torch.Tensor
-]  # one vector per slot over all rows of its class, 0 at the task's own queries
+# one vector per slot over all rows of its class, 0 at the task's own queries
+PoolWeights: TypeAlias = Sequence[torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -187,7 +228,7 @@ class PrototypeObjective:
     ``loss`` "cross-entropy" is the paper's; "error" is 1 − p(true class).
     """
 
-    loss: losses.Loss = "error"
+    loss: Loss = "error"
     distance: Distance = "euclidean"
     temperature: float = 0.1
 
@@ -219,8 +260,8 @@ class PrototypeObjective:
             if pool is not None:
                 own = less_queries(own, batch, slot_tensor(pool, batch))
             out = self._fill(directions, batch, own)
-            loss[batch.tasks] = losses.value(out, batch.label, self.loss)
-            accuracy[batch.tasks] = losses.correct(out, batch.label)
+            loss[batch.tasks] = query_loss(out, batch.label, self.loss)
+            accuracy[batch.tasks] = query_accuracy(out, batch.label)
         return SupportMeasures(loss, accuracy[None], directions)
 
     def scores(
@@ -239,7 +280,7 @@ class PrototypeObjective:
         """Write the batch's gradients in their slots; return the logits."""
         out = logits(batch.query, centres, self.distance, self.temperature)
         out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
-        slope = losses.slope(out, batch.label, self.loss)
+        slope = loss_slope(out, batch.label, self.loss)
         finite = out.masked_fill(~batch.mask[:, None, :], 0)  # 0·∞ of a class that is not there
         gradient = centre_gradient(batch.query, centres, finite, slope, self.distance, self.temperature)
         directions[torch.from_numpy(batch.slots).to(directions.device)[batch.mask], 0] = gradient[batch.mask]
@@ -327,12 +368,11 @@ def make_objective(
 
     ``classifier`` "ridge" takes error or cross-entropy of ridge regression in place of prototypes.
     """
-    from longshot.tasks.selection.ridge import RidgeObjective
-    from longshot.tasks.selection.task2vec import Task2VecObjective
+    from longshot.tasks.selection.further_objectives import RidgeObjective, Task2VecObjective
 
     if name == "task2vec":
         return Task2VecObjective(distance, temperature)
-    loss: losses.Loss = "error" if name == "error" else "cross-entropy"
+    loss: Loss = "error" if name == "error" else "cross-entropy"
     if name == "ridge" or classifier == "ridge":
         return RidgeObjective(temperature=temperature, loss=loss)
     return PrototypeObjective(loss, distance, temperature)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -20,16 +21,62 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base import Floats, UserError
+from longshot.base import Floats, Ints, UserError
 from longshot.data import Dataset
 from longshot.models import Features
-from longshot.tasks.splits.assign import RATIOS, Parts, agreement, assign, part_sizes
-from longshot.tasks.splits.compare import flatten
-from longshot.tasks.splits.divergences import check_measure, gap
-from longshot.tasks.splits.embeddings import class_embeddings
-from longshot.tasks.splits.objective import SplitObjective
-from longshot.tasks.splits.optimise import Minimum, minimise, on_axis, principal_axis, random_start, whitening
-from longshot.tasks.splits.split import Split, from_labels
+from longshot.tasks.splits.atg import (
+    Minimum,
+    SplitObjective,
+    minimise,
+    on_axis,
+    principal_axis,
+    published_descent,
+    random_start,
+    whitening,
+)
+from longshot.tasks.splits.embeddings import check_measure, class_embeddings, flatten, gap
+from longshot.tasks.splits.split import RATIOS, Parts, Split, assign, from_labels, part_sizes
+
+
+def labels(parts: Parts) -> Ints:
+    """The part of each class [M]: 0 train, 1 validation, 2 test."""
+    part_of = np.zeros(sum(len(part) for part in parts), dtype=np.int64)
+    for number, part in enumerate(parts):
+        part_of[part] = number
+    return part_of
+
+
+def adjusted_rand(a: Ints, b: Ints) -> float:
+    """Hubert and Arabie's adjusted Rand index of two labelings [M]: 1 for equal partitions, 0 by chance.
+
+    (pairs together in both − expected) / (mean of the pairs together in either − expected).
+
+    >>> adjusted_rand(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    1.0
+    """
+    table = np.zeros((int(a.max()) + 1, int(b.max()) + 1))
+    np.add.at(table, (a, b), 1)
+
+    def pairs(counts: Floats) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    together, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
+    chance = rows * columns / max(pairs(np.array([float(len(a))])), 1.0)
+    most = (rows + columns) / 2
+    return 1.0 if most == chance else (together - chance) / (most - chance)
+
+
+def agreement(partitions: Sequence[Parts]) -> dict[str, float]:
+    """Mean over pairs of partitions: adjusted Rand index, and share of classes that are in the same part."""
+    marks = [labels(parts) for parts in partitions]
+    pairs = [(a, b) for i, a in enumerate(marks) for b in marks[:i]]
+    if not pairs:
+        return {"adjusted_rand": 1.0, "same_part": 1.0}
+    return {
+        "adjusted_rand": float(np.mean([adjusted_rand(a, b) for a, b in pairs])),
+        "same_part": float(np.mean([(a == b).mean() for a, b in pairs])),
+    }
+
 
 MODES = ("principal", "paper")
 ASSIGNMENTS = ("drawn", "sorted")
@@ -140,9 +187,7 @@ class Splitter:
         if recipe.start == "principal":
             starts[0] = on_axis(objective, self.axis).centroids
         if recipe.optimiser == "sgd":
-            from longshot.tasks.splits.sgd import descend
-
-            return [descend(objective, start) for start in starts]
+            return [published_descent(objective, start) for start in starts]
         return [minimise(objective, start, self.basis) for start in starts]
 
     def _assign(

@@ -1,4 +1,4 @@
-"""Compare splits of the same classes: divergences, gap, and how near every test class is to a train class.
+"""Compare splits of the same classes (hardness, divergences, gap, nearest classes), and class trees with a taxonomy.
 
 A divergence here is that of the class distributions of two centroids, the mean embedding of the train classes and that
 of the test classes, so any split has one, however it was made. ATG's own centroids lie further out than the means of
@@ -10,18 +10,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import Floats, Ints, UserError, count, first
-from longshot.data import SPLITS
-from longshot.tasks.splits.divergences import MEASURES, between, gap
+from longshot.base import Floats, Ints, UserError, count, first, note, progress
+from longshot.data import (
+    SPLITS,
+    Dataset,
+    Taxonomy,
+    TaxonomyLike,
+    as_dataset,
+    no_taxonomy,
+    reduced,
+    with_taxonomy,
+)
+from longshot.models import Features, embed, with_engine
+from longshot.tasks.splits.embeddings import (
+    MEASURES,
+    TreeGap,
+    between,
+    class_embeddings,
+    far_pairs,
+    flatten,
+    gap,
+    linkage_hops,
+    nearest_of,
+    taxonomy_hops,
+    tree_gap,
+    ward,
+)
+from longshot.tasks.splits.hardness import Hardness, hardness_of, reference_splits
+from longshot.tasks.splits.proxy import Proxy, Unmeasurable
+from longshot.tasks.splits.published_splits import open_split
+from longshot.tasks.splits.split import SHOT, WAY, Split, SplitLike
 
 if TYPE_CHECKING:
-    from longshot.tasks.splits.hardness import Hardness
-
-_BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
+    from longshot.models import BackboneLike
 
 
 @dataclass(frozen=True)
@@ -47,9 +74,7 @@ class SplitComparison:
     spacing: float  # mean distance of a train class from the nearest other train class; NaN for one class
     shared_test: float = 1.0  # share of the test classes that the first of several splits tests, too
     hardness: Hardness | None = None  # None where it was not measured, or parts are too small
-    reference: bool = (
-        False  # not one that was asked for: random, semantic or published, to hold the others against
-    )
+    reference: bool = False  # not asked for: random, semantic or published, to hold the others against
 
     @property
     def distances(self) -> Floats:
@@ -142,41 +167,6 @@ def pooled(name: str, comparisons: Sequence[SplitComparison]) -> SplitComparison
     )
 
 
-def flatten(embeddings: Floats) -> Floats:
-    """The same points in min(C, d) dimensions: a turn of the axes that keeps all distances and angles.
-
-    C classes span at most C dimensions, and the divergences cost d³.
-    """
-    points = np.asarray(embeddings, np.float64)
-    if points.shape[1] <= points.shape[0]:
-        return points
-    # zᵀ = Q R with Q orthonormal, so the rows of Rᵀ have the inner products of the rows of z.
-    _, upper = np.linalg.qr(points.T)
-    return np.ascontiguousarray(upper.T)
-
-
-def nearest_of(points: Floats, candidates: Floats, *, itself: bool = True) -> tuple[Floats, Ints]:
-    """Distance [n] and position [n] of the nearest of ``candidates`` [m, d] for each of ``points`` [n, d].
-
-    ``itself=False``: both are the same points and a point is not its own neighbour (∞ where there is no other).
-    """
-    distances, positions = np.empty(len(points)), np.empty(len(points), np.int64)
-    step = max(1, _BLOCK // max(1, len(candidates)))
-    squares = np.einsum("md,md->m", candidates, candidates)
-    for low in range(0, len(points), step):
-        block = points[low : low + step]
-        squared = squares - 2 * block @ candidates.T  # + ‖point‖², which changes no order
-        if not itself:
-            squared[np.arange(len(block)), np.arange(low, low + len(block))] = np.inf
-        best = squared.argmin(axis=1)
-        positions[low : low + step] = best
-        # The difference itself, not the expanded square, which loses half its digits for near neighbours.
-        distances[low : low + step] = np.linalg.norm(block - candidates[best], axis=1)
-    if not itself and len(points) < 2:
-        distances[:] = np.inf
-    return distances, positions
-
-
 def shared_test(parts: Mapping[str, Ints], other: Mapping[str, Ints]) -> float:
     """Share of the test classes of ``parts`` that are test classes of ``other`` too."""
     return float(np.isin(parts["test"], other["test"]).mean())
@@ -190,3 +180,232 @@ def unassigned(name: str, parts: Mapping[str, Ints], class_ids: Sequence[str]) -
         return ""
     verb = "is" if len(free) == 1 else "are"
     return f"split '{name}': {count(free, 'class', 'classes')} {verb} in no part ({first(free)})"
+
+
+NEAR_IN_TREE = "near in the tree, far in the taxonomy"
+FAR_IN_TREE = "far in the tree, near in the taxonomy"
+
+
+@dataclass(frozen=True)
+class OddPair:
+    """Two classes that a tree and the taxonomy see differently."""
+
+    which: str  # NEAR_IN_TREE or FAR_IN_TREE
+    backbone: str
+    first: str
+    second: str
+    tree_hops: int
+    taxonomy_hops: int
+
+
+@dataclass(frozen=True)
+class TreeComparison:
+    """Trees of classes, one per backbone, and the taxonomy, each against each."""
+
+    gaps: Sequence[tuple[str, str, TreeGap]]  # two names; the taxonomy is called ``taxonomy``
+    pairs: Sequence[OddPair]
+
+
+@with_engine
+def compare_splits(
+    splits: SplitLike | Sequence[SplitLike] | Mapping[str, SplitLike],
+    dataset: Dataset | str | Path,
+    *,
+    backbones: BackboneLike | Sequence[BackboneLike],
+    order: str | Path | None = None,
+    hardness: bool = True,
+    references: bool = True,
+    way: int = WAY,
+    shot: int = SHOT,
+    device: str = "auto",
+    engine: str | None = None,
+) -> list[SplitComparison]:
+    """Measure splits under one or several backbones: how hard they are, four divergences, gap, nearest train classes.
+
+    Divergences are those of the mean train and the mean test class, so that any split has them and they compare with
+    each other; ATG's own centroids lie further out than these means.
+
+    Parameters
+    ----------
+    splits : Split, str, path, sequence or mapping
+        What ``open_split`` takes. A file is called by its name without ending, another split by its own name or by what
+        was written; a mapping gives names.
+    dataset : Dataset, str or path
+        Whose classes the splits name.
+    backbones : str, object or sequence
+        What the classes are seen through; anything that ``embed`` takes.
+    order : path, optional
+        For published splits: one class id a line, in the order of their numbers.
+    hardness : bool
+        Whether to measure how hard the splits are: class similarity and transfer loss.
+    references : bool
+        Whether to add random and semantic splits (means of 20 each) and the published ones that fit the dataset.
+    way, shot : int
+        Of the tasks by which hardness is measured: classes, and support images of each.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+
+    Returns
+    -------
+    list of SplitComparison
+        Every split under the first backbone, then under the second …
+
+    Examples
+    --------
+    >>> compared = compare_splits(["random(seed=1)", "semantic"], "toybox", backbones="pixels", references=False)
+    >>> [comparison.split for comparison in compared]
+    ['random(seed=1)', 'semantic']
+    >>> compared[1].hardness.frozen.mean < compared[0].hardness.frozen.mean
+    True
+    """
+    opened = as_dataset(dataset)
+    asked_for = open_splits(splits, opened, order=order)
+    named = {name: [split] for name, split in asked_for.items()}
+    if references:
+        named |= {name: r for name, r in reference_splits(opened, order=order).items() if name not in named}
+    parts = {name: [split.positions(opened) for split in listed] for name, listed in named.items()}
+    comparisons = []
+    for backbone, features in embed_all(opened, backbones, device).items():
+        proxy = _proxy(features, way, shot) if hardness else None
+        embeddings = class_embeddings(features)
+        first_parts = next(iter(parts.values()))[0]
+        with progress("compare", total=len(parts), unit="splits") as bar:
+            for name, draws in parts.items():
+                measured = []
+                for positions in draws:
+                    comparison = compare_split(name, positions, embeddings, features.class_ids, backbone)
+                    measured.append(replace(comparison, shared_test=shared_test(positions, first_parts)))
+                comparisons.append(
+                    replace(
+                        pooled(name, measured),
+                        hardness=_hardness(proxy, draws, name, quiet=name not in asked_for),
+                        reference=name not in asked_for,
+                    )
+                )
+                bar.advance()
+    for name in asked_for:
+        if text := unassigned(name, parts[name][0], opened.class_ids):
+            note(text)
+    return comparisons
+
+
+def _proxy(features: Features, way: int, shot: int) -> Proxy | None:
+    """What measures hardness under these features; None, with a note, where classes have too few images."""
+    try:
+        return Proxy(features, way, shot)
+    except Unmeasurable as error:
+        note(f"how hard the splits are was not measured: {error}")
+        return None
+
+
+def _hardness(
+    proxy: Proxy | None, draws: Sequence[Mapping[str, Ints]], name: str, quiet: bool
+) -> Hardness | None:
+    """Of one split or several draws; None where parts are too small, with a note for a split that was asked for."""
+    if proxy is None:
+        return None
+    try:
+        return hardness_of(proxy, draws, name)
+    except Unmeasurable as error:
+        if not quiet:
+            note(f"how hard it is was not measured: {error}")
+        return None
+
+
+@with_engine
+def compare_trees(
+    dataset: Dataset | str | Path,
+    *,
+    backbones: BackboneLike | Sequence[BackboneLike],
+    taxonomy: TaxonomyLike | None = None,
+    reduction: str | None = None,
+    pairs: int = 3,
+    device: str = "auto",
+    engine: str | None = None,
+) -> TreeComparison:
+    """Ward clustering of class embeddings against a taxonomy, in hops between classes.
+
+    Parameters
+    ----------
+    dataset : Dataset, str or path
+        Whose classes are clustered.
+    backbones : str, object or sequence
+        One tree for each; with several, they are compared with each other, too.
+    taxonomy : Taxonomy or path, optional
+        In place of the dataset's own: a file, or "wordnet" for classes that are called by WordNet ids.
+    reduction : {"shortest-paths"}, optional
+        Keep one shortest path per class.
+    pairs : int
+        How many pairs of classes to list, per backbone and direction, that the two see most differently.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
+
+    Examples
+    --------
+    >>> compare_trees("toybox", backbones="pixels").gaps[0][2].hops  # doctest: +SKIP
+    """
+    opened = as_dataset(dataset)
+    class_ids = opened.class_ids
+    hierarchy = taxonomy_hops(_taxonomy(opened, taxonomy, reduction), class_ids)
+    trees = {
+        backbone: linkage_hops(ward(class_embeddings(features)))
+        for backbone, features in embed_all(opened, backbones, device).items()
+    }
+    gaps = [
+        (name, against, tree_gap(hops, other_hops))
+        for (name, hops), (against, other_hops) in combinations([*trees.items(), ("taxonomy", hierarchy)], 2)
+    ]
+    odd = []
+    for backbone, tree in trees.items():
+        odd += [
+            OddPair(NEAR_IN_TREE, backbone, first, second, near, far)
+            for first, second, near, far in far_pairs(tree, hierarchy, class_ids, pairs)
+        ]
+        odd += [
+            OddPair(FAR_IN_TREE, backbone, first, second, far, near)
+            for first, second, near, far in far_pairs(hierarchy, tree, class_ids, pairs)
+        ]
+    return TreeComparison(gaps, odd)
+
+
+def open_splits(
+    splits: SplitLike | Sequence[SplitLike] | Mapping[str, SplitLike],
+    dataset: Dataset,
+    *,
+    order: str | Path | None = None,
+) -> dict[str, Split]:
+    """The splits by name, in the class ids of ``dataset``; see :func:`compare_splits` for what they are called."""
+    if isinstance(splits, Mapping):
+        return {name: open_split(split, dataset, order=order) for name, split in splits.items()}
+    opened: dict[str, Split] = {}
+    for split in [splits] if isinstance(splits, Split | str | Path) else splits:
+        written = split.name if isinstance(split, Split) else str(split)
+        name = Path(written).stem if Path(written).is_file() else written
+        if name in opened:
+            raise UserError(f"Two of the splits are called '{name}'", "give each once, or rename a file")
+        opened[name] = open_split(split, dataset, order=order)
+    return opened
+
+
+def embed_all(
+    dataset: Dataset, backbones: BackboneLike | Sequence[BackboneLike], device: str
+) -> dict[str, Features]:
+    """The dataset seen through each backbone, by the name that was given or that the features have."""
+    listed: Any = backbones if isinstance(backbones, list | tuple) else [backbones]
+    embedded: dict[str, Features] = {}
+    for backbone in listed:
+        if not (isinstance(backbone, str) and backbone in embedded):
+            features = embed(dataset, backbone, device=device)
+            embedded[backbone if isinstance(backbone, str) else features.backbone] = features
+    return embedded
+
+
+def _taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None, reduction: str | None) -> Taxonomy:
+    tree = reduced(with_taxonomy(dataset, taxonomy), reduction).taxonomy
+    if tree is None:
+        raise no_taxonomy(dataset, " to compare with")
+    return tree

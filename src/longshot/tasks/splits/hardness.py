@@ -25,13 +25,17 @@ from longshot.base import Floats, Ints, UserError, count, note, progress
 from longshot.data import Dataset, with_taxonomy
 from longshot.models import Features
 from longshot.statistics import Interval, mean_interval
-from longshot.tasks.splits import published
-from longshot.tasks.splits.assign import RATIOS
 from longshot.tasks.splits.build import seen_through
-from longshot.tasks.splits.opening import open_split
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable
-from longshot.tasks.splits.simple import random_split, semantic_split
-from longshot.tasks.splits.split import Split
+from longshot.tasks.splits.published_splits import (
+    open_split,
+    published_split,
+    published_split_names,
+    random_split,
+    semantic_split,
+    superclass_taxonomy,
+)
+from longshot.tasks.splits.split import RATIOS, Split
 
 SEEDS = 12  # of supports and of other train classes, for one split
 FOLDS = 4  # groups of test classes, each with other train classes of its own, per seed
@@ -161,7 +165,7 @@ def draw_splits(kind: str, dataset: Dataset, ratios: Sequence[float] = RATIOS) -
     if kind == "random":
         return [random_split(dataset, ratios, seed) for seed in range(DRAWS)]
     if dataset.taxonomy is None:
-        dataset = with_taxonomy(dataset, published.superclass_taxonomy(dataset))
+        dataset = with_taxonomy(dataset, superclass_taxonomy(dataset))
     return [semantic_split(dataset, ratios, seed) for seed in range(DRAWS)]
 
 
@@ -190,9 +194,9 @@ def reference_splits(
             references[f"{kind} × {DRAWS}"] = draw_splits(kind, dataset, ratios)
         except UserError:  # no taxonomy, or too few super-classes
             continue
-    for name in published.names():
+    for name in published_split_names():
         try:
-            references[name] = [published.published_split(name, dataset, order)]
+            references[name] = [published_split(name, dataset, order)]
         except UserError:  # made for another dataset
             continue
     return references

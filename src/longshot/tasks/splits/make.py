@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from longshot.base import UserError, claim_output, is_stream, progress
 from longshot.data import Dataset, DatasetLike, TaxonomyLike, as_dataset, with_taxonomy
 from longshot.models import check_made_from, with_engine
-from longshot.tasks.splits.assign import RATIOS, SHOT, WAY
-from longshot.tasks.splits.published import published_split
-from longshot.tasks.splits.simple import random_split, semantic_split
+from longshot.tasks.splits.published_splits import published_split, random_split, semantic_split
 from longshot.tasks.splits.split import KIND as SPLIT_FILE
-from longshot.tasks.splits.split import Split, with_content
+from longshot.tasks.splits.split import RATIOS, SHOT, WAY, Split, SplitLike, with_content
 
 if TYPE_CHECKING:
     from longshot.models import BackboneLike, Features
-
-    SplitLike: TypeAlias = Split | str | Path
 
 TARGETS = ("like", "harder_than", "learnt_accuracy")
 KINDS = (*TARGETS, "divergence", "sweep", "random", "semantic", "published")
@@ -298,11 +294,9 @@ def _files(out: str | Path | None, kind: str, sweep: Sequence[float] | None) -> 
 
 def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features) -> Split:
     """The split at the hardness that is asked for."""
+    # here, since what searches takes half a second to import
     from longshot.tasks.splits.proxy import Proxy
-    from longshot.tasks.splits.target import (  # what searches takes half a second to import
-        Target,
-        target_split,
-    )
+    from longshot.tasks.splits.target_split import Target, target_split
 
     target = Target(**{name: settings[name] for name in (*TARGETS, "by")})
     proxy = Proxy(features, settings["way"], settings["shot"])

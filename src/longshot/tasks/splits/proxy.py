@@ -23,7 +23,7 @@ from scipy.special import comb
 
 from longshot.base import Floats, Ints, UserError, count, first
 from longshot.models import Features
-from longshot.tasks.splits.assign import SHOT, WAY
+from longshot.tasks.splits.split import SHOT, WAY
 
 DIMENSIONS = 256  # principal components of the features that are looked at
 CLASSES = 1_000  # of a dataset, drawn where it has more: their scatters are a quarter of a gigabyte
@@ -158,9 +158,8 @@ class Proxy:
         own = np.take_along_axis(squared, labels[:, None, None], axis=2)
         nearer = (squared <= own).sum(2) - 1
         right = right_answers(len(classes), self.way)[nearer]
-        right[supports.reshape(DRAWS, -1), np.arange(DRAWS)[:, None]] = (
-            0.0  # an image is no query of its own support
-        )
+        # an image is no query of its own support
+        right[supports.reshape(DRAWS, -1), np.arange(DRAWS)[:, None]] = 0.0
         per_class = np.add.reduceat(right, begins, axis=0) / (sizes - self.shot)[:, None]
         return float(per_class.mean())
 

@@ -1,18 +1,20 @@
-"""The Split: which classes are for training, validation and test, and how that was decided."""
+"""The Split: which classes are for training, validation and test, how that was decided, and how many each part has."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from longshot.base import (
+    Floats,
     Ints,
     Kind,
     Loose,
@@ -38,6 +40,9 @@ from longshot.data import (
 )
 
 FORMAT = 1
+RATIOS = (0.6, 0.2, 0.2)
+WAY, SHOT = 5, 5  # of the tasks that tell how hard a split is
+Parts: TypeAlias = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
 KIND = Kind("split", {".json": has_json(format=..., made=..., fingerprint=..., train=...)})
 
 
@@ -268,6 +273,9 @@ class Split:
         return dataclasses.replace(dataset, splits=parts, splits_from=f"{self.name} {identity}")
 
 
+SplitLike: TypeAlias = Split | str | Path  # what ``open_split`` takes
+
+
 def with_content(split: Split, dataset: Dataset) -> Split:
     """The split with what it vouches for: digests of the dataset's images, or that only names are."""
     from longshot.models import content_of
@@ -312,3 +320,68 @@ def _with_parts(content: dict[str, Any], path: Path) -> dict[str, Any]:
             raise UserError(f"{path} has two lists for {part}", "keep one")
         renamed[part or entry] = members
     return renamed
+
+
+def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int, int]:
+    """Classes in (train, validation, test): validation and test get ⌊ratio · M⌋ each, train the others.
+
+    Parameters
+    ----------
+    classes : int
+        M.
+    ratios : sequence of 3 floats
+        From 0 on, summing to 1; only that of validation may be 0.
+
+    Examples
+    --------
+    >>> part_sizes(62)
+    (38, 12, 12)
+    """
+    if (
+        len(ratios) != 3
+        or not all(math.isfinite(r) and r >= 0 for r in ratios)
+        or abs(sum(ratios) - 1) > 1e-6
+    ):
+        listed = ", ".join(f"{r:g}" for r in ratios)
+        raise UserError(
+            f"The ratios {listed} are not three numbers from 0 that sum to 1, such as 0.6,0.2,0.2."
+        )
+    if ratios[0] == 0 or ratios[2] == 0:
+        raise UserError("Train and test need a ratio above 0 each; only validation may be 0.")
+    # a product such as 0.29 × 100 lies a rounding error below the whole number that is meant
+    validation, test = (math.floor(round(r * classes, 6)) for r in ratios[1:])
+    train = classes - validation - test
+    if train < 1 or test < 1 or (ratios[1] > 0 and validation < 1):
+        needed = max(math.ceil(round(1 / max(r, 1e-9), 6)) for r in ratios if r > 0)
+        raise UserError(
+            f"{classes} {'class is' if classes == 1 else 'classes are'} too few for a split of "
+            f"{ratios[0]:g}, {ratios[1]:g}, {ratios[2]:g}: at least {needed} are needed for one class in each part."
+        )
+    return train, validation, test
+
+
+def assign(scores: Floats, sizes: tuple[int, int, int], seed: int = 0) -> Parts:
+    """Lowest scores first, alternately to test and validation until both are full; the others are train.
+
+    Parameters
+    ----------
+    scores : array [M]
+        One per class: log p_train − log p_test.
+    sizes : (train, validation, test)
+        Summing to M.
+    seed : int
+        Breaks ties at random, as in the paper: with equal scores the split is a random one.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in assign(np.array([0.9, 0.1, 0.5, 0.2]), (2, 1, 1))]
+    [[0, 2], [3], [1]]
+    """
+    train, validation, test = sizes
+    if train + validation + test != len(scores):
+        raise ValueError(f"sizes {sizes} do not sum to the {len(scores)} scores")
+    order = np.lexsort((np.random.default_rng(seed).permutation(len(scores)), scores))
+    held, alternating = validation + test, 2 * min(validation, test)
+    turns = np.arange(held)
+    to_test = np.where(turns < alternating, turns % 2 == 0, test > validation)
+    return np.sort(order[held:]), np.sort(order[:held][~to_test]), np.sort(order[:held][to_test])

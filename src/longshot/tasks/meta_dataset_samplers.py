@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from longshot.base import Ragged, TaskPlan, UserError
 from longshot.data import no_taxonomy
 from longshot.tasks.base import Pool, Shape
-from longshot.tasks.classes import SiblingClasses, draw_within
+from longshot.tasks.class_samplers import SiblingClasses, draw_within
 from longshot.tasks.shapes import check_range
 from longshot.tasks.streams import Streams
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from longshot.base import Floats, Ints, Ragged, TaskPlan, TaskRows, UserError, hash_json, hash_text, note
 from longshot.data import REDUCTIONS, Dataset, class_labels, has_wordnet_ids, taxonomy_facts
 from longshot.tasks.base import Pool
-from longshot.tasks.classes import UniformClasses
+from longshot.tasks.class_samplers import UniformClasses
 from longshot.tasks.drawing import to_table
 from longshot.tasks.measures import coarsity_measure
 from longshot.tasks.published_names import ByName, ByOrder, ClassOrder, ordered_classes

@@ -1,0 +1,279 @@
+"""What selection works on: class-major features that stay on disk, and tasks slot by slot, in batches.
+
+One class of the features, or a block of one, is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError, offsets_of
+
+ROW_BLOCK = 4096  # pool rows per product: fixed, so that a score does not depend on how work is divided
+
+
+class FeatureTable:
+    """Features ``array`` [N, d] (memory-mapped, float16 or float32) whose class c is rows offsets[c]:offsets[c+1].
+
+    With ``normalize`` every row is scaled to unit length as it is read. Kept in memory: one scale per row
+    and one sum per class that was asked for.
+
+    ``allowed`` [N] (true or false) says which rows may be selected. A class then consists of these alone, its
+    *places* are counted among them, and sizes, sums and blocks are what they would be without the other rows; only
+    ``gather`` reads every row, for queries need not be selectable.
+    """
+
+    def __init__(
+        self,
+        array: NDArray[Any],
+        offsets: NDArray[np.int64],
+        *,
+        normalize: bool = True,
+        device: str | torch.device = "cpu",
+        names: Sequence[str] | None = None,
+        row_block: int = ROW_BLOCK,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.array, self.offsets, self.normalize = array, np.asarray(offsets, dtype=np.int64), normalize
+        self.allowed = allowed
+        self._kept = None if allowed is None else np.flatnonzero(allowed)  # rows, ascending
+        # where each class begins among the rows that may be selected [C+1]
+        self._bounds = self.offsets if self._kept is None else np.searchsorted(self._kept, self.offsets)
+        self.device = torch.device(device)
+        self.names = names
+        self.row_block = row_block
+        self._scale: dict[int, torch.Tensor] = {}
+        self._sum: dict[int, torch.Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What other processes get: scales and sums are found anew there."""
+        return {**vars(self), "_scale": {}, "_sum": {}}
+
+    @property
+    def dim(self) -> int:
+        """d, the length of a feature."""
+        return int(self.array.shape[1])
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Rows of each class that may be selected [C]."""
+        return np.diff(self._bounds)
+
+    def size(self, label: int) -> int:
+        """Number of rows of a class that may be selected."""
+        return int(self._bounds[label + 1] - self._bounds[label])
+
+    def selectable(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the rows may be selected, in their shape."""
+        return np.ones(rows.shape, dtype=bool) if self.allowed is None else self.allowed[rows]
+
+    def places(self, label: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places in the class of rows of it that may be selected."""
+        among: NDArray[np.int64] = rows if self._kept is None else np.searchsorted(self._kept, rows)
+        return among - int(self._bounds[label])
+
+    def rows(self, label: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows at places of the class: the inverse of ``places``."""
+        among = places + int(self._bounds[label])
+        return among if self._kept is None else self._kept[among]
+
+    def name(self, label: int) -> str:
+        """What a message calls the class."""
+        return self.names[label] if self.names is not None else str(label)
+
+    def blocks(self, label: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """The class's features, ``row_block`` rows at a time: (place in the class, [n, d] float32)."""
+        if self.normalize:
+            self._scan(label)
+        for start, block in self._raw_blocks(label):
+            if self.normalize:
+                block = block.mul_(self._scale[label][start : start + len(block), None])
+            yield start, block
+
+    def whole(self, label: int) -> torch.Tensor:
+        """The class's features [n, d] in one tensor."""
+        parts = [block for _, block in self.blocks(label)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def gather(self, rows: NDArray[np.int64]) -> torch.Tensor:
+        """Features of any rows: [..., d] float32."""
+        flat = self._read(rows.reshape(-1))
+        if self.normalize:
+            flat = flat.mul_(_inverse_length(flat)[:, None])
+        return flat.reshape(*rows.shape, self.dim)
+
+    def class_sum(self, label: int) -> torch.Tensor:
+        """Σ of the class's features [d], blocks added in float64 where the device has it; computed once."""
+        self._scan(label)
+        return self._sum[label]
+
+    def _scan(self, label: int) -> None:
+        """Read a class once for its scales [n] and its sum [d]."""
+        if label in self._sum:
+            return
+        scale = torch.ones(self.size(label), device=self.device)
+        total = torch.zeros(self.dim, dtype=_wide(self.device), device=self.device)
+        for start, block in self._raw_blocks(label):
+            here = scale[start : start + len(block)]
+            if self.normalize:
+                here.copy_(_inverse_length(block))
+            total += here @ block
+        self._scale[label] = scale
+        self._sum[label] = total  # last: another thread that sees the sum may use the scales
+
+    def _raw_blocks(self, label: int) -> Iterator[tuple[int, torch.Tensor]]:
+        first, last = int(self._bounds[label]), int(self._bounds[label + 1])
+        for start in range(first, last, self.row_block):
+            part = slice(start, min(start + self.row_block, last))
+            yield start - first, self._read(part if self._kept is None else self._kept[part])
+
+    def _read(self, rows: slice | NDArray[np.int64]) -> torch.Tensor:
+        # a copy on purpose: the memory map is read-only and torch must never write through it
+        return torch.from_numpy(np.array(self.array[rows])).to(self.device, torch.float32)
+
+
+def _inverse_length(features: torch.Tensor) -> torch.Tensor:
+    """1/‖f‖ per row; a row of zeros stays a row of zeros."""
+    length: torch.Tensor = torch.linalg.vector_norm(features, dim=-1)
+    return length.clamp_min(1e-12).reciprocal()
+
+
+def _wide(device: torch.device) -> torch.dtype:
+    """float64 where the device has it (Apple's does not)."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+_BATCH_BYTES = 8 << 20  # of query features in one padded batch
+
+
+def query_tasks(
+    classes: Sequence[Sequence[int]],
+    shots: Sequence[Sequence[int]],
+    query: Sequence[Sequence[Sequence[int]]],
+) -> TaskRows:
+    """Tasks from nested lists: [task][slot], [task][slot], [task][slot][query row]; their supports are still to choose.
+
+    >>> query_tasks([[3, 1]], [[1, 2]], [[[30], [10, 11]]]).slot_query.row(1)
+    array([10, 11])
+    """
+    numbers, rows = Ragged.from_lists(classes), Ragged.from_lists([rows for task in query for rows in task])
+    plan = TaskPlan(numbers, Ragged.from_lists(shots), numbers.with_values(rows.lengths))
+    bounds = plan.support_offsets[numbers.offsets]
+    unchosen = Ragged(np.full(bounds[-1], -1), bounds)
+    return TaskRows.from_plan(plan, unchosen, Ragged(rows.values, rows.offsets[numbers.offsets]))
+
+
+def check_tasks(tasks: TaskRows, table: FeatureTable) -> None:
+    """Every class must have k images to select besides the task's own queries; every query lies in its class."""
+    classes, shots = tasks.plan.classes, tasks.plan.shots.values
+    rows, counts = tasks.slot_query.values, tasks.slot_query.lengths
+    first, last = table.offsets[classes.values], table.offsets[classes.values + 1]
+    if np.any((rows < np.repeat(first, counts)) | (rows >= np.repeat(last, counts))):
+        raise ValueError("a query row lies outside the class of its slot")
+    pool = pool_sizes(table, tasks)
+    short = np.flatnonzero(shots > pool)
+    if len(short):
+        slot = int(short[0])
+        kind = "images" if table.allowed is None else "images that may be support"
+        raise UserError(
+            f"Class '{table.name(int(classes.values[slot]))}' has {pool[slot]} {kind} besides the query of task "
+            f"{tasks.tasks[classes.owners[slot]]}, but the support needs {shots[slot]}",
+            "lower {shot} or {query}",
+        )
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """Some tasks, padded: ``query`` [B, Q, d], ``label`` [B, Q] (−1 = padding), ``pooled`` [B, Q] (the label of a
+    query that its class's sum contains, else −1), ``mask`` [B, W] (true = a class), ``slots`` [B, W] (0 where
+    padded), ``tasks`` [B] positions in the tasks it came from."""
+
+    tasks: Ints
+    slots: Ints
+    query: torch.Tensor
+    label: torch.Tensor
+    pooled: torch.Tensor
+    mask: torch.Tensor
+
+
+def batches(table: FeatureTable, tasks: TaskRows, *, limit: bool = True) -> Iterator[QueryBatch]:
+    """Batches of tasks whose padded shape is a function of the task alone.
+
+    Shapes are rounded up (ways to a multiple of 5, queries of 10) and only tasks of one rounded shape
+    share a batch, so a task is computed in the same shape whatever stands beside it.
+    """
+    kinds, kind_of = np.unique(rounded_shapes(tasks), axis=0, return_inverse=True)
+    for kind, (width, height) in enumerate(kinds):
+        members = np.flatnonzero(kind_of.reshape(-1) == kind)
+        size = max(1, _BATCH_BYTES // (int(height) * table.dim * 4)) if limit else len(members)
+        for start in range(0, len(members), size):
+            yield _batch(table, tasks, members[start : start + size], int(width), int(height))
+
+
+def one_batch(table: FeatureTable, tasks: TaskRows) -> QueryBatch:
+    """All the tasks in one batch; they must share one rounded shape."""
+    (batch,) = batches(table, tasks, limit=False)
+    return batch
+
+
+def rounded_shapes(tasks: TaskRows) -> Ints:
+    """(ways, queries) of each task as its batch pads them [T, 2]."""
+    return np.stack([_round_up(tasks.ways, 5), _round_up(tasks.query.lengths, 10)], axis=1)
+
+
+def _batch(table: FeatureTable, tasks: TaskRows, members: Ints, width: int, height: int) -> QueryBatch:
+    part = tasks.take(members)
+    slot_numbers = tasks.plan.classes.with_values(np.arange(tasks.plan.slots)).take(members)
+    rows = part.query.padded(0, height)
+    label = part.query_label.with_values(part.query_label.values.astype(np.int64)).padded(-1, height)
+    mask = np.arange(width) < part.ways[:, None]
+    labels = torch.from_numpy(label).to(table.device)
+    inside = None if table.allowed is None else torch.from_numpy(table.selectable(rows)).to(table.device)
+    return QueryBatch(
+        tasks=members,
+        slots=slot_numbers.padded(0, width),
+        query=table.gather(rows),
+        label=labels,
+        pooled=labels if inside is None else labels.masked_fill(~inside, -1),
+        mask=torch.from_numpy(mask).to(table.device),
+    )
+
+
+def own_rows(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
+    """The slot's queries that could be selected if they were not queries."""
+    rows = tasks.slot_query.row(slot)
+    return rows[table.selectable(rows)]
+
+
+def own_places(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
+    """Where these stand in the slot's class."""
+    return table.places(int(tasks.plan.classes.values[slot]), own_rows(table, tasks, slot))
+
+
+def pool_sizes(table: FeatureTable, tasks: TaskRows) -> Ints:
+    """Images of each slot's class that may be selected besides the task's queries [S]."""
+    own = tasks.plan.queries.values
+    if table.allowed is not None:
+        own = np.diff(offsets_of(table.selectable(tasks.query.values))[tasks.slot_query.offsets])
+    sizes: Ints = table.sizes[tasks.plan.classes.values] - own
+    return sizes
+
+
+def by_class(tasks: TaskRows) -> Iterator[tuple[int, Ints]]:
+    """The slots that use each class, class after class."""
+    classes = tasks.plan.classes.values
+    order = np.argsort(classes, kind="stable")
+    for slots in np.split(order, np.flatnonzero(np.diff(classes[order])) + 1):
+        if len(slots):
+            yield int(classes[slots[0]]), slots
+
+
+def _round_up(values: Ints, step: int) -> Ints:
+    steps: Ints = (np.maximum(values, 1) + step - 1) // step
+    return steps * step
