@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first
 from longshot.data.dataset import Dataset
-from longshot.data.files import container_stamps, damage_of, need_stamp, read_npy_header
+from longshot.data.file_readers import container_stamps, damage_of, need_stamp, read_npy_header
 from longshot.data.formats.base import assemble
-from longshot.data.images import ImageError, array_bytes, rows_bytes, to_rgb
-from longshot.data.stores import escape_name
+from longshot.data.stores import ImageError, array_bytes, escape_name, rows_bytes, to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -17,8 +17,7 @@ from longshot.data import registry
 from longshot.data.dataset import SPLITS, Dataset
 from longshot.data.formats import FORMATS, make_format
 from longshot.data.hierarchy import class_labels, has_wordnet_ids
-from longshot.data.opening import as_dataset, load, locate, open_dataset
-from longshot.data.part import find_bad
+from longshot.data.opening import as_dataset, find_bad, load, locate, open_dataset
 
 if TYPE_CHECKING:
     from longshot.data.dataset import Dataset

@@ -13,10 +13,7 @@ import pyarrow.compute as pc
 
 from longshot.base import UserError, count, first, note, progress, read_parquet
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.data.files import repeated
-from longshot.data.formats.base import assemble, taxonomy_of_ids
-from longshot.data.scan import SIDE_FILES, Scan, scan_folder, scan_zip
-from longshot.data.sidecars import (
+from longshot.data.file_readers import (
     KEY_COLUMNS,
     attribute_column,
     check_splits,
@@ -26,9 +23,12 @@ from longshot.data.sidecars import (
     read_csv,
     read_splits,
     read_taxonomy,
+    repeated,
 )
+from longshot.data.formats.base import assemble, taxonomy_of_ids
+from longshot.data.scan import SIDE_FILES, Scan, scan_folder, scan_zip
 from longshot.data.stores import FileStore, ZipStore, escape_name, open_zip, unescape_name
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.taxonomy import Taxonomy
 
 SideFile: TypeAlias = Callable[[str], bytes | None]
 PATH_COLUMNS = KEY_COLUMNS[1:] + KEY_COLUMNS[:1]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from longshot.base import UserError, first, hash_json
 from longshot.data.dataset import Dataset
 from longshot.data.formats.wordnet_ids import is_wordnet_id, wordnet_part
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.taxonomy import Taxonomy
 from longshot.data.taxonomy.distances import reduce_taxonomy
 from longshot.data.taxonomy.readers import read_taxonomy
 

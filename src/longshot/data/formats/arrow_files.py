@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, offsets_of
-from longshot.data.files import container_stamps, need_stamp, reason_of
-from longshot.data.images import ImageError, decode
+from longshot.data.file_readers import container_stamps, need_stamp, reason_of
+from longshot.data.stores import ImageError, decode
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -18,22 +18,23 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note, offsets_of, progress
 from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.files import container_stamps, file_stamp
+from longshot.data.file_readers import container_stamps, file_stamp
 from longshot.data.formats.base import Format, assemble, count_within, remembered
-from longshot.data.formats.example_proto import FeatureValue, ProtoError, parse_example
-from longshot.data.formats.meta_dataset_spec import SPEC_SPLITS, Spec, SpecClass, read_spec
+from longshot.data.formats.benchmark_tables import SPEC_SPLITS, Spec, SpecClass, read_spec
 from longshot.data.formats.spans import read_span, refuse_copied_files, refuse_copied_records
 from longshot.data.formats.tfrecord import (
+    FeatureValue,
+    ProtoError,
     RecordDecoder,
     RecordIndex,
     index_files,
+    parse_example,
     span_columns,
     store_of,
     unframe,
 )
-from longshot.data.images import ImageError, array_bytes, to_rgb
-from longshot.data.stores import escape_name
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.stores import ImageError, array_bytes, escape_name, to_rgb
+from longshot.data.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     from PIL.Image import Image

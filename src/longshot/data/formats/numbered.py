@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, note, offsets_of, progress
 from longshot.data.dataset import Dataset
-from longshot.data.files import damage_of, read_npy_header
+from longshot.data.file_readers import damage_of, read_npy_header
 from longshot.data.formats.base import (
     RawPart,
     RawPixels,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.base import UserError
-from longshot.data.files import reason_of
+from longshot.data.file_readers import reason_of
 
 _LONG = 1024  # strings of this many bytes are told by their place in the file
 _HEADS = {  # opcode → bytes between its position and its payload

@@ -23,8 +23,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, hash_file, note
-from longshot.data.files import container_stamps, need_stamp, reason_of
-from longshot.data.images import ImageError, decode
+from longshot.data.file_readers import container_stamps, need_stamp, reason_of
+from longshot.data.stores import ImageError, decode
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -33,7 +33,7 @@ from longshot.base import (
 )
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import Format
-from longshot.data.part import take_rows
+from longshot.data.opening import take_rows
 from longshot.data.stores import escape_name
 
 ENDING = ".view.json"

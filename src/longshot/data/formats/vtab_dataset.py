@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import SPLITS, Dataset, canonical_split
-from longshot.data.files import reason_of, repeated
+from longshot.data.file_readers import reason_of, repeated
 from longshot.data.formats.base import Format, assemble
+from longshot.data.formats.benchmark_tables import TASKS, VtabTask, cut
 from longshot.data.formats.tfds import class_names, image_feature, keys_of
 from longshot.data.formats.tfds_folder import Prepared, read_prepared, version_folders
 from longshot.data.formats.tfrecord import RecordDecoder, store_of
-from longshot.data.formats.vtab import TASKS, VtabTask, cut
 from longshot.data.stores import RowsStore, escape_name
 
 _NUMBER = re.compile(r".*[/-](\d+)")  # the key of a record; names of files are no order

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, hash_json, note
 from longshot.data.formats.base import remembered
-from longshot.data.taxonomy.dag import Taxonomy
-from longshot.data.taxonomy.wordnet import find_wordnet, read_wordnet
+from longshot.data.taxonomy import Taxonomy
+from longshot.data.taxonomy.readers import find_wordnet, read_wordnet
 
 _ID = re.compile(r"n\d{8}")
 
