@@ -17,32 +17,35 @@ from .digests import DIGEST as DIGEST  # the column with the first 64 bits of ea
 from .digests import described as described  # The dataset with attributes that are known to be of its images
 from .digests import digest_column as digest_column  # Short digests as text
 from .digests import without_digests as without_digests  # The attributes without the digests of the images
+from .formats.base import Format as Format  # One way in which a dataset lies on disk; plugins subclass it
 from .formats.base import assemble as assemble  # Rows in any order → a class-major dataset
+from .formats.base import images_below as images_below  # The images below a folder, for a format
+from .formats.base import remembered as remembered  # An index of files, made once and remembered until they change
 from .formats.meta_dataset import class_ids_of as class_ids_of  # WordNet ids for ILSVRC
-from .formats.benchmark_tables import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names → the spec's
-from .formats.benchmark_tables import Spec as Spec  # A source
-from .formats.benchmark_tables import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
-from .formats.view import ENDING as ENDING
-from .formats.view import KIND as KIND
-from .formats.view import ViewFile as ViewFile  # What a view file holds
-from .formats.view import ViewFormat as ViewFormat  # The format of view files, recognised by their ending
-from .formats.view import origin as origin  # (fingerprint of the original, keys left out) when this is the …
-from .formats.view import without as without  # The dataset without these images and classes
-from .formats.benchmark_tables import SplitSlice as SplitSlice  # official split, from percent, to percent
-from .formats.benchmark_tables import TASKS as TASKS
-from .formats.benchmark_tables import cut as cut  # Percent of official splits → record numbers
-from .formats.wordnet_ids import wordnet_above as wordnet_above  # The part of WordNet above the classes
+from .formats.meta_dataset import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names → the spec's
+from .formats.meta_dataset import Spec as Spec  # A source
+from .formats.meta_dataset import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
+from .derived import ENDING as ENDING
+from .derived import KIND as KIND
+from .derived import ViewFile as ViewFile  # What a view file holds
+from .derived import ViewFormat as ViewFormat  # The format of view files, recognised by their ending
+from .derived import origin as origin  # (fingerprint of the original, keys left out) when this is the …
+from .derived import without as without  # The dataset without these images and classes
+from .formats.vtab import SplitSlice as SplitSlice  # official split, from percent, to percent
+from .formats.vtab import TASKS as TASKS
+from .formats.vtab import cut as cut  # Percent of official splits → record numbers
+from .derived import wordnet_above as wordnet_above  # The part of WordNet above the classes
 from .get.transfer import in_bytes as in_bytes  # A size for people
 from .get import get_dataset as get_dataset  # Download a published dataset, unpack it and register it under its …
 from .get import list_downloads as list_downloads  # The published datasets that can be got, and those that a …
 from .get import plan_download as plan_download  # What :func:`get_dataset` would do
-from .hierarchy import TaxonomyLike as TaxonomyLike
-from .hierarchy import class_labels as class_labels  # Class → what the taxonomy calls it, for the classes whose own …
-from .hierarchy import has_wordnet_ids as has_wordnet_ids  # Whether every class is called by a WordNet id, as …
-from .hierarchy import no_taxonomy as no_taxonomy  # The error for a dataset whose classes have no hierarchy where …
-from .hierarchy import reduced as reduced  # The dataset with its taxonomy reduced for all of its classes
-from .hierarchy import taxonomy_facts as taxonomy_facts  # What a file tells of the taxonomy that it was made by
-from .hierarchy import with_taxonomy as with_taxonomy  # The dataset with a hierarchy above its classes in place of …
+from .derived import TaxonomyLike as TaxonomyLike
+from .derived import class_labels as class_labels  # Class → what the taxonomy calls it, for the classes whose own …
+from .derived import has_wordnet_ids as has_wordnet_ids  # Whether every class is called by a WordNet id, as …
+from .derived import no_taxonomy as no_taxonomy  # The error for a dataset whose classes have no hierarchy where …
+from .derived import reduced as reduced  # The dataset with its taxonomy reduced for all of its classes
+from .derived import taxonomy_facts as taxonomy_facts  # What a file tells of the taxonomy that it was made by
+from .derived import with_taxonomy as with_taxonomy  # The dataset with a hierarchy above its classes in place of …
 from .digests import ContentChanges as ContentChanges  # How images differ from what was recorded of them, by key …
 from .identity import Digests as Digests  # [M, 32]
 from .identity import TICK as TICK  # ns
@@ -74,8 +77,8 @@ from .digests import Shipment as Shipment  # How images come to the workers of a
 from .digests import portable_dataset as portable_dataset  # The dataset as workers can open it
 from .digests import read_digests as read_digests  # SHA-256 of what each row holds
 from .digests import shipment as shipment  # Let every node read a few images
-from .file_readers import check_splits as check_splits  # The splits in the order train, validation, test, without empty …
-from .file_readers import read_attributes as read_attributes  # A table of attributes, put into the order of a dataset's …
+from .file_readers import check_splits as check_splits  # The splits in the order train, validation, test, …
+from .file_readers import read_attributes as read_attributes  # A table of attributes, in the order of a dataset …
 from .file_readers import resolve_classes as resolve_classes  # Class ids for ids, or for class names that are unique
 from .stores import FileStore as FileStore  # Images in files
 from .stores import RowsStore as RowsStore  # Some rows of another store

@@ -344,7 +344,7 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
 
         return open_table(path, called)
     if kind == ".npz":
-        from longshot.data.arrays import open_arrays
+        from longshot.data.folder import open_arrays
 
         return open_arrays(path, called)
     raise UserError(
