@@ -1,8 +1,8 @@
-"""A dataset without some of its images or classes, as a small file that opens like any other dataset.
+"""Datasets made of others: without some images or classes, as a view file, or with another hierarchy of classes.
 
 ``birds-deduplicated.view.json`` names the dataset it is a view of, and the keys and classes left out. Keys, classes,
-splits, taxonomy and attributes of what remains are those of the original, whatever kind of source it is.
-``datasets/overlap`` writes such files.
+splits, taxonomy and attributes of what remains are those of the original, whatever kind of source it is. A file of
+edges, a taxonomy or WordNet, for classes that are called by its ids, can stand in place of a dataset's own hierarchy.
 """
 
 from __future__ import annotations
@@ -161,8 +161,6 @@ def _record(fingerprint: str) -> tuple[str, str]:
     return "overlap", f"view-{fingerprint[:32]}.json"
 
 
-# WordNet above classes that are called by WordNet ids, as ImageNet's are.
-
 _ID = re.compile(r"n\d{8}")
 
 
@@ -223,8 +221,6 @@ def _as_table(class_ids: Sequence[str]) -> pa.Table:
         }
     )
 
-
-# A hierarchy of classes put in place of a dataset's own, and what to say where there is none.
 
 TaxonomyLike: TypeAlias = "str | os.PathLike[str] | Taxonomy"
 WORDNET = "wordnet"

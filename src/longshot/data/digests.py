@@ -1,4 +1,8 @@
-"""TODO"""
+"""Digests and images that leave the machine: recorded and compared, beside attributes, with work for other nodes.
+
+A file records short digests of images and tells later what changed. Attributes have a column of them that says which
+images they describe. Workers read images where the files are; where they are not, images are sent along with the work.
+"""
 
 from __future__ import annotations
 
@@ -177,9 +181,6 @@ def _texts(keys: pa.Array | Sequence[str]) -> list[str]:
     return texts
 
 
-# Attributes that say which images they describe: a column of short digests beside the others, compared
-# before use.
-
 DIGEST = "digest"  # the column with the first 64 bits of each image's digest, in hex
 
 
@@ -228,9 +229,6 @@ def described(dataset: Dataset) -> Dataset:
     table = without_digests(dataset.attributes, dataset, f"The attributes of '{dataset.name}'")
     return replace(dataset, attributes=table)
 
-
-# Images on their way to workers: read there where the files are, sent along with the work where they are
-# not.
 
 LIMIT_VARIABLE = "LONGSHOT_SHIP_LIMIT"
 _LIMIT = 8 << 30  # bytes of images that are brought along without being asked to

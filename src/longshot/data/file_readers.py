@@ -1,4 +1,7 @@
-"""What readers of files share: size, time and inode, JSON objects, headers of arrays, and names that occur twice."""
+"""What readers of files share: stamps, JSON objects, headers of arrays, names that occur twice; and small tables.
+
+The tables lie beside class folders: split.json, attributes.csv, taxonomy.csv.
+"""
 
 from __future__ import annotations
 
@@ -136,8 +139,6 @@ def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(stream)
 
-
-# Optional files beside the class folders: split.json, attributes.csv, taxonomy.csv.
 
 KEY_COLUMNS = (
     *("key", "path", "file", "filename", "file_name", "filepath", "file_path"),

@@ -1,4 +1,4 @@
-"""A user's images: a folder of class folders, on disk or inside a zip, or a table with a path and a label per image."""
+"""A user's own images: a folder of class folders, on disk or in a zip, a table of paths and labels, or a NumPy file."""
 
 from __future__ import annotations
 
@@ -263,8 +263,7 @@ def _splits(labels: pa.Array, values: pa.ChunkedArray, where: str) -> dict[str, 
     return {split: tuple(sorted(splits[split])) for split in SPLITS if split in splits}
 
 
-# Images in a NumPy .npz file: ``images`` [N, H, W] or [N, H, W, 3], ``labels`` [N], optional extras.
-
+# Of a NumPy file: images [N, H, W] or [N, H, W, 3], labels [N] and, if they are there, names of the classes.
 _IMAGES = ("images", "image", "x", "data")
 _LABELS = ("labels", "label", "y", "targets")
 _NAMES = ("class_names", "classes", "label_names")

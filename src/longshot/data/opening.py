@@ -1,4 +1,4 @@
-"""Opening a dataset: what lies where, which kind it is, which images are left out."""
+"""Opening a dataset: what lies where, which kind it is, which images are left out; and parts of a dataset."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, recognise, split_spec
 from longshot.data.scan import load_table, save_table, scan_file, scan_files
 from longshot.data.stores import ImageError, RowsStore, escape_name, prepare_rows, stamps_of, unescape_name
-
-# Parts of a dataset: some of its rows, the classes under one branch of its class ids, what can be read of
-# it.
 
 _BLOCK = 512  # images between two looks at the clock
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost

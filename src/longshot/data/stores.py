@@ -1,7 +1,8 @@
 """Stores: how the row of a dataset becomes pixels. Each is small, picklable and opens files by itself.
 
-A store also gives each row a ``stamp``, numbers that change when the file behind it does; checks and digests of
-images are remembered by it. ``encoded`` is what the digest of an image is over.
+Whatever a file holds is decoded to an upright RGB image, or to one error that names the file. A store also gives each
+row a ``stamp``, numbers that change when the file behind it does; checks and digests of images are remembered by it.
+``encoded`` is what the digest of an image is over.
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ from longshot.data.file_readers import (
     need_stamp,
     reason_of,
 )
-
-# Decoding: whatever a file holds becomes an upright RGB image, or one error that names the file.
 
 HEIF_EXTENSIONS = frozenset((".heic", ".heif", ".hif"))
 HAS_HEIF = find_spec("pillow_heif") is not None  # an extra: without it these files are of another kind

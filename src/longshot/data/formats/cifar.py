@@ -1,4 +1,7 @@
-"""CIFAR-10 and CIFAR-100, the binary and the Python version; CIFAR-100's super-classes are the taxonomy."""
+"""Small photos as plain numbers in a few files: CIFAR-10 and CIFAR-100, STL-10, the cropped digits of SVHN.
+
+CIFAR is read in the binary and the Python version; CIFAR-100's super-classes are the taxonomy.
+"""
 
 from __future__ import annotations
 
@@ -228,8 +231,6 @@ def _whole_numbers(values: Any, key: str, number: int, file: Path) -> Ints:
         raise UserError(f"'{key}' of {file} must be a list of {number:,} whole numbers (found: {actual}).")
     return np.array(values, np.int64)
 
-
-# Small images that lie as plain numbers in a few files: STL-10, the cropped digits of SVHN, MedMNIST.
 
 _STL_BYTES = 3 * 96 * 96
 _STL_FOLDER = "stl10_binary"

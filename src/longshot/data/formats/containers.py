@@ -1,4 +1,8 @@
-"""Cells of an image column in Arrow and Parquet files: memory-mapped, or read by row group."""
+"""What lies inside Arrow, Parquet and pickle files, read in place.
+
+Cells of an image column are memory-mapped, or read by row group. Arrays come out of pickles without unpickling: the
+opcodes are followed, nothing is imported and nothing is called.
+"""
 
 from __future__ import annotations
 
@@ -207,9 +211,6 @@ def _starts(file: pq.ParquetFile) -> tuple[pq.ParquetFile, Ints]:
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
     return file, offsets_of(sizes)[:-1]
 
-
-# Arrays out of pickles without unpickling: the opcodes are followed, nothing is imported and nothing is
-# called.
 
 _LONG = 1024  # strings of this many bytes are told by their place in the file
 _HEADS = {  # opcode → bytes between its position and its payload

@@ -1,4 +1,7 @@
-"""Meta-Dataset v1: a folder per source with ``dataset_spec.json`` and one file of records per class."""
+"""Meta-Dataset v1: a folder per source with ``dataset_spec.json`` and one file of records per class.
+
+The spec tells the classes of each split with their sizes, Omniglot's alphabets, ILSVRC's graph.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,6 @@ from longshot.data.formats.tfrecord import (
 )
 from longshot.data.stores import ImageError, escape_name
 from longshot.data.taxonomy import Taxonomy
-
-# Meta-Dataset's ``dataset_spec.json``: the classes of each split with their sizes, alphabets, ILSVRC's
-# graph.
 
 _REMEDY = "take the file of github.com/google-research/meta-dataset, or write it with the conversion"
 SPEC_SPLITS = {"train": "TRAIN", "validation": "VALID", "test": "TEST"}  # Longshot's names → the spec's
@@ -172,13 +172,6 @@ def _hierarchical(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
         )
         for split in SPEC_SPLITS.values()
     }
-
-
-# The 19 tasks of VTAB: where each lies in TFDS, its classes, and how its train, validation and test sets
-# are cut. Cuts are TFDS slices of the official splits in record order (``train[:90%]``); a bound at p
-# percent of n records is ``round(p · n / 100)``. VTAB's 1,000 training images (train800val200) are the
-# first 800 of train and the first 200 of validation in that order, so they depend on the order in which the
-# records were written. ``vtab_tasks.json`` holds them.
 
 
 _SPEC = "dataset_spec.json"

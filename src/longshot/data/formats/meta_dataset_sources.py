@@ -1,4 +1,8 @@
-"""Omniglot: the two archives of drawn characters, zipped or unpacked, as one dataset with its usual class split."""
+"""Sources of Meta-Dataset as their makers publish them: Omniglot, FGVC-Aircraft and 102 Flowers.
+
+Omniglot's two archives of drawn characters, zipped or unpacked, are one dataset with its usual class split; the others
+have lists beside one folder of photos.
+"""
 
 from __future__ import annotations
 
@@ -182,8 +186,6 @@ def _check_ids(scan: Scan, where: Path, usual: int) -> None:
     if len(scan.class_ids) != usual:
         note(f"{where} has {len(scan.class_ids):,} characters; the whole of it has {usual:,}.")
 
-
-# Datasets of Oxford's VGG with lists beside one folder of photos: FGVC-Aircraft and 102 Flowers.
 
 # in the files' names → value of the attribute
 _LISTS = {"train": "train", "val": "validation", "test": "test"}

@@ -1,4 +1,4 @@
-"""MNIST's idx files, plain or gzipped: MNIST, Fashion-MNIST, KMNIST and the six sets of EMNIST."""
+"""MNIST and what is called after it: Fashion-MNIST, KMNIST and EMNIST as idx files, plain or gzipped, and MedMNIST."""
 
 from __future__ import annotations
 
@@ -226,8 +226,6 @@ def _mapping(path: Path, of: str) -> list[str]:
     # letters begins at 1; a number no image bears keeps the list in step with the labels
     return [names.get(label, f"unused-{label}") for label in range(max(names, default=-1) + 1)]
 
-
-# TODO
 
 _MED = {"train": "train", "val": "validation", "test": "test"}
 

@@ -1,4 +1,4 @@
-"""Folders whose paths tell everything: a pattern such as ``<split>/<class>/*``, Labeled Faces in the Wild, CURE-OR."""
+"""Folders whose paths tell everything: a pattern such as ``<split>/<class>/*``, LFW, CURE-OR, ObjectNet."""
 
 from __future__ import annotations
 
@@ -287,8 +287,6 @@ def _attributes(codes: dict[str, NDArray[np.int64]]) -> pa.Table:
         }
     )
 
-
-# ObjectNet: a folder per class, and the tables that say which classes ImageNet has too.
 
 _LABELS = "folder_to_objectnet_label.json"
 _IMAGENET = "objectnet_to_imagenet_1k.json"

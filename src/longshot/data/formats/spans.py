@@ -1,4 +1,4 @@
-"""Images that lie as runs of bytes inside a few large files: records, tar members, raw pixels. One read each.
+"""Images inside a few large files: as runs of bytes (records, tar members, raw pixels), one read each, or in HDF5.
 
 And what is wrong with such files where every count is right: copies of each other, gaps in their numbers, lists beside
 them that say otherwise.
@@ -303,8 +303,6 @@ def _sizes(folder: Path) -> dict[str, int]:
     entries = content.items() if isinstance(content, dict) else ()
     return {name: size for name, size in entries if name.endswith(".tar") and isinstance(size, int)}
 
-
-# TODO
 
 _MOST_HDF5 = 64  # files: Omniglot has 1,623, systems allow about 1,000
 

@@ -1,4 +1,7 @@
-"""TFDS: a dataset that TensorFlow Datasets prepared on this disk, read without TensorFlow."""
+"""TFDS: a dataset that TensorFlow Datasets prepared on this disk, read without TensorFlow; and VTAB's labels of it.
+
+The label functions read the columns of a TFDS index: ``feature:NAME``, with lists where a picture has several objects.
+"""
 
 from __future__ import annotations
 
@@ -151,8 +154,6 @@ def _attribute(table: pa.Table, feature: Feature, prepared: Prepared) -> pa.Chun
         return values.cast(pa.int64()).cast(pa.bool_())
     return values
 
-
-# TODO
 
 Labels: TypeAlias = NDArray[np.int64]
 CLEVR_BOUNDS = (8.0, 8.5, 9.0, 9.5, 10.0)

@@ -1,4 +1,4 @@
-"""TFRecord files: finding the records of a file in one pass, and reading one of them with one read.
+"""TFRecord files and their ``tf.train.Example`` messages: found in one pass, each read with one read.
 
 record = length (8 bytes) · masked CRC-32C of the length (4) · data (length bytes) · masked CRC-32C of the data (4)
 
@@ -6,6 +6,14 @@ CRC-32C (Castagnoli) is computed by google-crc32c where it is installed, else wi
 bits: it is the exclusive or of what every byte contributes, and a byte's contribution depends on its value and its
 distance from the end only. A table of [distance, value] turns a block into one gather and one reduction; the state
 after a block enters the next one through its first four bytes.
+
+Of protocol buffers there is just as much as these messages need:
+
+    Example {1: Features}   Features {1: map<string, Feature>}   map entry {1: key, 2: Feature}
+    Feature {1: BytesList | 2: FloatList | 3: Int64List}, each list {1: repeated value}, numbers packed or not
+
+As in every protobuf reader, unknown fields are skipped, parts given twice are merged, and of map entries with the
+same key or of several kinds in one feature the last one counts.
 """
 
 from __future__ import annotations
@@ -32,12 +40,6 @@ from longshot.data.stores import ImageError, decode
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-
-# Reading ``tf.train.Example`` messages: just as much of protocol buffers as they need. Example {1:
-# Features} Features {1: map<string, Feature>} map entry {1: key, 2: Feature} Feature {1: BytesList | 2:
-# FloatList | 3: Int64List}, each list {1: repeated value}, numbers packed or not As in every protobuf
-# reader, unknown fields are skipped, parts given twice are merged, and of map entries with the same key or
-# of several kinds in one feature the last one counts.
 
 Span: TypeAlias = tuple[int, int]  # start and stop in the bytes of the whole message
 FeatureValue: TypeAlias = list[bytes] | NDArray[np.float32] | NDArray[np.int64]

@@ -1,4 +1,8 @@
-"""ORBIT: videos of people's own objects, clean and cluttered, with quality annotations frame by frame."""
+"""Photos and videos that volunteers took: ORBIT and Danish Fungi.
+
+ORBIT has videos of people's own objects, clean and cluttered, with quality annotations frame by frame; Danish Fungi
+2020 (DF20 and DF20-Mini) photos of fungi with a table of seven taxonomic ranks and field notes.
+"""
 
 from __future__ import annotations
 
@@ -230,9 +234,6 @@ def _tell_coverage(attributes: pa.Table, name: str) -> None:
             f"({share:.0f} %), empty for the others."
         )
 
-
-# Danish Fungi 2020 (DF20 and DF20-Mini): photos of fungi with a table of seven taxonomic ranks and field
-# notes.
 
 RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 _PARTS = {"train": "train", "public_test": "test"}  # in the file's name → value of the attribute

@@ -1,4 +1,11 @@
-"""TODO"""
+"""The 19 tasks of VTAB, and the format ``vtab(task=…)``: from a TFDS folder, VTAB-1k's lists, or a dataset with splits.
+
+``vtab_tasks.json`` holds where each task lies in TFDS, its classes, and how its train, validation and test sets are
+cut. Cuts are TFDS slices of the official splits in record order (``train[:90%]``); a bound at p percent of n records is
+``round(p · n / 100)``. VTAB's 1,000 training images (train800val200) are the first 800 of train and the first 200 of
+validation in that order, so they depend on the order in which the records were written. VTAB-1k's lists are
+``train800.txt``, ``val200.txt`` and ``test.txt``: lines of path and label.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +80,6 @@ TASKS: dict[str, VtabTask] = {
     for entry in json.loads(files(__package__).joinpath("vtab_tasks.json").read_text("utf-8"))
 }
 
-
-# The format ``vtab(task=…)``: a VTAB task from a TFDS folder, VTAB-1k's lists, or any dataset with splits.
-# The lists are ``train800.txt``, ``val200.txt`` and ``test.txt``: lines of path and label.
 
 _NUMBER = re.compile(r".*[/-](\d+)")  # the key of a record; names of files are no order
 _FILES = {"train": "train800.txt", "validation": "val200.txt", "test": "test.txt"}

@@ -14,8 +14,6 @@ import numpy as np
 from longshot.base import Ints, UserError
 from longshot.data.taxonomy.graph import Adjacency, adjacency, find_cycle, reach, shortest_path
 
-# A class hierarchy: any directed acyclic graph with one root, whose classes are nodes.
-
 
 @dataclass(frozen=True, eq=False)
 class Taxonomy:

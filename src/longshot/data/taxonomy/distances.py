@@ -1,4 +1,4 @@
-"""Distances between all pairs of classes of a taxonomy, vectorised over pairs.
+"""Distances between all pairs of classes of a taxonomy, and the coarsity of tasks: how far apart their classes are.
 
 With C classes, A nodes above them and S(v) the classes below node v, the work is Σ_v |S(v)|² cell writes,
 at most A·C² and in a balanced tree of depth L about L·C² (classes are laid out depth-first, so S(v) is a
@@ -348,8 +348,6 @@ def _restore_order(matrix: Floats | NDArray[np.int32], rank: Ints) -> None:
         matrix[at] = held
         done[at] = True
 
-
-# Coarsity of tasks: how far apart their classes are in a taxonomy.
 
 _TASKS_AT_ONCE = 1 << 22  # pairs looked up at once: 32 MB of float64
 

@@ -1,4 +1,7 @@
-"""A picture of a taxonomy: rings from the root outwards, one equal sector per class."""
+"""A taxonomy to look at: as a tree with counts per node, single-child chains collapsed, and as a picture of rings.
+
+Rings go from the root outwards, one equal sector per class.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,6 @@ from longshot.data.taxonomy.distances import image_counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-# A taxonomy as a tree to look at: one place per node, single-child chains collapsed, counts per node.
 
 
 @dataclass

@@ -210,8 +210,6 @@ def _build(
         raise UserError(f"{file}: {error.fact}", error.remedy) from None
 
 
-# WordNet 3.0's noun hierarchy, read from its ``data.noun`` file.
-
 ROOT = "n00001740"  # entity
 _HYPERNYMS = ("@", "@i")  # is a kind of, is an instance of
 _INSTALL = "apt install wordnet-base"
