@@ -237,13 +237,13 @@ def test_a_cached_toybox_opens_at_once_and_its_store_travels() -> None:
 
 _FILL = """
 import sys, numpy as np
-from longshot.data.toybox import generate, opening
-draw = generate.draw_class
+from longshot.data import toybox
+draw = toybox.draw_class
 def told(index, class_id):
     print("drew", index, flush=True)
     return draw(index, class_id)
-generate.draw_class = told
-opening.ToyStore().prepare(np.array([50 * int(n) for n in sys.argv[1:]]))
+toybox.draw_class = told
+toybox.ToyStore().prepare(np.array([50 * int(n) for n in sys.argv[1:]]))
 """
 
 

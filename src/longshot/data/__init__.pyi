@@ -57,7 +57,6 @@ from .identity import from_source as from_source  # The store, where it reads un
 from .identity import image_digests as image_digests  # The SHA-256 digest of images of a dataset
 from .identity import look_at as look_at  # The stamps of rows, now
 from .digests import pack_digests as pack_digests  # Short digests [M] as text for JSON
-from .identity import remember_digests as remember_digests  # Keep digests that were computed where the images were …
 from .digests import short_digests as short_digests  # The first 8 bytes of each digest as a number [M]
 from .digests import unpack_digests as unpack_digests  # What `pack_digests` wrote
 from .stores import ImageError as ImageError  # An image that cannot be read

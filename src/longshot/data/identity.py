@@ -155,26 +155,6 @@ def digest_of(store: ImageStore, row: int) -> bytes:
     return hashlib.sha256(encoded_of(store, row)).digest()
 
 
-def remember_digests(dataset: Dataset, rows: Ints, stamps: Ints, digests: Digests, *, looked: int) -> None:
-    """Keep digests that were computed where the images were read anyway.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Whose images.
-    rows : array [M] of int
-        Which of them.
-    stamps : array [M, 3] of int64
-        ``stamps_of(dataset.store, rows)`` from before the images were read.
-    digests : array [M, 32] of uint8
-        ``digest_of`` each.
-    looked : int
-        ``time.time_ns()`` from before the stamps were taken.
-    """
-    keys = dataset.keys.take(pa.array(np.asarray(rows, np.int64)))
-    remember(dataset.source, keys, stamps, digests, looked=looked)
-
-
 def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
     """Digests that come with a dataset, as toybox's do."""
     store, rows = innermost(store, rows)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from longshot.data.toybox.parts import (
-    Genus,
     Solid,
     Surface,
-    ToyFamily,
     Vec,
     ball,
     both,
@@ -117,49 +115,6 @@ def giraffe(coat: str, patch: str, pattern: str, count: int, neck: float) -> lis
     ]
 
 
-ANIMALS: ToyFamily = {
-    "cattle": Genus(
-        cow,
-        {
-            "black-patched": {"coat": "#f0ece4", "patch": "#2c2724"},
-            "brown-patched": {"coat": "#f0e4d0", "patch": "#8a4a22"},
-        },
-        {
-            "hornless": {"patches": 7, "horns": 0.03},
-            "short-horned": {"patches": 9, "horns": 0.14},
-            "long-horned": {"patches": 12, "horns": 0.3},
-        },
-    ),
-    "elephants": Genus(
-        elephant,
-        {"grey": {"hide": "#8b8d96"}, "brown": {"hide": "#a07e62"}},
-        {
-            "small-eared": {"ear": 0.22, "tusk": 0.2},
-            "large-eared": {"ear": 0.38, "tusk": 0.2},
-            "tuskless": {"ear": 0.3, "tusk": 0.02},
-        },
-    ),
-    "giraffes": Genus(
-        giraffe,
-        {
-            "spotted": {"coat": "#e2b866", "patch": "#8c5422", "pattern": "spots", "count": 22},
-            "speckled": {"coat": "#dfb76a", "patch": "#96602c", "pattern": "speckle", "count": 4},
-            "banded": {"coat": "#e0b565", "patch": "#8c5422", "pattern": "bands", "count": 5},
-        },
-        {"long-neck": {"neck": 0.95}, "short-neck": {"neck": 0.62}},
-    ),
-    "dogs": Genus(
-        dog,
-        {
-            "prick-eared": {"coat": "#b07a44", "ears": "pricked"},
-            "lop-eared": {"coat": "#7c4a28", "ears": "drooping"},
-            "round-eared": {"coat": "#c8a878", "ears": "round"},
-        },
-        {"curl-tail": {"tail": "curled"}, "straight-tail": {"tail": "straight"}},
-    ),
-}
-
-
 # Fish: a body flat from side to side, eyes and mouth in front, the tail behind, fins above and below.
 
 FISH_EYE = "#101418"
@@ -251,49 +206,6 @@ def shark(back: str, hammer: float, dorsal: float, stripes: int) -> list[Solid]:
     ]
 
 
-FISH: ToyFamily = {
-    "tunas": Genus(
-        tuna,
-        {
-            "blue": {"back": "#2f5a8c", "finlets": "#e0b83c"},
-            "green": {"back": "#3a7a5a", "finlets": "#d8b040"},
-        },
-        {
-            "one-fin": {"belly": 1, "dorsal": 1},
-            "two-fin": {"belly": 1, "dorsal": 2},
-            "four-fin": {"belly": 2, "dorsal": 4},
-        },
-    ),
-    "puffers": Genus(
-        puffer,
-        {
-            "spotted": {"coat": "#c99a3c", "mark": "#5c3f1c", "pattern": "spots"},
-            "speckled": {"coat": "#c99a3c", "mark": "#6b4a22", "pattern": "speckle"},
-            "hooped": {"coat": "#c4943c", "mark": "#6b4a22", "pattern": "hoops"},
-        },
-        {"few-spined": {"spines": 6}, "many-spined": {"spines": 10}},
-    ),
-    "sharks": Genus(
-        shark,
-        {
-            "plain": {"back": "#76848f", "hammer": 0.0, "stripes": 0},
-            "tiger": {"back": "#7a878e", "hammer": 0.0, "stripes": 7},
-            "hammerhead": {"back": "#76848f", "hammer": 0.32, "stripes": 0},
-        },
-        {"low-fin": {"dorsal": 0.24}, "high-fin": {"dorsal": 0.42}},
-    ),
-    "angelfish": Genus(
-        angelfish,
-        {"yellow": {"coat": "#ecc22e", "bar": "#28303c"}, "coral": {"coat": "#e2602c", "bar": "#e8ecf0"}},
-        {
-            "two-bar": {"bars": 2, "fins": 0.3},
-            "five-bar": {"bars": 5, "fins": 0.3},
-            "sail-fin": {"bars": 3, "fins": 0.5},
-        },
-    ),
-}
-
-
 # Insects: head, thorax and abdomen in a row, six legs, feelers in front, wings or wing cases above.
 
 BLACK, INSECT_EYE = "#2a2522", "#c23a2e"
@@ -373,46 +285,3 @@ def dragonfly(body: str, hoops: int, tip: str, wing: float) -> list[Solid]:
             ball((0.62, 0.02, 0.38), (0.56, wing, 0.02), sail, turn=(0, -6, -12), gloss=0.6),
         ),
     ]
-
-
-INSECTS: ToyFamily = {
-    "bees": Genus(
-        bee,
-        {"gold": {"coat": "#e8b020", "fur": "#d8a030"}, "white": {"coat": "#e8e4d8", "fur": "#b8763a"}},
-        {
-            "three-hoop": {"hoops": 3, "slim": 1.0},
-            "five-hoop": {"hoops": 5, "slim": 1.0},
-            "slender": {"hoops": 4, "slim": 0.7},
-        },
-    ),
-    "butterflies": Genus(
-        butterfly,
-        {
-            "spotted": {"pattern": "spots", "count": 14},
-            "barred": {"pattern": "stripes", "count": 3},
-            "hooped": {"pattern": "hoops", "count": 3},
-        },
-        {
-            "short-tail": {"wing": "#e07c22", "edge": "#2a2018", "lower": 0.36},
-            "long-tail": {"wing": "#e0b82a", "edge": "#2a2018", "lower": 0.54},
-        },
-    ),
-    "dragonflies": Genus(
-        dragonfly,
-        {"teal": {"body": "#2a8a94"}, "red": {"body": "#b83a2e"}},
-        {
-            "clear": {"hoops": 5, "tip": "", "wing": 0.14},
-            "banded-wing": {"hoops": 5, "tip": "#8a6a3a", "wing": 0.14},
-            "broad-wing": {"hoops": 8, "tip": "", "wing": 0.2},
-        },
-    ),
-    "beetles": Genus(
-        beetle,
-        {
-            "plain": {"shell": "#b82c22", "mark": "#b82c22", "pattern": "plain", "count": 0},
-            "spotted": {"shell": "#b82c22", "mark": "#1c1614", "pattern": "spots", "count": 9},
-            "banded": {"shell": "#b83024", "mark": "#1c1614", "pattern": "hoops", "count": 2},
-        },
-        {"horned": {"horn": 0.34}, "hornless": {"horn": 0.0}},
-    ),
-}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 from longshot.data.toybox.parts import (
-    Genus,
     Solid,
     Surface,
-    ToyFamily,
     ball,
     both,
     box,
@@ -87,40 +85,6 @@ def vase(glaze: str, second: str, pattern: str, lip: float) -> list[Solid]:
         tube((0, 0, -0.82), 0.34, 0.06, glaze, taper=0.9),
         *emblem(0.53, -0.15, "pair", "#f4efe0"),
     ]
-
-
-CROCKERY: ToyFamily = {
-    "teapots": Genus(
-        teapot,
-        {"plain": {"bands": 0}, "two-band": {"bands": 2}, "four-band": {"bands": 4}},
-        {
-            "round": {"glaze": "#3f7f6a", "lid": "#2f5f50", "squat": 0.62},
-            "squat": {"glaze": "#8a5a9a", "lid": "#5f3a6e", "squat": 0.46},
-        },
-    ),
-    "bottles": Genus(
-        bottle,
-        {"green": {"glass": "#2f6a3f"}, "brown": {"glass": "#6e4420"}},
-        {
-            "short-neck": {"label": "#a83a34", "neck": 0.25, "stopper": "#b98a5a"},
-            "long-neck": {"label": "#a83a34", "neck": 0.55, "stopper": "#b98a5a"},
-            "capped": {"label": "#a84e34", "neck": 0.4, "stopper": "#c8b040"},
-        },
-    ),
-    "vases": Genus(
-        vase,
-        {"banded": {"pattern": "bands"}, "checked": {"pattern": "checks"}, "ribbed": {"pattern": "wedges"}},
-        {
-            "flared": {"glaze": "#2c4f8c", "second": "#dfe4ea", "lip": 1.9},
-            "straight": {"glaze": "#2c6f5c", "second": "#dfe4ea", "lip": 1.15},
-        },
-    ),
-    "mugs": Genus(
-        mug,
-        {"dotted": {"picture": "dot"}, "barred": {"picture": "bar"}, "paired": {"picture": "pair"}},
-        {"straight": {"glaze": "#3b62a8", "taper": 1.0}, "flared": {"glaze": "#a8443a", "taper": 1.22}},
-    ),
-}
 
 
 # Furniture: boards and legs; fronts have cushions, drawers and knobs, backs are plain.
@@ -219,46 +183,6 @@ def cabinet(wood: str, drawers: int, doors: int, knob: str) -> list[Solid]:
     ]
 
 
-FURNITURE: ToyFamily = {
-    "tables": Genus(
-        table,
-        {
-            "round": {"wood": OAK, "top": "round"},
-            "square": {"wood": OAK, "top": "square"},
-            "oval": {"wood": OAK, "top": "oval"},
-        },
-        {"legged": {"foot": "legged"}, "pedestal": {"foot": "pedestal"}},
-    ),
-    "sofas": Genus(
-        sofa,
-        {"two-seat": {"cushions": 2}, "three-seat": {"cushions": 3}},
-        {
-            "round-arm": {"cloth": "#7c5a86", "arms": "round"},
-            "square-arm": {"cloth": "#7c5a86", "arms": "square"},
-            "green": {"cloth": "#4a7a5a", "arms": "square"},
-        },
-    ),
-    "cabinets": Genus(
-        cabinet,
-        {"brass-knob": {"wood": PINE, "knob": "#d8b84a"}, "black-knob": {"wood": PINE, "knob": "#2a2622"}},
-        {
-            "three-drawer": {"drawers": 3, "doors": 0},
-            "four-drawer": {"drawers": 4, "doors": 0},
-            "two-door": {"drawers": 1, "doors": 2},
-        },
-    ),
-    "chairs": Genus(
-        chair,
-        {
-            "slat-back": {"back": "slatted"},
-            "ladder-back": {"back": "ladder"},
-            "solid-back": {"back": "solid"},
-        },
-        {"oak": {"wood": OAK, "cushion": "#a83a34"}, "walnut": {"wood": "#6e4426", "cushion": "#4a7050"}},
-    ),
-}
-
-
 # Tools: standing on their handles; a maker's badge in front, rivets behind.
 
 STEEL, DARK, ASH = "#aeb6bd", "#565e66", "#c99a58"
@@ -353,34 +277,3 @@ def spade(blade: str, top: str, wood: str) -> list[Solid]:
         *tops[top],
         *badge(0.4, 0.08),
     ]
-
-
-TOOLS: ToyFamily = {
-    "saws": Genus(
-        saw,
-        {"coarse": {"teeth": 6}, "medium": {"teeth": 9}, "fine": {"teeth": 13}},
-        {
-            "closed-grip": {"handle": "#a4622e", "hole": False},
-            "open-grip": {"handle": "#a86a34", "hole": True},
-        },
-    ),
-    "spades": Genus(
-        spade,
-        {"pointed": {"blade": "pointed"}, "square": {"blade": "square"}, "forked": {"blade": "fork"}},
-        {"knobbed": {"top": "knob", "wood": ASH}, "t-grip": {"top": "t-grip", "wood": ASH}},
-    ),
-    "screwdrivers": Genus(
-        screwdriver,
-        {"red": {"grip": "#c8302c"}, "yellow": {"grip": "#e2b424"}},
-        {
-            "stubby": {"ribs": 6, "shaft": 0.5},
-            "standard": {"ribs": 6, "shaft": 0.95},
-            "ribbed": {"ribs": 11, "shaft": 0.95},
-        },
-    ),
-    "hammers": Genus(
-        hammer,
-        {"claw": {"head": "claw"}, "ball-peen": {"head": "ball"}, "sledge": {"head": "sledge"}},
-        {"blue-grip": {"grip": "#2f5fa8"}, "red-grip": {"grip": "#c03a2a"}},
-    ),
-}

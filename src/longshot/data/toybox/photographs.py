@@ -7,19 +7,19 @@ plan, drawn before anything is rendered.
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from importlib.resources import files
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from longshot.data.toybox.creatures import ANIMALS, FISH, INSECTS
-from longshot.data.toybox.household import CROCKERY, FURNITURE, TOOLS
-from longshot.data.toybox.parts import Solid, Surface, ToyFamily, Vec, ball, box, rod, tube
-from longshot.data.toybox.plants import FLOWERS, FRUITS
+from longshot.base import load_target
+from longshot.data.toybox.parts import Genus, Solid, Surface, ToyFamily, Vec, ball, box, rod, tube
 from longshot.data.toybox.render import (
     Canvas,
     Float32s,
@@ -32,7 +32,6 @@ from longshot.data.toybox.render import (
     model,
     rgb,
 )
-from longshot.data.toybox.street import BUILDINGS, VEHICLES
 
 IMAGES = 50
 VIEWPOINTS = ("front", "back", "side", "top")
@@ -198,16 +197,11 @@ def columns(shots: list[Photograph]) -> dict[str, list[Any]]:
 
 # Ten families of four genera of six species: the classes of toybox.
 FAMILIES: dict[str, ToyFamily] = {
-    "animals": ANIMALS,
-    "buildings": BUILDINGS,
-    "crockery": CROCKERY,
-    "fish": FISH,
-    "flowers": FLOWERS,
-    "fruits": FRUITS,
-    "furniture": FURNITURE,
-    "insects": INSECTS,
-    "tools": TOOLS,
-    "vehicles": VEHICLES,
+    family: {
+        genus: Genus(load_target(f"{__package__}.{entry['plan']}"), entry["first"], entry["second"])
+        for genus, entry in genera.items()
+    }
+    for family, genera in json.loads((files(__package__) / "species.json").read_text("utf-8")).items()
 }
 _SPLIT_OF_GENUS = ("train", "train", "validation", "test")  # within a family
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from longshot.data.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, both, ring, rod, tube
+from longshot.data.toybox.parts import Solid, Surface, ball, both, ring, rod, tube
 
 STEM, LEAF = "#4f8a3a", "#3f7d36"
 
@@ -89,46 +89,6 @@ def lily(petal: str, mark: str, pattern: str, width: float) -> list[Solid]:
     ]
 
 
-FLOWERS: ToyFamily = {
-    "daisies": Genus(
-        daisy,
-        {"white": {"petal": "#f6f3ea"}, "pink": {"petal": "#e8a4bc"}},
-        {
-            "8-petal": {"petals": 8, "heart": "#e8b424", "heart_size": 0.26},
-            "13-petal": {"petals": 13, "heart": "#e8b424", "heart_size": 0.26},
-            "large-heart": {"petals": 13, "heart": "#dca020", "heart_size": 0.38},
-        },
-    ),
-    "tulips": Genus(
-        tulip,
-        {
-            "plain": {"petal": "#c4283e", "edge": "#c4283e", "pattern": "plain"},
-            "tipped": {"petal": "#c4283e", "edge": "#f0c060", "pattern": "top"},
-            "flamed": {"petal": "#c8324a", "edge": "#f2d9c0", "pattern": "bands"},
-        },
-        {"closed": {"open_by": -4.0}, "open": {"open_by": 20.0}},
-    ),
-    "lilies": Genus(
-        lily,
-        {
-            "plain": {"petal": "#ea9a9a", "mark": "#ea9a9a", "pattern": "plain"},
-            "speckled": {"petal": "#ec9c96", "mark": "#a8324a", "pattern": "speckle"},
-            "ribbed": {"petal": "#ea9a9a", "mark": "#f8e6dc", "pattern": "middle"},
-        },
-        {"broad": {"width": 0.2}, "narrow": {"width": 0.12}},
-    ),
-    "pansies": Genus(
-        pansy,
-        {
-            "violet": {"petal": "#6a3aa0", "lower": "#6a3aa0", "blotch": "#2a1440"},
-            "blue": {"petal": "#3f62c4", "lower": "#3f62c4", "blotch": "#1c1440"},
-            "two-tone": {"petal": "#6a3aa0", "lower": "#ecc840", "blotch": "#2a1440"},
-        },
-        {"small-eyed": {"size": 0.3}, "large-eyed": {"size": 0.62}},
-    ),
-}
-
-
 # Fruits: a round body with a stalk on top, cut open in front so that the flesh shows.
 
 STALK, FRUIT_LEAF = "#5d4325", "#4c8a34"
@@ -202,43 +162,3 @@ def pear(peel: str, blush: str, pattern: str, neck: float) -> list[Solid]:
         label(0.1, -0.1, -0.66, "#e8e2d0"),
         ball((0, 0, -0.9), (0.12, 0.12, 0.04), STALK),
     ]
-
-
-FRUITS: ToyFamily = {
-    "apples": Genus(
-        apple,
-        {
-            "red": {"peel": "#a81c2a", "blush": "#b8342e", "count": 9},
-            "striped": {"peel": "#b8302c", "blush": "#d8a03c", "count": 11},
-            "green": {"peel": "#8fb83c", "blush": "#a4c44c", "count": 3},
-        },
-        {"one-leaf": {"leaves": 1}, "two-leaf": {"leaves": 2}},
-    ),
-    "melons": Genus(
-        melon,
-        {
-            "dark": {"rind": "#2f6a34", "stripe": "#1f4a28", "stripes": 12},
-            "pale": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 12},
-            "broad": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 7},
-        },
-        {"red-flesh": {"flesh": "#d8443e", "pips": 14}, "yellow-flesh": {"flesh": "#ecc24c", "pips": 9}},
-    ),
-    "pears": Genus(
-        pear,
-        {
-            "green": {"peel": "#a9bd46", "blush": "#9ab040", "pattern": "plain"},
-            "blushed": {"peel": "#b4bd46", "blush": "#c98a42", "pattern": "wedges"},
-            "russet": {"peel": "#b4b048", "blush": "#96863a", "pattern": "speckle"},
-        },
-        {"short": {"neck": 0.0}, "long": {"neck": 0.22}},
-    ),
-    "citrus": Genus(
-        citrus,
-        {
-            "orange": {"peel": "#ec8a1c", "flesh": "#f5a32e"},
-            "blood-orange": {"peel": "#d8541e", "flesh": "#b8303a"},
-            "lemon": {"peel": "#efcb32", "flesh": "#f4e48a"},
-        },
-        {"round": {"segments": 10, "tip": 0.0}, "nippled": {"segments": 8, "tip": 0.14}},
-    ),
-}

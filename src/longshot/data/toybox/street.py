@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from longshot.data.toybox.parts import (
-    Genus,
     Solid,
     Surface,
-    ToyFamily,
     ball,
     both,
     box,
@@ -109,33 +107,6 @@ def castle(walls: str, caps: str, roofs: str) -> list[Solid]:
         box((0, -0.1, 0.5), (0.28, 0.28, 0.5), Surface(walls, "windows", GLASS, 23)),
         ball((0, 0.7, 0.0), (0.17, 0.04, 0.42), DOOR, cut=(2, 0.0, 1.0)),
     ]
-
-
-BUILDINGS: ToyFamily = {
-    "churches": Genus(
-        church,
-        {"low": {"spire": 0.12, "walls": "#d9cdb4"}, "tall": {"spire": 0.34, "walls": "#c98f70"}},
-        {"spire": {"style": "spire"}, "dome": {"style": "dome"}, "flat-top": {"style": "flat"}},
-    ),
-    "towers": Genus(
-        tower,
-        {"one-tier": {"tiers": 1}, "two-tier": {"tiers": 2}, "three-tier": {"tiers": 3}},
-        {"blue": {"glass": "#2f5d94", "rows": 9}, "bronze": {"glass": "#a0662c", "rows": 9}},
-    ),
-    "castles": Genus(
-        castle,
-        {"grey": {"walls": "#b0a898", "caps": "#5b6f8f"}, "tan": {"walls": "#c4a874", "caps": "#a8483c"}},
-        {"pointed": {"roofs": "pointed"}, "domed": {"roofs": "domed"}, "flat": {"roofs": "flat"}},
-    ),
-    "houses": Genus(
-        house,
-        {
-            "red-roof": {"walls": "#ead9b6", "roof": "#a83c2c"},
-            "slate-roof": {"walls": "#e6dcc8", "roof": "#4f5f78"},
-        },
-        {"chimney": {"extra": "chimney"}, "dormer": {"extra": "dormer"}, "porch": {"extra": "porch"}},
-    ),
-}
 
 
 # Vehicles: a body on wheels, lamps in front, red lights behind.
@@ -246,27 +217,3 @@ def tractor(paint: str, cab: str) -> list[Solid]:
         *top[cab],
         *ends(0.16, 0.94, -0.78, 0.6),
     ]
-
-
-VEHICLES: ToyFamily = {
-    "buses": Genus(
-        bus,
-        {"blue": {"paint": "#2468b4"}, "green": {"paint": "#2f8a58"}},
-        {"plain": {"stripes": 0}, "one-stripe": {"stripes": 1}, "two-stripe": {"stripes": 2}},
-    ),
-    "tractors": Genus(
-        tractor,
-        {"green": {"paint": "#2e7d38"}, "red": {"paint": "#b23a28"}},
-        {"cab": {"cab": "cab"}, "canopy": {"cab": "canopy"}, "open": {"cab": "open"}},
-    ),
-    "trucks": Genus(
-        truck,
-        {"red": {"paint": "#c22a26"}, "ochre": {"paint": "#d6951e"}},
-        {"tipper": {"load": "tipper"}, "tanker": {"load": "tanker"}, "van": {"load": "van"}},
-    ),
-    "cars": Genus(
-        car,
-        {"orange": {"paint": "#e0701c"}, "yellow": {"paint": "#e6c22a"}},
-        {"saloon": {"shape": "saloon"}, "estate": {"shape": "estate"}, "pickup": {"shape": "pickup"}},
-    ),
-}
