@@ -22,7 +22,7 @@ from benchmarks._photos import write_photos
 from benchmarks.rounds import Side, in_turns, timed
 from longshot.base import parse
 from longshot.data import decode_reduced
-from longshot.data.images import decode
+from longshot.data.stores import decode
 
 ROUNDS = 5
 FULL, REDUCED = (parse(f"{word}|resize(146)|central_crop(128)") for word in ("decode", "decode(reduced)"))

@@ -90,7 +90,7 @@ def _against(spent: list[dict[str, float]], other: str, own: str) -> Ratio:
 def _parts(photos: Path, spent: dict[str, float]) -> str:
     """Where the time of the command goes."""
     from longshot.base import parse
-    from longshot.data.images import decode
+    from longshot.data.stores import decode
 
     files = sorted(photos.glob("*/*.jpg"))[:60]
     transform = parse("decode|resize(146,bicubic)|central_crop(128)")

@@ -22,7 +22,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from longshot.audit.pairs import ImagePairs, find_pairs
 from longshot.data import Dataset, open_dataset
-from longshot.data.part import leave_out
+from longshot.data.opening import leave_out
 
 EACH, SEED = 200, 1
 Edit = Callable[[Image.Image, np.random.Generator], Image.Image]

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.audit.search import nearest
+from longshot.audit.candidates import nearest
 
 DIM, INNER = 512, 96
 PLANTED = 0.02  # share of the queries that are near duplicates of a row of the base

@@ -25,9 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from longshot.data import load
-from longshot.data.formats.example_proto import parse_example
 from longshot.data.formats.spans import SpanStore
-from longshot.data.formats.tfrecord import unframe
+from longshot.data.formats.tfrecord import parse_example, unframe
 
 CLASSES, PER_CLASS, READS = 50, 1_000, 20_000
 

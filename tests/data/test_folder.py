@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from longshot.base import UserError
-from longshot.data import ImageError, describe_dataset, images, open_dataset
+from longshot.data import ImageError, describe_dataset, open_dataset, stores
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
@@ -336,8 +336,8 @@ def test_a_folder_of_heic_alone_says_what_reads_them(tree: MakeTree, monkeypatch
 
 def without_heif(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if pillow-heif were not installed."""
-    monkeypatch.setattr(images, "EXTENSIONS", images.EXTENSIONS - images.HEIF_EXTENSIONS)
-    monkeypatch.setattr(images, "HAS_HEIF", False)
+    monkeypatch.setattr(stores, "EXTENSIONS", stores.EXTENSIONS - stores.HEIF_EXTENSIONS)
+    monkeypatch.setattr(stores, "HAS_HEIF", False)
     monkeypatch.setattr("longshot.data.scan.HAS_HEIF", False)
 
 

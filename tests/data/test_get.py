@@ -20,9 +20,9 @@ from conftest import RunCli
 from longshot.base import Progress, UserError
 from longshot.data import TASKS, get_dataset, list_downloads, open_dataset, plan_download
 from longshot.data.formats import make_format
-from longshot.data.get import fetch as fetching
-from longshot.data.get.fetch import fetch
+from longshot.data.get import transfer as fetching
 from longshot.data.get.sources import RemoteFile, all_sources
+from longshot.data.get.transfer import fetch
 
 
 class Faulty(ThreadingHTTPServer):

@@ -20,7 +20,7 @@ from PIL import Image
 from conftest import RunCli
 from longshot.base import UserError
 from longshot.data import ImageError, open_dataset
-from longshot.data.formats import arrow_files
+from longshot.data.formats import containers
 
 FINE = ["owl", "T-shirt/top", "oak"]
 COARSE = ["animal", "thing"]
@@ -117,11 +117,11 @@ def test_row_groups_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file = next(root.glob("data/*.parquet"))
     assert pq.ParquetFile(file).num_row_groups == 8
     check(open_dataset(root), 30)
-    assert len(arrow_files._groups) >= 8
-    arrow_files._groups.clear()
-    monkeypatch.setattr(arrow_files, "_KEPT_BYTES", 1)  # room for none beside the one in use
+    assert len(containers._groups) >= 8
+    containers._groups.clear()
+    monkeypatch.setattr(containers, "_KEPT_BYTES", 1)  # room for none beside the one in use
     check(open_dataset(root), 30)
-    assert len(arrow_files._groups) == 1
+    assert len(containers._groups) == 1
 
 
 def test_the_cache_of_load_dataset(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from longshot.data import ImageError
-from longshot.data.images import decode, is_image_name
+from longshot.data.stores import decode, is_image_name
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:

@@ -17,7 +17,7 @@ from longshot import open_dataset
 from longshot.base import Ragged, UserError
 from longshot.data import Dataset, ImageError, read_spec
 from longshot.data.formats.meta_dataset import spec_dataset
-from longshot.data.images import decode
+from longshot.data.stores import decode
 from longshot.tasks import BilevelClasses, HierarchicalClasses, MetaDatasetShape, Pool
 from longshot.tasks.replay import read_source
 from record_writers import flat_spec, png, write_classes, write_records, write_spec

@@ -12,7 +12,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from longshot.audit.pairs import KINDS, ImagePairs, exact_pairs, find_pairs
 from longshot.data import Dataset, open_dataset
-from longshot.data.part import leave_out
+from longshot.data.opening import leave_out
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 PLANTED = 40  # of each kind

@@ -10,23 +10,21 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from longshot.audit import search, verify
-from longshot.audit.candidates import (
+from longshot.audit import alignment, candidates
+from longshot.audit.alignment import (
     best_variants,
     cut,
     grey,
     in_place,
-    invariants,
     inverse,
-    learn_metric,
     low_frequencies,
     orient,
     symmetric,
     turn_of,
     whole_frequencies,
 )
+from longshot.audit.candidates import invariants, learn_metric, nearest
 from longshot.audit.pairs import pixel_hash, thumbnail
-from longshot.audit.search import nearest
 from longshot.base import UserError
 
 
@@ -43,8 +41,8 @@ def _brute(queries: NDArray[Any], base: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def test_exact_search_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_QUERIES", 64)  # several blocks of both
-    monkeypatch.setattr(search, "_BASE", 100)
+    monkeypatch.setattr(candidates, "_QUERIES", 64)  # several blocks of both
+    monkeypatch.setattr(candidates, "_BASE", 100)
     queries, base = _vectors(150, 1), _vectors(230, 2)
     neighbours = nearest(queries, base, 4, index="exact", device="cpu")
     cosine = _brute(queries, base)
@@ -54,8 +52,8 @@ def test_exact_search_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_own_row_is_left_out_within_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_QUERIES", 32)
-    monkeypatch.setattr(search, "_BASE", 50)
+    monkeypatch.setattr(candidates, "_QUERIES", 32)
+    monkeypatch.setattr(candidates, "_BASE", 50)
     base = _vectors(120, 3)
     neighbours = nearest(base, base, 3, index="exact", leave_self=True, device="cpu")
     cosine = _brute(base, base)
@@ -90,14 +88,14 @@ def test_the_index_leaves_out_the_own_row() -> None:
 
 def test_auto_takes_the_index_for_large_sets_only(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss", reason="needs the extra 'overlap'")
-    monkeypatch.setattr(search, "EXACT_ROWS", 1000)
+    monkeypatch.setattr(candidates, "EXACT_ROWS", 1000)
     large, small = _vectors(1500, 8), _vectors(800, 9)
     assert nearest(large, large, 1, device="cpu").index.startswith("ivf(")
     assert nearest(large, small, 1, device="cpu").index == "exact"
 
 
 def test_without_faiss_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "find_spec", lambda _: None)
+    monkeypatch.setattr(candidates, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"longshot\[overlap\]"):
         nearest(_vectors(10, 1), _vectors(10, 2), 1, index="ivf")
 
@@ -171,7 +169,7 @@ def test_pixel_hash_covers_size_and_pixels() -> None:
     assert pixel_hash(flat) != pixel_hash(Image.new("RGB", (6, 4), "blue"))
 
 
-def _aligned(a: Image.Image, b: Image.Image) -> tuple[verify.Alignment, verify.Distances]:
+def _aligned(a: Image.Image, b: Image.Image) -> tuple[alignment.Alignment, alignment.Distances]:
     """How the best variant of ``a`` lies on ``b``, and the distances there."""
     thumbnails = [thumbnail(image)[None] for image in (a, b)]
     rows = np.zeros((1, 1), np.int64)
@@ -179,10 +177,10 @@ def _aligned(a: Image.Image, b: Image.Image) -> tuple[verify.Alignment, verify.D
     if not len(start):
         pytest.fail("no variant came near")
     values = (start.symmetry, start.second, start.framed, start.rows, start.columns)
-    how = verify.Alignment(torch.ones(1), *(torch.from_numpy(np.array(value)) for value in values))
-    how = verify.align(grey(thumbnails[0]), grey(thumbnails[1]), how)
-    large = [torch.from_numpy(thumbnail(image, verify.DETAIL))[None] for image in (a, b)]
-    return how, verify.compare(*large, how)
+    how = alignment.Alignment(torch.ones(1), *(torch.from_numpy(np.array(value)) for value in values))
+    how = alignment.align(grey(thumbnails[0]), grey(thumbnails[1]), how)
+    large = [torch.from_numpy(thumbnail(image, alignment.DETAIL))[None] for image in (a, b)]
+    return how, alignment.compare(*large, how)
 
 
 @pytest.mark.parametrize("symmetry", range(8))
@@ -206,11 +204,11 @@ def test_a_painted_border_is_taken_off() -> None:
 
 
 def test_distance_is_zero_for_the_same_and_about_one_for_others() -> None:
-    same, other = (grey(thumbnail(_photo(seed), verify.DETAIL)[None]) for seed in (3, 4))
-    assert verify.difference(same, 0.7 * same + 20).item() == pytest.approx(0, abs=0.02)
-    assert verify.difference(same, other).item() > 0.5
+    same, other = (grey(thumbnail(_photo(seed), alignment.DETAIL)[None]) for seed in (3, 4))
+    assert alignment.difference(same, 0.7 * same + 20).item() == pytest.approx(0, abs=0.02)
+    assert alignment.difference(same, other).item() > 0.5
     flat = torch.full_like(same, 90.0)
-    assert verify.difference(flat, flat).item() == pytest.approx(1)  # nothing to tell them by
+    assert alignment.difference(flat, flat).item() == pytest.approx(1)  # nothing to tell them by
 
 
 def test_colour_tells_look_alikes_apart_and_grey_does_not_count() -> None:
@@ -219,7 +217,7 @@ def test_colour_tells_look_alikes_apart_and_grey_does_not_count() -> None:
     other = Image.merge("RGB", (channels[2], channels[1], channels[0]))
     plain = image.convert("L").convert("RGB")
     how, _ = _aligned(image, image)
-    large = [torch.from_numpy(thumbnail(x, verify.DETAIL))[None] for x in (image, other, plain)]
-    assert verify.compare(large[0], large[1], how).colour.item() > 0.2
-    assert verify.compare(large[0], large[2], how).colour.item() == 0
-    assert verify.compare(large[0], large[2], how).grey.item() < 0.02
+    large = [torch.from_numpy(thumbnail(x, alignment.DETAIL))[None] for x in (image, other, plain)]
+    assert alignment.compare(large[0], large[1], how).colour.item() > 0.2
+    assert alignment.compare(large[0], large[2], how).colour.item() == 0
+    assert alignment.compare(large[0], large[2], how).grey.item() < 0.02

@@ -15,11 +15,11 @@ import webdataset
 from PIL import Image
 
 from longshot.data import Dataset, FileStore, image_digests, open_dataset
-from longshot.data.formats.arrow_files import CellStore
 from longshot.data.formats.base import RawPixels
 from longshot.data.formats.coco import CropStore
-from longshot.data.formats.objectnet import TrimmedStore
-from longshot.data.formats.omniglot import TurnedStore
+from longshot.data.formats.containers import CellStore
+from longshot.data.formats.meta_dataset_sources import TurnedStore
+from longshot.data.formats.pattern import TrimmedStore
 from longshot.data.formats.spans import SpanStore
 from record_writers import flat_spec, write_classes, write_spec
 

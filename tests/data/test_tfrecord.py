@@ -15,9 +15,16 @@ from hypothesis import strategies as st
 from longshot.base import UserError
 from longshot.data import ImageError
 from longshot.data.formats import tfrecord as ours
-from longshot.data.formats.example_proto import ProtoError, parse_example
 from longshot.data.formats.spans import SpanStore
-from longshot.data.formats.tfrecord import FOOT, HEAD, RecordDecoder, index_file, store_of
+from longshot.data.formats.tfrecord import (
+    FOOT,
+    HEAD,
+    ProtoError,
+    RecordDecoder,
+    index_file,
+    parse_example,
+    store_of,
+)
 from record_writers import png, write_records
 
 peer = pytest.importorskip("crc32c", reason="needs the package crc32c")

@@ -15,12 +15,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from longshot.data.toybox import open_toybox
-from longshot.data.toybox.attributes import IMAGES, OWNERS, VIEWPOINTS, Photograph, columns, plan
-from longshot.data.toybox.families import FAMILIES, build, class_ids, splits
-from longshot.data.toybox.generate import draw_class, draw_classes
-from longshot.data.toybox.opening import FOLDER, SEED, VERSION
-from longshot.data.toybox.scene import photograph, toy
+from longshot.data.toybox import FOLDER, SEED, VERSION, draw_class, draw_classes, open_toybox
+from longshot.data.toybox.photographs import (
+    FAMILIES,
+    IMAGES,
+    OWNERS,
+    VIEWPOINTS,
+    Photograph,
+    build,
+    class_ids,
+    columns,
+    photograph,
+    plan,
+    splits,
+    toy,
+)
 
 CLEAN = Photograph("front", False, False, False, False, "centred", 1, "ben", 0)
 SAMPLE = class_ids()[::12]  # two classes of each family
@@ -228,13 +237,13 @@ def test_a_cached_toybox_opens_at_once_and_its_store_travels() -> None:
 
 _FILL = """
 import sys, numpy as np
-from longshot.data.toybox import generate, opening
-draw = generate.draw_class
+from longshot.data import toybox
+draw = toybox.draw_class
 def told(index, class_id):
     print("drew", index, flush=True)
     return draw(index, class_id)
-generate.draw_class = told
-opening.ToyStore().prepare(np.array([50 * int(n) for n in sys.argv[1:]]))
+toybox.draw_class = told
+toybox.ToyStore().prepare(np.array([50 * int(n) for n in sys.argv[1:]]))
 """
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.data import image_digests
-from longshot.data.toybox import generate, open_toybox, opening
-from longshot.data.toybox.attributes import IMAGES
-from longshot.data.toybox.opening import ToyStore, drawn_classes
+from longshot.data import image_digests, toybox
+from longshot.data.toybox import ToyStore, drawn_classes, open_toybox
+from longshot.data.toybox.photographs import IMAGES
 
 Draw = Callable[[int, str], np.ndarray]
 
@@ -26,10 +25,10 @@ def quick(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         toys.append(index)
         return noise(index)
 
-    shipped = np.concatenate([opening.array_digests(noise(index)) for index in range(6)])
-    monkeypatch.setattr(generate, "draw_class", draw)
-    monkeypatch.setattr(opening, "shipped_digests", lambda: shipped)
-    opening._checked.cache_clear()
+    shipped = np.concatenate([toybox.array_digests(noise(index)) for index in range(6)])
+    monkeypatch.setattr(toybox, "draw_class", draw)
+    monkeypatch.setattr(toybox, "shipped_digests", lambda: shipped)
+    toybox._checked.cache_clear()
     return toys
 
 
@@ -38,7 +37,7 @@ def noise(index: int) -> np.ndarray:
 
 
 def test_the_package_has_a_digest_of_every_picture_of_this_version() -> None:
-    shipped = opening.shipped_digests()
+    shipped = toybox.shipped_digests()
     assert shipped.shape == (12000, 32)
     assert len({digest.tobytes() for digest in shipped}) == 12000
 
@@ -47,8 +46,8 @@ def test_the_shipped_digests_are_those_of_the_pictures() -> None:
     dataset, rows = open_toybox(), np.arange(50 * 17, 50 * 19, 7)
     if not all(toys.shipped for toys in drawn_classes([17, 18])):
         pytest.skip("this processor draws some pictures differently")
-    assert (image_digests(dataset, rows, read_again=True) == opening.shipped_digests()[rows]).all()
-    assert (image_digests(dataset, rows) == opening.shipped_digests()[rows]).all()
+    assert (image_digests(dataset, rows, read_again=True) == toybox.shipped_digests()[rows]).all()
+    assert (image_digests(dataset, rows) == toybox.shipped_digests()[rows]).all()
 
 
 def test_only_their_classes_are_drawn_for_them_and_nothing_is_read(
@@ -56,7 +55,7 @@ def test_only_their_classes_are_drawn_for_them_and_nothing_is_read(
 ) -> None:
     monkeypatch.setattr("longshot.data.identity._hashed", None)
     rows = np.array([3, 51, 52])
-    assert np.array_equal(image_digests(open_toybox(), rows), opening.shipped_digests()[rows])
+    assert np.array_equal(image_digests(open_toybox(), rows), toybox.shipped_digests()[rows])
     assert quick == [0, 1]
 
 
@@ -74,14 +73,14 @@ def test_a_processor_that_draws_differently_is_told_so(
         images[[1, 3], 0, 0, 0] += index == 1
         return images
 
-    monkeypatch.setattr(generate, "draw_class", draw)
+    monkeypatch.setattr(toybox, "draw_class", draw)
     store = ToyStore()
     store.prepare(np.arange(100))
     assert "2 of 100 pictures of toybox differ" in capsys.readouterr().err
     assert store.shipped_digests(np.arange(100)) is None
     assert store.shipped_digests(np.arange(50)) is not None
     assert np.array_equal(
-        image_digests(open_toybox(), np.arange(49, 52)), opening.array_digests(draw_rows(draw, 49, 52))
+        image_digests(open_toybox(), np.arange(49, 52)), toybox.array_digests(draw_rows(draw, 49, 52))
     )
 
 
@@ -92,12 +91,12 @@ def draw_rows(draw: Draw, start: int, stop: int) -> np.ndarray:
 @pytest.mark.parametrize("content", [None, "", "{}", "[1]", '{"version": 2, "stamp": 3, "digest": "a"}'])
 def test_a_missing_or_damaged_record_is_made_anew(content: str | None, quick: list[int]) -> None:
     file = drawn_classes([1])[0].file
-    record = opening.record_file(file)
+    record = toybox.record_file(file)
     before = record.read_text()
     record.unlink()
     if content is not None:
         record.write_text(content)
-    opening._checked.cache_clear()
+    toybox._checked.cache_clear()
     assert drawn_classes([1])[0].shipped
     assert (record.read_text(), quick) == (before, [1])
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from longshot.data.toybox import open_toybox
-from longshot.data.toybox.attributes import VIEWPOINTS
+from longshot.data.toybox.photographs import VIEWPOINTS
 
 pytestmark = pytest.mark.long  # embeds 3,000 pictures through EfficientNet
 Array = NDArray[Any]

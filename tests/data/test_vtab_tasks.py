@@ -14,8 +14,8 @@ import pytest
 from longshot import open_dataset
 from longshot.base import UserError
 from longshot.data import TASKS, Dataset
+from longshot.data.formats.tfds import RULES
 from longshot.data.formats.vtab import GROUPS
-from longshot.data.formats.vtab_dataset import RULES
 from record_writers import Features, feature, png, write_tfds
 
 pytest.importorskip("tfrecord", reason="needs the package tfrecord")

@@ -1,17 +1,16 @@
-"""Which pictures may be copies of which, and how they would lie on one another.
+"""Which pictures may be copies of which: nearest neighbours of vectors that edits leave together.
 
-Two steps. Vectors that edits leave together (``Metric``) give some hundred candidates for each picture, by
-its whole and its four corners. Low frequencies of fifteen crops in all eight orientations are compared with those of
-each candidate: the best of these variants says which picture is turned and cut, and where.
-
-Thumbnails become vectors of luminance only, and of nothing that a change of brightness or contrast alters: low
-frequencies with their signs, and what no mirror, quarter turn or small crop changes.
+A learned ``Metric`` gives some hundred candidates for each picture, by its whole and its four corners. Thumbnails
+become vectors of luminance only, and of nothing that a change of brightness or contrast alters: what no mirror,
+quarter turn or small crop changes. Neighbours by cosine are found exactly in blocks of matrix products, or through a
+FAISS index for large sets.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cache
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,26 +19,210 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from longshot.audit.search import nearest
-from longshot.base import progress
+from longshot.audit.alignment import SIDE, cosine_waves, cut, grey
+from longshot.base import Ints, UserError, pick_device, progress
+
+INDEXES = ("auto", "exact", "ivf")
+EXACT_ROWS = 100_000  # beyond it on either side 'auto' takes the approximate index
+_QUERIES, _BASE = 4096, 16384  # a block of the exact search: 256 MB of similarities
+_IVF_BLOCK = 16384  # queries handed to the index at a time
+_PER_LIST = 40  # training rows per list of the index; FAISS asks for 39
+_PROBES = 16  # lists looked into per query
+_CANDIDATES = 20  # at least so many rows are compared again with the full vectors
+_PART = 4  # numbers per part of a long vector that the index keeps as one of 16 codes
+# vectors up to this length are kept at one byte per number: so few codes would tell too little apart
+_SHORT = 256
+_PIP = 'pip install "longshot[overlap]"'
+
+Values: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For each query its nearest rows, best first: ``rows`` [Q, k] (−1: none), cosine ``similarity`` [Q, k]."""
+
+    rows: Ints
+    similarity: Values
+    index: str  # "exact" or how the approximate index was made
+
+
+def nearest(
+    queries: NDArray[Any],
+    base: NDArray[Any],
+    k: int,
+    *,
+    index: str = "auto",
+    leave_self: bool = False,
+    device: str = "auto",
+    probes: int = _PROBES,
+    description: str = "search",
+) -> Neighbours:
+    """The rows with the highest cosine, cos(q, b) = q·b / (‖q‖ ‖b‖), to each query.
+
+    Parameters
+    ----------
+    queries : array [Q, d]
+        Memory-mapped or not, of any float type; read in blocks. A vector of zeros has no direction: it is near nothing.
+    base : array [N, d]
+        What is searched.
+    k : int
+        How many rows for each query; fewer where ``base`` has fewer.
+    index : str
+        "exact", "ivf" (FAISS: inverted lists of short codes), or "auto", which takes ivf beyond 100,000 rows on both
+        sides.
+    leave_self : bool
+        Leave out the row of the query's own number, for the search of a set within itself.
+    device : str
+        Where the exact search computes.
+    probes : int
+        Lists of the index looked into for each query.
+    description : str
+        What the progress bar says.
+
+    Examples
+    --------
+    >>> base = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> nearest(np.array([[3.0, 0.1]]), base, 2, device="cpu").rows
+    array([[0, 2]])
+    """
+    if index not in INDEXES:
+        raise UserError(f"There is no index '{index}'; choose one of {', '.join(INDEXES)}.")
+    if queries.shape[1] != base.shape[1]:
+        raise UserError(
+            f"Vectors of {queries.shape[1]:,} and of {base.shape[1]:,} numbers cannot be compared",
+            "embed both datasets with the same backbone",
+        )
+    if index == "auto":
+        index = "ivf" if min(len(queries), len(base)) > EXACT_ROWS else "exact"
+    k = min(k, len(base) - leave_self)
+    if k < 1:
+        empty = np.empty((len(queries), 0))
+        return Neighbours(empty.astype(np.int64), empty.astype(np.float32), index)
+    if index == "exact":
+        return Neighbours(*_exact(queries, base, k, leave_self, pick_device(device), description), "exact")
+    return _through_faiss(queries, base, k, leave_self, probes, description)
+
+
+def _exact(
+    queries: NDArray[Any],
+    base: NDArray[Any],
+    k: int,
+    leave_self: bool,
+    device: torch.device,
+    description: str,
+) -> tuple[Ints, Values]:
+    """Blocks of Q·Bᵀ with a running best k. The base is read once per block of queries."""
+    rows = np.empty((len(queries), k), np.int64)
+    similarity = np.empty((len(queries), k), np.float32)
+    with progress(description, total=len(queries), unit="rows") as bar:
+        for start in range(0, len(queries), _QUERIES):
+            block = unit(queries[start : start + _QUERIES], device)
+            best = torch.full((len(block), 0), -math.inf, device=device)
+            best_rows = torch.empty((len(block), 0), dtype=torch.int64, device=device)
+            for low in range(0, len(base), _BASE):
+                part = block @ unit(base[low : low + _BASE], device).T
+                if leave_self:
+                    own = torch.arange(start, start + len(block), device=device) - low
+                    inside = (own >= 0) & (own < part.shape[1])
+                    part[inside, own[inside]] = -math.inf
+                values, at = part.topk(min(k, part.shape[1]), dim=1)
+                best, best_rows = torch.cat((best, values), 1), torch.cat((best_rows, at + low), 1)
+                best, order = best.topk(min(k, best.shape[1]), dim=1)
+                best_rows = best_rows.gather(1, order)
+            rows[start : start + len(block)] = best_rows.cpu().numpy()
+            similarity[start : start + len(block)] = best.cpu().numpy()
+            bar.advance(len(block))
+    return rows, similarity
+
+
+def _through_faiss(
+    queries: NDArray[Any], base: NDArray[Any], k: int, leave_self: bool, probes: int, description: str
+) -> Neighbours:
+    """Inverted lists find candidates; the full vectors put them in order.
+
+    About 2√N lists lie around centres of k-means; a query looks into the ``probes`` lists with the nearest centres.
+    They hold half a byte per four numbers of a long vector, a byte per number of a short one.
+    """
+    faiss = _faiss()
+    size = len(base)
+    dim = -(-base.shape[1] // _PART) * _PART  # filled up with zeros, which change no product
+    lists = max(1, min(2 * math.isqrt(size), size // _PER_LIST))
+    quantizer = faiss.IndexFlatIP(dim)
+    measure = faiss.METRIC_INNER_PRODUCT
+    if dim > _SHORT:
+        index = faiss.IndexIVFPQFastScan(quantizer, dim, lists, dim // _PART, 4, measure)
+    else:
+        index = faiss.IndexIVFScalarQuantizer(quantizer, dim, lists, faiss.ScalarQuantizer.QT_8bit, measure)
+    index.cp.niter, index.cp.seed = 8, 0
+    cpu = torch.device("cpu")
+    sample = np.sort(np.random.default_rng(0).choice(size, min(size, lists * _PER_LIST), replace=False))
+    with progress(f"{description}: index", total=size, unit="rows") as bar:
+        index.train(_filled(unit(base[sample], cpu), dim))
+        for start in range(0, size, _IVF_BLOCK):
+            rows_here = _filled(unit(base[start : start + _IVF_BLOCK], cpu), dim)
+            index.add(rows_here)
+            bar.advance(len(rows_here))
+    index.nprobe = min(probes, lists)
+    rows = np.full((len(queries), k), -1, np.int64)
+    similarity = np.full((len(queries), k), -1.0, np.float32)
+    candidates = min(size, max(_CANDIDATES, 2 * k) + leave_self)
+    with progress(description, total=len(queries), unit="rows") as bar:
+        for start in range(0, len(queries), _IVF_BLOCK):
+            block = unit(queries[start : start + _IVF_BLOCK], cpu)
+            nearby = index.search(_filled(block, dim), candidates)[1]
+            if leave_self:
+                nearby[nearby == np.arange(start, start + len(block))[:, None]] = -1
+            ordered, values = _rerank(block, base, nearby, k)
+            rows[start : start + len(block)], similarity[start : start + len(block)] = ordered, values
+            bar.advance(len(block))
+    how = f"ivf({lists:,} lists, {index.nprobe} probes, {candidates} candidates compared in full)"
+    return Neighbours(rows, similarity, how)
+
+
+def _filled(values: torch.Tensor, dim: int) -> NDArray[np.float32]:
+    """[n, d] → [n, dim] with zeros behind."""
+    return np.asarray(torch.nn.functional.pad(values, (0, dim - values.shape[1])).numpy(), np.float32)
+
+
+def _rerank(block: torch.Tensor, base: NDArray[Any], candidates: Ints, k: int) -> tuple[Ints, Values]:
+    """The best k of the candidates [q, c] by their full vectors; −1 stands for no candidate."""
+    ordered = np.full((len(candidates), k), -1, np.int64)
+    values = np.full((len(candidates), k), -1.0, np.float32)
+    step = max(1, (1 << 25) // (candidates.shape[1] * base.shape[1]))  # 128 MB of gathered vectors
+    for start in range(0, len(candidates), step):
+        part = candidates[start : start + step]
+        vectors = unit(base[np.maximum(part, 0).ravel()], block.device).view(*part.shape, -1)
+        cosine = torch.einsum("qd,qcd->qc", block[start : start + step], vectors)
+        cosine[torch.from_numpy(part < 0)] = -math.inf
+        best, order = cosine.topk(min(k, part.shape[1]), dim=1)
+        picked = np.take_along_axis(part, order.numpy(), 1)
+        width = picked.shape[1]
+        ordered[start : start + step, :width] = picked
+        values[start : start + step, :width] = np.where(picked < 0, -1.0, best.numpy())
+    return ordered, values
+
+
+def unit(values: NDArray[Any], device: torch.device) -> torch.Tensor:
+    """Rows [n, d] as float32 of length 1; zeros stay zeros."""
+    tensor = torch.from_numpy(np.array(values, np.float32)).to(device)
+    return torch.nn.functional.normalize(tensor, dim=1)
+
+
+def _faiss() -> Any:
+    if find_spec("faiss") is None:
+        raise UserError(
+            f"An approximate search beyond {EXACT_ROWS:,} rows needs FAISS, which is not installed",
+            f"to have it: {_PIP} (or search exactly with {{index:exact}}, which takes time in proportion to "
+            f"rows × rows)",
+        )
+    import faiss
+
+    return faiss
+
 
 LOOKED_AT = 50  # candidates of a picture, and of each of its corners
-RELATED = 0.6  # cosine of low frequencies below which pixels are not compared
-BORDER = 0.06  # share of each side that a painted frame may cover
 _CORNERS = tuple((0.87, top, start) for top in (0.0, 0.13) for start in (0.0, 0.13))
-_CROPS = (
-    (1.0, 0.0, 0.0),
-    (0.9, 0.05, 0.05),
-    *((0.9, top, start) for top in (0.0, 0.1) for start in (0.0, 0.1)),
-    *((0.8, top, start) for top in (0.0, 0.1, 0.2) for start in (0.0, 0.1, 0.2)),
-)
-_FRAMED = (1 - 2 * BORDER, BORDER, BORDER)
-_BLOCK = 64  # pictures whose variants are compared at a time
 
-RowPairs: TypeAlias = NDArray[np.int64]  # [P, 2]: row of A, row of B
-SIDE = 32  # of a thumbnail
-WAVES = 8  # low frequencies kept per axis
-SYMMETRIES = 8  # the picture and its transpose, each as it is, upside down, mirrored, and both
 _SPECTRUM = 8  # frequencies of the windowed Fourier transform kept per axis
 _INNER = 0.85  # share of each side whose invariants are taken beside those of the whole
 _LENGTH = 96  # numbers of a learned vector
@@ -47,73 +230,6 @@ _SAMPLE, _EDITS = 1000, 6  # images that the metric is learned from, and edits o
 _RIDGE = 0.05
 _NOTHING = 1e-4  # share of the largest variance between pictures below which a direction tells none apart
 _EMBEDDED = 512  # pictures whose invariants are computed at a time
-
-
-def grey(pictures: NDArray[np.uint8] | Tensor) -> Tensor:
-    """uint8 [P, n, n, 3] → luminance [P, n, n]."""
-    pixels = torch.as_tensor(np.array(pictures) if isinstance(pictures, np.ndarray) else pictures)
-    return pixels.float() @ torch.tensor([0.299, 0.587, 0.114])
-
-
-def crop_matrix(crops: Tensor, side: int) -> Tensor:
-    """[…, n, n] that takes a line of n pixels to a part of it: ``crops`` […, 2] are length and start as shares."""
-    scale, offset = crops[..., 0], crops[..., 1]
-    centre = (torch.arange(side, device=scale.device) + 0.5) / side
-    position = ((offset[..., None] + scale[..., None] * centre) * side - 0.5).clamp(0, side - 1)
-    return (1 - (position[..., None] - torch.arange(side, device=scale.device)).abs()).clamp(min=0)
-
-
-def cut(pictures: Tensor, scale: float, top: float, start: float) -> Tensor:
-    """A part of each picture [P, n, n], at the same size: ``scale`` of each side, from ``top`` and ``start`` on."""
-    side = pictures.shape[-1]
-    rows, columns = (crop_matrix(torch.tensor([scale, offset]), side) for offset in (top, start))
-    return rows @ pictures @ columns.T
-
-
-def orient(pictures: Tensor, symmetry: int) -> Tensor:
-    """Pictures […, n, n] under one of the eight symmetries: transposed (4), then upside down (2), then mirrored (1)."""
-    pictures = pictures.transpose(-1, -2) if symmetry & 4 else pictures
-    axes = [axis for axis, bit in ((-2, 2), (-1, 1)) if symmetry & bit]
-    return pictures.flip(axes) if axes else pictures
-
-
-def inverse(symmetries: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The symmetry that undoes each: a transpose exchanges the two flips."""
-    number = np.asarray(symmetries, np.int64)
-    exchanged = (number & 4) | (number & 1) << 1 | (number & 2) >> 1
-    return np.where(number & 4, exchanged, number)
-
-
-def turn_of(symmetries: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.int16]]:
-    """Each symmetry in words: mirrored or not, then turned anticlockwise by 0, 90, 180 or 270 degrees."""
-    mirrored = np.array([0, 1, 1, 0, 1, 0, 0, 1], np.bool_)
-    degrees = np.array([0, 0, 180, 180, 90, 270, 90, 270], np.int16)
-    return mirrored[symmetries], degrees[symmetries]
-
-
-def low_frequencies(pictures: Tensor, crops: Tensor) -> Tensor:
-    """Luminance [P, 32, 32], ``crops`` [C, 3] (scale, top, start) → [P, C, 63] of length 1.
-
-    The lowest 8 × 8 numbers of the cosine transform of each crop, without the constant one, square-rooted with their
-    sign: a perceptual hash would keep the signs only, of which a crop by 5 % turns a fifth over.
-    """
-    waves = _cosines()
-    rows = waves @ crop_matrix(crops[:, [0, 1]], SIDE)  # [C, 8, 32]
-    columns = waves @ crop_matrix(crops[:, [0, 2]], SIDE)
-    values = (rows @ pictures[:, None] @ columns.mT).flatten(2)[..., 1:]
-    return normalize(values.sign() * values.abs().sqrt(), dim=-1)
-
-
-def symmetric(vectors: Tensor) -> Tensor:
-    """Low frequencies […, 63] of a picture → […, 8, 63] of its eight symmetries, without looking at pixels again."""
-    square = torch.nn.functional.pad(vectors, (1, 0)).view(*vectors.shape[:-1], WAVES, WAVES)
-    sign = (-1.0) ** torch.arange(WAVES)
-    turned = []
-    for symmetry in range(SYMMETRIES):
-        values = square.mT if symmetry & 4 else square
-        values = values * sign[:, None] if symmetry & 2 else values
-        turned.append((values * sign if symmetry & 1 else values).flatten(-2)[..., 1:])
-    return torch.stack(turned, -2)
 
 
 def invariants(pictures: Tensor) -> Tensor:
@@ -125,7 +241,7 @@ def invariants(pictures: Tensor) -> Tensor:
     """
     parts = []
     for picture in (pictures, cut(pictures, _INNER, (1 - _INNER) / 2, (1 - _INNER) / 2)):
-        waves = _cosines()
+        waves = cosine_waves()
         sizes = (waves @ picture @ waves.T).abs()
         sizes[:, 0, 0] = 0
         parts += _unordered(_scaled(sizes))
@@ -218,44 +334,6 @@ def _unordered(square: Tensor) -> list[Tensor]:
     return [first + second, (first - second).abs()]
 
 
-@cache
-def _cosines() -> Tensor:
-    """The first rows of the orthonormal cosine transform, [8, 32]."""
-    angle = (torch.arange(SIDE) + 0.5) * torch.pi / SIDE
-    waves: Tensor = torch.cos(torch.arange(WAVES)[:, None] * angle) * (2 / SIDE) ** 0.5
-    waves[0] /= 2**0.5
-    return waves
-
-
-@dataclass(frozen=True, eq=False)
-class Start:
-    """P pairs of pictures and how they may lie on one another.
-
-    ``symmetry`` turns the picture of A. Then one of the two is cut to ``rows`` and ``columns`` (scale and offset), B's
-    where ``second``. With ``framed`` both have lost a painted border before.
-    """
-
-    pairs: RowPairs  # [P, 2]
-    symmetry: NDArray[np.int64]  # [P]
-    second: NDArray[np.bool_]  # [P]
-    framed: NDArray[np.bool_]  # [P]
-    rows: NDArray[np.float32]  # [P, 2]
-    columns: NDArray[np.float32]  # [P, 2]
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def take(self, chosen: Any) -> Start:
-        """Some of the pairs."""
-        return Start(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
-
-    @classmethod
-    def concat(cls, parts: list[Start]) -> Start:
-        """All pairs of the parts."""
-        names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
 def embed_all(
     metric: Metric, thumbnails: NDArray[np.uint8], crop: tuple[float, float, float] | None = None
 ) -> NDArray[np.float32]:
@@ -289,84 +367,3 @@ def neighbour_rows(
     joined = np.sort(np.concatenate(rows, 1), 1)
     joined[:, 1:][joined[:, 1:] == joined[:, :-1]] = -1
     return joined, index
-
-
-def whole_frequencies(thumbnails: NDArray[np.uint8]) -> Tensor:
-    """Low frequencies of N thumbnails and of what a painted border leaves of them, [N, 2, 63]."""
-    crops = torch.tensor([_CROPS[0], _FRAMED])
-    blocks = [
-        low_frequencies(grey(thumbnails[start : start + 2048]), crops)
-        for start in range(0, len(thumbnails), 2048)
-    ]
-    return torch.cat(blocks) if blocks else torch.empty(0, 2, 63)
-
-
-def best_variants(
-    thumbnails: NDArray[np.uint8], base: Tensor, rows: NDArray[np.integer], most: int, description: str
-) -> Start:
-    """Up to ``most`` pairs of each picture with a row of ``base`` that agree best under one of 128 variants.
-
-    Parameters
-    ----------
-    thumbnails : array [Q, 32, 32, 3]
-        The pictures that are turned and cut.
-    base : tensor [N, 2, 63]
-        What ``whole_frequencies`` gave for the others.
-    rows : array [Q, K]
-        Candidates among them; −1 for none.
-    most : int
-        Pairs of each picture.
-    description : str
-        What the progress bar says.
-    """
-    crops = torch.tensor([*_CROPS, _FRAMED])
-    parts: list[tuple[Any, ...]] = []
-    with progress(description, total=len(rows), unit="images") as bar:
-        for begin in range(0, len(rows), _BLOCK):
-            block = torch.from_numpy(rows[begin : begin + _BLOCK].astype(np.int64))
-            vectors = symmetric(low_frequencies(grey(thumbnails[begin : begin + _BLOCK]), crops))
-            variants, framed = vectors[:, :-1].flatten(1, 2), vectors[:, -1]  # [q, 120, 63], [q, 8, 63]
-            candidates = base[block.clamp(min=0)]  # [q, K, 2, 63]
-            agreement = torch.cat((candidates[:, :, 0] @ variants.mT, candidates[:, :, 1] @ framed.mT), 2)
-            cosine, variant = agreement.max(2)
-            cosine[block < 0] = -1
-            order = cosine.topk(min(most, cosine.shape[1]), 1).indices
-            picture, rank = torch.nonzero(cosine.gather(1, order) >= RELATED, as_tuple=True)
-            column = order[picture, rank]
-            parts.append(
-                tuple(x.numpy() for x in (picture + begin, block[picture, column], variant[picture, column]))
-            )
-            bar.advance(len(block))
-    pictures, base_rows, variants_of = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return _started(np.stack((pictures, base_rows), 1).astype(np.int64), variants_of)
-
-
-def turned_round(start: Start) -> Start:
-    """The same pairs seen from the other side: what was the picture of B is that of A."""
-    undone = inverse(start.symmetry)
-    # The cut was made before the picture was turned, so on the other side it needs no turning.
-    return Start(start.pairs[:, ::-1], undone, ~start.second, start.framed, start.rows, start.columns)
-
-
-def in_place(start: Start) -> Start:
-    """The cut of A's picture as it lies when the picture is turned; for pairs whose first picture is cut."""
-    scale, top, begin = start.rows[:, 0], start.rows[:, 1], start.columns[:, 1]
-    transposed, upside, mirrored = ((start.symmetry & bit) > 0 for bit in (4, 2, 1))
-    top, begin = np.where(transposed, begin, top), np.where(transposed, top, begin)
-    top, begin = np.where(upside, 1 - scale - top, top), np.where(mirrored, 1 - scale - begin, begin)
-    rows, columns = (np.stack((scale, offset), 1).astype(np.float32) for offset in (top, begin))
-    return Start(start.pairs, start.symmetry, start.second, start.framed, rows, columns)
-
-
-def _started(pairs: RowPairs, variant: NDArray[np.int64]) -> Start:
-    crops = np.array(_CROPS, np.float32)
-    framed = variant >= len(_CROPS) * SYMMETRIES
-    crop = crops[np.where(framed, 0, variant // SYMMETRIES)]
-    return Start(
-        pairs,
-        variant % SYMMETRIES,
-        np.zeros(len(pairs), np.bool_),
-        framed,
-        crop[:, [0, 1]],
-        crop[:, [0, 2]],
-    )

@@ -19,23 +19,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.audit import verify
-from longshot.audit.candidates import (
+from longshot.audit import alignment
+from longshot.audit.alignment import (
     SIDE,
     RowPairs,
     Start,
     best_variants,
-    embed_all,
     grey,
     in_place,
     inverse,
-    learn_metric,
-    neighbour_rows,
-    sample_rows,
     turned_round,
     whole_frequencies,
 )
-from longshot.audit.search import Neighbours, nearest
+from longshot.audit.candidates import (
+    Neighbours,
+    embed_all,
+    learn_metric,
+    nearest,
+    neighbour_rows,
+    sample_rows,
+)
 from longshot.base import cache_dir, cache_places, hash_text, progress
 from longshot.data import Dataset, ImageError, ImageStore
 from longshot.models import Shards, content_of, hold_lock, open_guarded, read_shards
@@ -58,7 +61,7 @@ _STEP = 16  # rows read together
 @dataclass(frozen=True)
 class ImagePairs:
     """P pairs, sorted by kind, distance and rows; ``distance`` is 0 for exact, d of the details for near (see
-    ``verify``), 1 − cosine for similar."""
+    ``alignment``), 1 − cosine for similar."""
 
     rows: RowPairs
     kind: NDArray[np.int8]  # position in KINDS
@@ -87,7 +90,7 @@ def find_pairs(
     """Every image of A with its copies in B; within one dataset (equal fingerprints) each pair once.
 
     Exact copies have the same pixels. Near copies are found by ``candidates`` (or are near in an embedding) and pass
-    the comparison of pixels in ``verify``.
+    the comparison of pixels in ``alignment``.
 
     Parameters
     ----------
@@ -208,12 +211,12 @@ def _copies(
             thumbnails = [
                 grey(table.thumbnails[part.pairs[:, side]]) for side, table in enumerate((table_a, table_b))
             ]
-            alignment = verify.align(thumbnails[0], thumbnails[1], _alignment(part))
-            near = torch.nonzero(alignment.distance <= _ALIGNED)[:, 0]
+            aligned = alignment.align(thumbnails[0], thumbnails[1], _alignment(part))
+            near = torch.nonzero(aligned.distance <= _ALIGNED)[:, 0]
             if len(near):
                 chosen = part.pairs[near.numpy()]
                 images = [_read(data, chosen[:, side]) for side, data in enumerate((a, b))]
-                d = verify.compare(images[0], images[1], alignment[near])
+                d = alignment.compare(images[0], images[1], aligned[near])
                 copies = ((d.grey <= _GREY) & (d.detail <= _DETAIL) & (d.colour <= _COLOUR)).numpy()
                 passed[begin + near.numpy()[copies]] = True
                 distances[begin + near.numpy()] = d.detail.numpy()
@@ -221,15 +224,17 @@ def _copies(
     return start.take(passed), distances[passed]
 
 
-def _alignment(start: Start) -> verify.Alignment:
+def _alignment(start: Start) -> alignment.Alignment:
     values = (start.symmetry, start.second, start.framed, start.rows, start.columns)
-    return verify.Alignment(torch.ones(len(start)), *(torch.from_numpy(np.array(value)) for value in values))
+    return alignment.Alignment(
+        torch.ones(len(start)), *(torch.from_numpy(np.array(value)) for value in values)
+    )
 
 
 def _read(dataset: Dataset, rows: NDArray[np.int64]) -> torch.Tensor:
     """Images [P] → bytes [P, 64, 64, 3]; each is read once."""
     unique, places = np.unique(rows, return_inverse=True)
-    pictures = np.stack([thumbnail(dataset.image(int(row)), verify.DETAIL) for row in unique])
+    pictures = np.stack([thumbnail(dataset.image(int(row)), alignment.DETAIL) for row in unique])
     return torch.from_numpy(pictures[places])
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from longshot import __version__
-from longshot.audit.candidates import turn_of
+from longshot.audit.alignment import turn_of
 from longshot.audit.classes import RELATIONS, SharedClass
 from longshot.audit.pairs import KINDS, ImagePairs
 from longshot.base import (

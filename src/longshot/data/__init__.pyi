@@ -13,70 +13,72 @@ from .dataset import ImageStore as ImageStore  # Where pixels come from
 from .dataset import SPLITS as SPLITS
 from .dataset import canonical_split as canonical_split  # `train`, `validation` or `test` for the spellings in use …
 from .dataset import default_identity as default_identity  # What LONGSHOT_IDENTITY says, by content where it says …
-from .described import DIGEST as DIGEST  # the column with the first 64 bits of each image's digest, in hex
-from .described import described as described  # The dataset with attributes that are known to be of its images
-from .described import digest_column as digest_column  # Short digests as text
-from .described import without_digests as without_digests  # The attributes without the digests of the images
+from .digests import DIGEST as DIGEST  # the column with the first 64 bits of each image's digest, in hex
+from .digests import described as described  # The dataset with attributes that are known to be of its images
+from .digests import digest_column as digest_column  # Short digests as text
+from .digests import without_digests as without_digests  # The attributes without the digests of the images
+from .formats.base import Format as Format  # One way in which a dataset lies on disk; plugins subclass it
 from .formats.base import assemble as assemble  # Rows in any order → a class-major dataset
+from .formats.base import images_below as images_below  # The images below a folder, for a format
+from .formats.base import remembered as remembered  # An index of files, made once and remembered until they change
 from .formats.meta_dataset import class_ids_of as class_ids_of  # WordNet ids for ILSVRC
-from .formats.meta_dataset_spec import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names → the spec's
-from .formats.meta_dataset_spec import Spec as Spec  # A source
-from .formats.meta_dataset_spec import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
-from .formats.view import ENDING as ENDING
-from .formats.view import KIND as KIND
-from .formats.view import ViewFile as ViewFile  # What a view file holds
-from .formats.view import ViewFormat as ViewFormat  # The format of view files, recognised by their ending
-from .formats.view import origin as origin  # (fingerprint of the original, keys left out) when this is the …
-from .formats.view import without as without  # The dataset without these images and classes
+from .formats.meta_dataset import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names → the spec's
+from .formats.meta_dataset import Spec as Spec  # A source
+from .formats.meta_dataset import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
+from .derived import ENDING as ENDING
+from .derived import KIND as KIND
+from .derived import ViewFile as ViewFile  # What a view file holds
+from .derived import ViewFormat as ViewFormat  # The format of view files, recognised by their ending
+from .derived import origin as origin  # (fingerprint of the original, keys left out) when this is the …
+from .derived import without as without  # The dataset without these images and classes
 from .formats.vtab import SplitSlice as SplitSlice  # official split, from percent, to percent
 from .formats.vtab import TASKS as TASKS
 from .formats.vtab import cut as cut  # Percent of official splits → record numbers
-from .formats.wordnet_ids import wordnet_above as wordnet_above  # The part of WordNet above the classes
-from .get.fetch import in_bytes as in_bytes  # A size for people
-from .get.get import get_dataset as get_dataset  # Download a published dataset, unpack it and register it under its …
-from .get.get import list_downloads as list_downloads  # The published datasets that can be got, and those that a …
-from .get.get import plan_download as plan_download  # What :func:`get_dataset` would do
-from .hierarchy import TaxonomyLike as TaxonomyLike
-from .hierarchy import class_labels as class_labels  # Class → what the taxonomy calls it, for the classes whose own …
-from .hierarchy import has_wordnet_ids as has_wordnet_ids  # Whether every class is called by a WordNet id, as …
-from .hierarchy import no_taxonomy as no_taxonomy  # The error for a dataset whose classes have no hierarchy where …
-from .hierarchy import reduced as reduced  # The dataset with its taxonomy reduced for all of its classes
-from .hierarchy import taxonomy_facts as taxonomy_facts  # What a file tells of the taxonomy that it was made by
-from .hierarchy import with_taxonomy as with_taxonomy  # The dataset with a hierarchy above its classes in place of …
-from .identity import ContentChanges as ContentChanges  # How images differ from what was recorded of them, by key …
+from .derived import wordnet_above as wordnet_above  # The part of WordNet above the classes
+from .get.transfer import in_bytes as in_bytes  # A size for people
+from .get import get_dataset as get_dataset  # Download a published dataset, unpack it and register it under its …
+from .get import list_downloads as list_downloads  # The published datasets that can be got, and those that a …
+from .get import plan_download as plan_download  # What :func:`get_dataset` would do
+from .derived import TaxonomyLike as TaxonomyLike
+from .derived import class_labels as class_labels  # Class → what the taxonomy calls it, for the classes whose own …
+from .derived import has_wordnet_ids as has_wordnet_ids  # Whether every class is called by a WordNet id, as …
+from .derived import no_taxonomy as no_taxonomy  # The error for a dataset whose classes have no hierarchy where …
+from .derived import reduced as reduced  # The dataset with its taxonomy reduced for all of its classes
+from .derived import taxonomy_facts as taxonomy_facts  # What a file tells of the taxonomy that it was made by
+from .derived import with_taxonomy as with_taxonomy  # The dataset with a hierarchy above its classes in place of …
+from .digests import ContentChanges as ContentChanges  # How images differ from what was recorded of them, by key …
 from .identity import Digests as Digests  # [M, 32]
 from .identity import TICK as TICK  # ns
-from .identity import are_sorted as are_sorted  # Whether distinct keys are in order, as those of most datasets are
-from .identity import compare_content as compare_content  # What differs between images as they were recorded and as …
-from .identity import content_digest as content_digest  # One SHA-256, in hex, over images
+from .digests import are_sorted as are_sorted  # Whether distinct keys are in order, as those of most datasets are
+from .digests import compare_content as compare_content  # What differs between images as they were recorded and as …
+from .digests import content_digest as content_digest  # One SHA-256, in hex, over images
 from .identity import digest_of as digest_of  # The digest (32 bytes) of one row of a store, read now
 from .identity import from_source as from_source  # The store, where it reads unpacked copies with copies that were …
 from .identity import image_digests as image_digests  # The SHA-256 digest of images of a dataset
 from .identity import look_at as look_at  # The stamps of rows, now
-from .identity import pack_digests as pack_digests  # Short digests [M] as text for JSON
-from .identity import remember_digests as remember_digests  # Keep digests that were computed where the images were …
-from .identity import short_digests as short_digests  # The first 8 bytes of each digest as a number [M]
-from .identity import unpack_digests as unpack_digests  # What `pack_digests` wrote
-from .images import ImageError as ImageError  # An image that cannot be read
-from .images import array_bytes as array_bytes  # What stands for an image that is stored as an array
-from .images import decode_reduced as decode_reduced  # As `decode`, but a JPEG at a half, a quarter or an eighth of …
+from .digests import pack_digests as pack_digests  # Short digests [M] as text for JSON
+from .digests import short_digests as short_digests  # The first 8 bytes of each digest as a number [M]
+from .digests import unpack_digests as unpack_digests  # What `pack_digests` wrote
+from .stores import ImageError as ImageError  # An image that cannot be read
+from .stores import array_bytes as array_bytes  # What stands for an image that is stored as an array
+from .stores import decode_reduced as decode_reduced  # As `decode`, but a JPEG at a half, a quarter or an eighth of …
 from .opening import DatasetLike as DatasetLike  # a dataset, or what ``open_dataset`` opens
 from .opening import as_dataset as as_dataset  # A dataset as it is, or opened where a name or a path was given
 from .opening import load as load  # Open what `locate` found with every image it has, readable or not
 from .opening import locate as locate  # Where a dataset lies
 from .opening import open_dataset as open_dataset  # Open a dataset
-from .part import branches as branches  # First parts of the class ids that have something below them, in order
-from .part import find_bad as find_bad  # Decode every image and list those that cannot be read
-from .part import take_rows as take_rows  # The dataset with these rows only
-from .part import under as under  # The classes below one branch of the class ids, such as all species of one …
+from .opening import branches as branches  # First parts of the class ids that have something below them, in order
+from .opening import find_bad as find_bad  # Decode every image and list those that cannot be read
+from .opening import take_rows as take_rows  # The dataset with these rows only
+from .opening import under as under  # The classes below one branch of the class ids, such as all species of one …
 from .registry import find as find  # Reopen the dataset with this fingerprint
-from .shipping import Shipment as Shipment  # How images come to the workers of an executor
-from .shipping import portable_dataset as portable_dataset  # The dataset as workers can open it
-from .shipping import read_digests as read_digests  # SHA-256 of what each row holds
-from .shipping import shipment as shipment  # Let every node read a few images
-from .sidecars import check_splits as check_splits  # The splits in the order train, validation, test, without empty …
-from .sidecars import read_attributes as read_attributes  # A table of attributes, put into the order of a dataset's …
-from .sidecars import resolve_classes as resolve_classes  # Class ids for ids, or for class names that are unique
+from .digests import Shipment as Shipment  # How images come to the workers of an executor
+from .digests import portable_dataset as portable_dataset  # The dataset as workers can open it
+from .digests import read_digests as read_digests  # SHA-256 of what each row holds
+from .digests import shipment as shipment  # Let every node read a few images
+from .file_readers import check_splits as check_splits  # The splits in the order train, validation, test, …
+from .file_readers import read_attributes as read_attributes  # A table of attributes, in the order of a dataset …
+from .file_readers import resolve_classes as resolve_classes  # Class ids for ids, or for class names that are unique
 from .stores import FileStore as FileStore  # Images in files
 from .stores import RowsStore as RowsStore  # Some rows of another store
 from .stores import ZipStore as ZipStore  # Images inside a zip, read member by member
@@ -85,8 +87,8 @@ from .stores import innermost as innermost  # The store that parts and views sta
 from .stores import prepare_rows as prepare_rows  # Tell a store which rows will be read
 from .stores import read_reduced as read_reduced  # An image and its full size
 from .stores import stamps_of as stamps_of  # The stamps of rows [M, 3]
-from .taxonomy.coarsity import coarsity as coarsity  # Mean squared distance over the unordered pairs of classes of …
-from .taxonomy.dag import Taxonomy as Taxonomy  # A DAG with one root
+from .taxonomy.distances import coarsity as coarsity  # Mean squared distance over the unordered pairs of classes of …
+from .taxonomy import Taxonomy as Taxonomy  # A DAG with one root
 from .taxonomy.distances import REDUCTIONS as REDUCTIONS
 from .taxonomy.distances import by_images as by_images  # Whether a distance depends on how many images lie below a …
 from .taxonomy.distances import class_distances as class_distances  # Distances [C, C] between all pairs of classes …
@@ -102,8 +104,8 @@ from .taxonomy.readers import read_ids as read_ids  # First column of a text or 
 from .taxonomy.readers import read_taxonomy as read_taxonomy  # Read an edge list (`.csv`, `.json`), nested JSON, or …
 from .taxonomy.readers import write_csv as write_csv  # Write the edge list that :func:`read_taxonomy` reads back …
 from .taxonomy.readers import write_matrix as write_matrix  # Write numbers [C, C] between classes as CSV, with the …
-from .taxonomy.tree import Branch as Branch  # A node to show
-from .taxonomy.tree import display_tree as display_tree  # The part of the taxonomy above `class_ids` as a tree
-from .taxonomy.wordnet import ROOT as ROOT  # entity
-from .taxonomy.wordnet import find_wordnet as find_wordnet  # The installed `data.noun`
-from .taxonomy.wordnet import read_wordnet as read_wordnet  # All noun synsets of WordNet 3.0 (82,115) below …
+from .taxonomy.picture import Branch as Branch  # A node to show
+from .taxonomy.picture import display_tree as display_tree  # The part of the taxonomy above `class_ids` as a tree
+from .taxonomy.readers import ROOT as ROOT  # entity
+from .taxonomy.readers import find_wordnet as find_wordnet  # The installed `data.noun`
+from .taxonomy.readers import read_wordnet as read_wordnet  # All noun synsets of WordNet 3.0 (82,115) below …

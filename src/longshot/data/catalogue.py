@@ -12,13 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longshot.base import UserError, cache_places, count, format_call, is_writable, parameters
+from longshot.base import UserError, cache_places, count, format_call, is_writable, note, parameters
 from longshot.data import registry
 from longshot.data.dataset import SPLITS, Dataset
-from longshot.data.formats import FORMATS, make_format
-from longshot.data.hierarchy import class_labels, has_wordnet_ids
-from longshot.data.opening import as_dataset, load, locate, open_dataset
-from longshot.data.part import find_bad
+from longshot.data.derived import class_labels, has_wordnet_ids
+from longshot.data.formats import all_formats, find_format, make_format
+from longshot.data.opening import as_dataset, find_bad, load, locate, open_dataset
 
 if TYPE_CHECKING:
     from longshot.data.dataset import Dataset
@@ -113,8 +112,12 @@ def list_formats() -> list[dict[str, str]]:
     'view'
     """
     rows = []
-    for name in FORMATS:
-        form = type(make_format(name))
+    for name in all_formats():
+        try:
+            form = find_format(name)
+        except UserError as error:  # of a plugin that is broken
+            note(error.template)
+            continue
         call = format_call(name, parameters(form.__init__))
         rows.append({"format": call, "what": form.title, "files": form.layout, "from": form.origin})
     return rows

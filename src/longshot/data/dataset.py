@@ -20,7 +20,7 @@ from longshot.base import Ints, UserError, count, first
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from longshot.data.taxonomy.dag import Taxonomy
+    from longshot.data.taxonomy import Taxonomy
 
 SPLITS = ("train", "validation", "test")
 # what a file made by Longshot vouches for: the images' bytes, or only their names

@@ -11,10 +11,9 @@ right. Writers hold a lock and add to what is there, so two lose nothing.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -30,9 +29,7 @@ from longshot.base import (
     UserError,
     cache_dir,
     cache_places,
-    count,
     file_lock,
-    first,
     hash_text,
     note,
     progress,
@@ -156,164 +153,6 @@ def from_source(store: ImageStore) -> ImageStore:
 def digest_of(store: ImageStore, row: int) -> bytes:
     """The digest (32 bytes) of one row of a store, read now."""
     return hashlib.sha256(encoded_of(store, row)).digest()
-
-
-def remember_digests(dataset: Dataset, rows: Ints, stamps: Ints, digests: Digests, *, looked: int) -> None:
-    """Keep digests that were computed where the images were read anyway.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Whose images.
-    rows : array [M] of int
-        Which of them.
-    stamps : array [M, 3] of int64
-        ``stamps_of(dataset.store, rows)`` from before the images were read.
-    digests : array [M, 32] of uint8
-        ``digest_of`` each.
-    looked : int
-        ``time.time_ns()`` from before the stamps were taken.
-    """
-    keys = dataset.keys.take(pa.array(np.asarray(rows, np.int64)))
-    remember(dataset.source, keys, stamps, digests, looked=looked)
-
-
-def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
-    """One SHA-256, in hex, over images: their keys and digests, in the order of the keys.
-
-    Parameters
-    ----------
-    keys : sequence [M] of str
-        The images' keys, in any order.
-    digests : array [M, 32] of uint8
-        Their digests, in the same order.
-
-    Examples
-    --------
-    >>> zeros = np.zeros((2, 32), np.uint8)
-    >>> content_digest(["b", "a"], zeros) == content_digest(["a", "b"], zeros)
-    True
-    """
-    if not isinstance(keys, pa.Array):
-        keys = pa.array([key.encode("utf-8", "surrogatepass") for key in _texts(keys)], pa.large_binary())
-    texts = keys.cast(pa.large_binary())
-    if not are_sorted(texts):
-        order = pc.sort_indices(texts)
-        texts, digests = texts.take(order), digests[order.to_numpy()]
-    digest = hashlib.sha256(b"longshot content 1\n")
-    if len(texts):
-        _, places, letters = texts.buffers()
-        ends = np.frombuffer(places, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        digest.update(np.diff(ends).astype("<i8").tobytes())
-        digest.update(memoryview(letters)[ends[0] : ends[-1]] if letters is not None else b"")
-    digest.update(np.ascontiguousarray(digests).data)
-    return digest.hexdigest()
-
-
-def are_sorted(keys: pa.Array) -> bool:
-    """Whether distinct keys are in order, as those of most datasets are: a look is quicker than sorting."""
-    return len(keys) < 2 or bool(pc.all(pc.less(keys[:-1], keys[1:])).as_py())
-
-
-def short_digests(digests: Digests) -> NDArray[np.uint64]:
-    """The first 8 bytes of each digest as a number [M]; ``f"{number:016x}"`` is the start of its hex form.
-
-    >>> import hashlib
-    >>> digest = np.frombuffer(hashlib.sha256(b"abc").digest(), np.uint8)[None]
-    >>> f"{short_digests(digest)[0]:016x}", hashlib.sha256(b"abc").hexdigest()[:16]
-    ('ba7816bf8f01cfea', 'ba7816bf8f01cfea')
-    """
-    numbers: NDArray[np.uint64] = np.ascontiguousarray(digests[:, :8]).view(">u8").reshape(-1)
-    return numbers.astype(np.uint64)
-
-
-def pack_digests(digests: NDArray[np.uint64]) -> str:
-    """Short digests [M] as text for JSON: 8 bytes each, little-endian, base64.
-
-    >>> unpack_digests(pack_digests(np.array([1, 2], np.uint64)))
-    array([1, 2], dtype=uint64)
-    """
-    return base64.b64encode(digests.astype("<u8").tobytes()).decode("ascii")
-
-
-def unpack_digests(text: str) -> NDArray[np.uint64]:
-    """What ``pack_digests`` wrote; ValueError for anything else."""
-    return np.frombuffer(base64.b64decode(text, validate=True), "<u8").astype(np.uint64)
-
-
-class ContentChanges(NamedTuple):
-    """How images differ from what was recorded of them, by key, sorted."""
-
-    changed: list[str]  # other bytes under the same key
-    missing: list[str]  # recorded, no longer there
-    new: list[str]  # there, not recorded
-
-    def __bool__(self) -> bool:
-        return bool(self.changed or self.missing or self.new)
-
-    def __str__(self) -> str:
-        """The numbers and the first names: "2 images have other bytes ('a', 'b'), 1 image is missing ('c')"."""
-        kinds = (
-            (self.changed, "has other bytes", "have other bytes"),
-            (self.missing, "is missing", "are missing"),
-            (self.new, "is new", "are new"),
-        )
-        parts = [
-            f"{count(keys, 'image')} {one_is if len(keys) == 1 else they_are} ({first(keys)})"
-            for keys, one_is, they_are in kinds
-            if keys
-        ]
-        return ", ".join(parts) or "no image differs"
-
-
-def compare_content(
-    keys: pa.Array | Sequence[str],
-    digests: NDArray[np.uint64] | Digests,
-    keys_now: pa.Array | Sequence[str],
-    digests_now: NDArray[np.uint64] | Digests,
-) -> ContentChanges:
-    """What differs between images as they were recorded and as they are now.
-
-    Parameters
-    ----------
-    keys, digests
-        What was recorded: keys [M], and digests [M, 32] or short ones [M]. Where one side is short, both are compared
-        by their short digests.
-    keys_now, digests_now
-        What is there now, in any order.
-
-    Returns
-    -------
-    ContentChanges
-        ``changed``, ``missing`` and ``new``: lists of keys, sorted. False where nothing differs.
-
-    Examples
-    --------
-    >>> old, new = np.array([1, 2], np.uint64), np.array([1, 3, 4], np.uint64)
-    >>> print(compare_content(["a", "b"], old, ["a", "b", "c"], new))
-    1 image has other bytes ('b'), 1 image is new ('c')
-    """
-    if digests.ndim != digests_now.ndim:
-        digests, digests_now = (
-            numbers.astype(np.uint64) if numbers.ndim == 1 else short_digests(numbers.astype(np.uint8))
-            for numbers in (digests, digests_now)
-        )
-    before, after = pa.array(_texts(keys), pa.string()), pa.array(_texts(keys_now), pa.string())
-    indices = pc.index_in(before, value_set=after)
-    present = indices.is_valid().to_numpy(zero_copy_only=False)
-    matched = indices.drop_null().to_numpy()
-    differs = digests[present] != digests_now[matched]
-    if differs.ndim == 2:
-        differs = differs.any(axis=1)
-    changed = before.take(pa.array(np.flatnonzero(present)[differs]))
-    missing = before.take(pa.array(np.flatnonzero(~present)))
-    new = after.filter(pc.invert(pc.is_in(after, value_set=before)))
-    return ContentChanges(*(sorted(part.to_pylist()) for part in (changed, missing, new)))
-
-
-def _texts(keys: pa.Array | Sequence[str]) -> list[str]:
-    texts: list[str] = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
-    return texts
 
 
 def _shipped(store: ImageStore, rows: Ints) -> Digests | None:

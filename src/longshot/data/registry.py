@@ -33,7 +33,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.data.dataset import Dataset
-from longshot.data.files import read_object
+from longshot.data.file_readers import read_object
 from longshot.data.formats import split_spec
 from longshot.data.identity import forget as forget_digests
 from longshot.data.scan import scan_file

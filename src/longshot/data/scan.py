@@ -34,9 +34,8 @@ from longshot.base import (
     read_sealed,
     write_sealed,
 )
-from longshot.data.files import reason_of
-from longshot.data.images import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, is_image_name
-from longshot.data.stores import escape_name, open_zip
+from longshot.data.file_readers import reason_of
+from longshot.data.stores import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, escape_name, is_image_name, open_zip
 
 _IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
 _LEFT_BEHIND = frozenset(("Thumbs.db", "desktop.ini", "Icon\r"))

@@ -7,7 +7,7 @@ import pytest
 
 from longshot.base import Ragged
 from longshot.data import coarsity
-from longshot.data.taxonomy import coarsity as module
+from longshot.data.taxonomy import distances as module
 
 
 def _distances(size: int) -> np.ndarray:

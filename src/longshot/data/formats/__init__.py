@@ -1,6 +1,7 @@
-"""The formats in which the datasets of this field lie on disk: one file each, found by name or by their files.
+"""The formats in which the datasets of this field lie on disk, found by name or by their files.
 
 A dataset of a format is written ``FORMAT[(settings)]:PATH``; where a few file names tell it, the path alone does.
+Packages add formats of their own as plugins: subclasses of `Format`, asked after Longshot's own.
 """
 
 from __future__ import annotations
@@ -8,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from importlib import import_module
 from pathlib import Path
 
-from longshot.base import find_class, make_called, parse_call
+from longshot.base import UserError, find_class, make_called, parse_call, plugged
 from longshot.data.formats.base import Format
 
 # Name on the command line → module and class, in the order in which a path is looked at, and the names without which a
 # path is surely not of the format: its own name, or one right inside it; None for a format that is never told by names.
 # So a folder of photos costs no import of all modules.
 _TABLE: dict[str, tuple[str, str | None]] = {
-    "view": ("view:ViewFormat", r".*\.view\.json"),
+    "view": ("longshot.data.derived:ViewFormat", r".*\.view\.json"),
     "meta-album": ("meta_album:MetaAlbum", r"info|info\.json"),
     "huggingface": (
         "huggingface:HuggingFaceFormat",
@@ -26,58 +26,88 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     ),
     "webdataset": ("webdataset:WebDataset", r".*\.tar"),
     "cifar": ("cifar:CIFAR", r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"),
-    "emnist": ("idx:EMNIST", r"emnist-.*|gzip|raw|.*mnist"),
-    "mnist": ("idx:MNIST", r"(train|t10k)-images.*|gzip|raw|.*mnist"),
-    "medmnist": ("numbered:MedMNIST", r".*\.npz"),
-    "stl10": ("numbered:STL10", r"stl10_binary|train_X\.bin"),
-    "svhn": ("numbered:SVHN", r".*_32x32\.mat"),
+    "emnist": ("mnist:EMNIST", r"emnist-.*|gzip|raw|.*mnist"),
+    "mnist": ("mnist:MNIST", r"(train|t10k)-images.*|gzip|raw|.*mnist"),
+    "medmnist": ("mnist:MedMNIST", r".*\.npz"),
+    "stl10": ("cifar:STL10", r"stl10_binary|train_X\.bin"),
+    "svhn": ("cifar:SVHN", r".*_32x32\.mat"),
     "lfw": ("pattern:LFW", r"lfw.*|George_W_Bush"),
-    "omniglot": ("omniglot:Omniglot", r"images_background.*"),
-    "fgvc-aircraft": ("oxford:Aircraft", r"fgvc-aircraft-2013b|data|images_variant_test\.txt"),
-    "oxford-flowers": ("oxford:Flowers", r"imagelabels\.mat"),
+    "omniglot": ("meta_dataset_sources:Omniglot", r"images_background.*"),
+    "fgvc-aircraft": ("meta_dataset_sources:Aircraft", r"fgvc-aircraft-2013b|data|images_variant_test\.txt"),
+    "oxford-flowers": ("meta_dataset_sources:Flowers", r"imagelabels\.mat"),
     "mini-imagenet": ("imagenet_subsets:MiniImageNet", r"mini-imagenet-cache-train\.pkl|images"),
     "tiered-imagenet": ("imagenet_subsets:TieredImageNet", r"train_images_png\.pkl|train\.csv"),
-    "danish-fungi": ("danish_fungi:DanishFungi", r"DF20.*"),
-    "orbit": ("orbit:Orbit", None),
+    "danish-fungi": ("volunteers:DanishFungi", r"DF20.*"),
+    "orbit": ("volunteers:Orbit", None),
     "cure-or": ("pattern:CureOr", None),
-    "objectnet": ("objectnet:ObjectNet", r"mappings"),
+    "objectnet": ("pattern:ObjectNet", r"mappings"),
     "coco": ("coco:Coco", r"annotations"),
     "meta-dataset": ("meta_dataset:MetaDataset", r"0\.tfrecords|dataset_spec\.json"),
     "meta-dataset-hdf5": ("meta_dataset:MetaDatasetHdf5", r"0\.h5"),
     "tfds": ("tfds:Tfds", r"dataset_info\.json|features\.json|\d+\.\d+\.\d+"),
-    "vtab": ("vtab_dataset:Vtab", None),
+    "vtab": ("vtab:Vtab", None),
     "pattern": ("pattern:PathPattern", None),
 }
-FORMATS = {name: f"{__name__}.{inside}" for name, (inside, _) in _TABLE.items()}
+FORMATS = {
+    name: target if target.startswith("longshot.") else f"{__name__}.{target}"
+    for name, (target, _) in _TABLE.items()
+}
 _SIGNS = {name: sign for name, (_, sign) in _TABLE.items()}  # a format that is not listed is always asked
 _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
+
+
+def all_formats() -> dict[str, str]:
+    """Return Longshot's own formats and behind them those of plugins: name → ``module:class``."""
+    return FORMATS | {name: target for name, target in plugged("formats").items() if name not in FORMATS}
+
+
+def find_format(name: str) -> type[Format]:
+    """Return the class of a format; UserError with the nearest name when there is none."""
+    table = FORMATS if name in FORMATS else all_formats()  # plugins are looked at only where they are needed
+    try:
+        form: type[Format] = find_class("format", name, table, "{data.list_formats()}")
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"The format '{name}' ({table[name]}) cannot be imported: {error}",
+            "install again or remove the package that adds it",
+        ) from error
+    return form
 
 
 def make_format(call: str) -> Format:
     """``"coco(crops=True)"`` → the format with its settings; UserError with the nearest name when there is none."""
     name, settings = parse_call(call)
-    chosen = find_class("format", name, FORMATS, "{data.list_formats()}")
-    made: Format = make_called("format", name, chosen, settings)
+    made: Format = make_called("format", name, find_format(name), settings)
     return made
 
 
 def split_spec(text: str) -> tuple[str, str] | None:
     """``"coco(crops=True):/data/coco"`` → (call, path); None for anything that begins with no known format."""
     match = _SPEC.fullmatch(text)
-    if match is None or match["call"].partition("(")[0] not in FORMATS:
+    if match is None:
         return None
-    return match["call"], match["path"]
+    name = match["call"].partition("(")[0]
+    return (match["call"], match["path"]) if name in FORMATS or name in all_formats() else None
 
 
 def recognise(path: Path) -> Format | None:
-    """The format that the files at ``path`` tell by their names, with its default settings."""
+    """The format that the files at ``path`` tell by their names, with its default settings; Longshot's own first."""
     for name in possible(path):
-        module, _, attribute = FORMATS[name].partition(":")
-        chosen: type[Format] = getattr(import_module(module), attribute)
-        with contextlib.suppress(OSError):  # a folder that may not be looked into is none of ours
-            if chosen.recognise(path):
+        if _recognises(find_format(name), path):
+            return make_format(name)
+    for name in list(all_formats())[len(FORMATS) :]:
+        with contextlib.suppress(
+            UserError
+        ):  # a plugin that cannot be imported: who asks for it by name is told
+            if _recognises(find_format(name), path):
                 return make_format(name)
     return None
+
+
+def _recognises(form: type[Format], path: Path) -> bool:
+    with contextlib.suppress(OSError):  # a folder that may not be looked into is none of ours
+        return form.recognise(path)
+    return False
 
 
 def possible(path: Path) -> list[str]:

@@ -34,9 +34,8 @@ from longshot.base import (
     parameters,
 )
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.data.files import need_stamp, read_object, reason_of, repeated
+from longshot.data.file_readers import need_stamp, read_object, reason_of, repeated
 from longshot.data.formats.spans import SpanStore
-from longshot.data.images import array_bytes, is_image_name, to_rgb
 from longshot.data.scan import (
     load_table,
     other_endings,
@@ -46,8 +45,8 @@ from longshot.data.scan import (
     scan_files,
     scan_folder,
 )
-from longshot.data.stores import FileStore, RowsStore, escape_name
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.stores import FileStore, RowsStore, array_bytes, escape_name, is_image_name, to_rgb
+from longshot.data.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     from PIL.Image import Image

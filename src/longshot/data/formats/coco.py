@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note, progress
 from longshot.data.dataset import Dataset
-from longshot.data.files import mixed
+from longshot.data.file_readers import mixed
 from longshot.data.formats.base import Format, assemble, image_names, need_all, need_folder, remembered
-from longshot.data.images import ImageError, decode, to_rgb
-from longshot.data.stores import FileStore
+from longshot.data.stores import FileStore, ImageError, decode, to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image

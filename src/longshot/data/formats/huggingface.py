@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.files import read_object
+from longshot.data.file_readers import attribute_column, find_column, read_object
 from longshot.data.folder import LABEL_COLUMNS
-from longshot.data.formats.arrow_files import CellStore, columns_of, schema_of
 from longshot.data.formats.base import (
     Format,
     Texts,
@@ -32,8 +31,8 @@ from longshot.data.formats.base import (
     nested_ids,
     record_dataset,
 )
+from longshot.data.formats.containers import CellStore, columns_of, schema_of
 from longshot.data.formats.spans import refuse_copied_files
-from longshot.data.sidecars import attribute_column, find_column
 
 ColumnTypes: TypeAlias = dict[str, dict[str, Any]]
 _SHARD = re.compile(r"(?P<stem>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.(parquet|arrow)")

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.files import read_object, repeated
+from longshot.data.file_readers import read_object, repeated
 from longshot.data.formats.base import Format, assemble, flat_names
 from longshot.data.stores import escape_name
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.taxonomy import Taxonomy
 
 DOMAINS = (
     *("Large Animals", "Small Animals", "Plants", "Plant Diseases", "Microscopy"),

@@ -1,45 +1,180 @@
-"""Meta-Dataset v1: a folder per source with ``dataset_spec.json`` and one file of records per class."""
+"""Meta-Dataset v1: a folder per source with ``dataset_spec.json`` and one file of records per class.
+
+The spec tells the classes of each split with their sizes, Omniglot's alphabets, ILSVRC's graph.
+"""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import OrderedDict
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base import Ints, UserError, count, first, note, offsets_of, progress
+from longshot.base import UserError, count, first, note, offsets_of, progress
 from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.files import container_stamps, file_stamp
 from longshot.data.formats.base import Format, assemble, count_within, remembered
-from longshot.data.formats.example_proto import FeatureValue, ProtoError, parse_example
-from longshot.data.formats.meta_dataset_spec import SPEC_SPLITS, Spec, SpecClass, read_spec
-from longshot.data.formats.spans import read_span, refuse_copied_files, refuse_copied_records
+from longshot.data.formats.spans import (
+    Hdf5Store,
+    count_hdf5,
+    hdf5_labels,
+    need_h5py,
+    read_span,
+    refuse_copied_files,
+    refuse_copied_records,
+)
 from longshot.data.formats.tfrecord import (
+    FeatureValue,
+    ProtoError,
     RecordDecoder,
     RecordIndex,
     index_files,
+    parse_example,
     span_columns,
     store_of,
     unframe,
 )
-from longshot.data.images import ImageError, array_bytes, to_rgb
-from longshot.data.stores import escape_name
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.data.stores import ImageError, escape_name
+from longshot.data.taxonomy import Taxonomy
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+_REMEDY = "take the file of github.com/google-research/meta-dataset, or write it with the conversion"
+SPEC_SPLITS = {"train": "TRAIN", "validation": "VALID", "test": "TEST"}  # Longshot's names → the spec's
+
+
+@dataclass(frozen=True)
+class SpecClass:
+    """A class: its file is called by ``number``; ``group`` is its super-class where the source has two levels."""
+
+    number: int
+    name: str
+    images: int
+    group: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """A source. ``splits`` (TRAIN, VALID, TEST) hold classes in the order in which episodes number them.
+
+    ``kind`` is 'flat', 'bilevel' (Omniglot) or 'hierarchical' (ILSVRC). ``subgraphs``: nodes of each split's graph as
+    in the file, with ``wn_id``, ``words``, ``children_ids`` and ``parents_ids``.
+    """
+
+    name: str
+    kind: str
+    pattern: str
+    splits: Mapping[str, tuple[SpecClass, ...]]
+    subgraphs: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> list[SpecClass]:
+        """All classes, split by split."""
+        return [spec_class for members in self.splits.values() for spec_class in members]
+
+
+class _WrongEntry(Exception):
+    """An entry that cannot be; the rest of a sentence that begins with the file."""
+
+
+def read_spec(file: Path) -> Spec:
+    """Read a ``dataset_spec.json`` of Meta-Dataset; UserError when the file is none or incomplete."""
+    try:
+        raw = json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"{file} cannot be read as a dataset_spec.json: {error.strerror or error}."
+        ) from error
+    except ValueError as error:
+        raise UserError(f"{file} is not a readable Meta-Dataset dataset_spec.json: {error}.") from error
+    tables = ("split_subgraphs", "superclasses_per_split", "classes_per_split")
+    if not isinstance(raw, dict) or not any(table in raw for table in tables):
+        raise UserError(f"{file} has none of Meta-Dataset's split tables; is it a dataset_spec.json?")
+    name, pattern = str(raw.get("name", file.stem)), str(raw.get("file_pattern", "{}.tfrecords"))
+    try:
+        if "split_subgraphs" in raw:
+            return Spec(name, "hierarchical", pattern, _hierarchical(raw), raw["split_subgraphs"])
+        if "superclasses_per_split" in raw:
+            return Spec(name, "bilevel", pattern, _bilevel(raw))
+        ranges = _ranges(raw["classes_per_split"])
+        return Spec(name, "flat", pattern, {s: _classes(raw, numbers) for s, numbers in ranges.items()})
+    except KeyError as error:
+        raise UserError(f"{file} lacks the entry {error}", _REMEDY) from error
+    except _WrongEntry as error:
+        raise UserError(f"{file} {error}", _REMEDY) from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{file} has a table of another form than Meta-Dataset's ({error})", _REMEDY
+        ) from error
+
+
+def _ranges(per_split: Mapping[str, int]) -> dict[str, range]:
+    """Numbers of each split when splits follow each other as TRAIN, VALID, TEST."""
+    start, ranges = 0, {}
+    for split in SPEC_SPLITS.values():
+        size = _size(per_split[split], f"its split {split}")
+        ranges[split] = range(start, start + size)
+        start += size
+    return ranges
+
+
+def _size(value: Any, where: str) -> int:
+    """A number of classes or images, which is a whole number of 0 or more."""
+    if not isinstance(value, int) or value < 0:
+        raise _WrongEntry(f"gives {where} the size {value!r}, where a whole number of 0 or more is needed")
+    return value
+
+
+def _classes(raw: Mapping[str, Any], numbers: range, group: str = "") -> tuple[SpecClass, ...]:
+    names, images = raw["class_names"], raw["images_per_class"]
+    for table, entries in (("class_names", names), ("images_per_class", images)):
+        absent = [n for n in numbers if str(n) not in entries]
+        if absent:
+            raise _WrongEntry(
+                f"speaks of the classes {numbers[0]} to {numbers[-1]}, but {table} lacks {len(absent):,} of them "
+                f"({first(absent)})"
+            )
+    return tuple(
+        SpecClass(n, str(names[str(n)]), _size(images[str(n)], f"class {n}"), group) for n in numbers
+    )
+
+
+def _bilevel(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
+    """Super-classes follow each other over the splits, and classes over the super-classes."""
+    names, start = raw["superclass_names"], 0
+    members: list[tuple[SpecClass, ...]] = []
+    for number in range(len(raw["classes_per_superclass"])):
+        stop = start + _size(raw["classes_per_superclass"][str(number)], f"super-class {number}")
+        members.append(_classes(raw, range(start, stop), str(names[str(number)])))
+        start = stop
+    return {
+        split: tuple(spec_class for number in numbers for spec_class in _member(members, number))
+        for split, numbers in _ranges(raw["superclasses_per_split"]).items()
+    }
+
+
+def _member(members: list[tuple[SpecClass, ...]], number: int) -> tuple[SpecClass, ...]:
+    if number >= len(members):
+        raise _WrongEntry(f"divides more super-classes than the {len(members):,} it describes")
+    return members[number]
+
+
+def _hierarchical(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
+    """The leaves of each split's graph, by WordNet id."""
+    number = {name: int(n) for n, name in raw["class_names"].items()}
+    return {
+        split: tuple(
+            SpecClass(number[leaf], leaf, int(raw["images_per_class"][split][leaf]))
+            for leaf in sorted(n["wn_id"] for n in raw["split_subgraphs"][split] if not n["children_ids"])
+        )
+        for split in SPEC_SPLITS.values()
+    }
+
 
 _SPEC = "dataset_spec.json"
-_MOST_OPEN = 64  # files: Omniglot has 1,623, systems allow about 1,000
 
 
 class MetaDataset(Format):
@@ -263,7 +398,7 @@ class MetaDatasetHdf5(Format):
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """The classes of all splits, in the order of their numbers."""
-        _h5py()
+        need_h5py()
         spec = find_spec(path)
         files = class_files(path, spec, ".h5")
 
@@ -271,8 +406,8 @@ class MetaDatasetHdf5(Format):
             with progress(f"index {name}", total=len(files), unit="files") as bar:
                 sizes, labels = [], []
                 for file in files:
-                    sizes.append(_count(file))
-                    labels.append(_labels(file, sizes[-1]))
+                    sizes.append(count_hdf5(file))
+                    labels.append(hdf5_labels(file, sizes[-1]))
                     bar.advance()
             check_counts(path, spec, sizes)
             check_labels(files, [spec_class.number for spec_class in spec.classes], labels)
@@ -285,99 +420,3 @@ class MetaDatasetHdf5(Format):
         file = np.repeat(np.arange(len(files)), sizes)
         store = Hdf5Store(tuple(str(f) for f in files), file, count_within(sizes))
         return spec_dataset(name, source, spec, file, store, prefix="h5-")
-
-
-@dataclass(frozen=True, eq=False)
-class Hdf5Store:
-    """Row i is the group ``numbers[i]`` of ``files[file[i]]``."""
-
-    files: tuple[str, ...]
-    file: Ints  # [N]
-    numbers: Ints  # [N]
-
-    def read(self, row: int) -> Image:
-        """One image, from an array of bytes [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
-        from PIL import Image
-
-        where, pixels = self._pixels(row)
-        if pixels.ndim == 3 and pixels.shape[2] == 1:
-            pixels = pixels[:, :, 0]
-        if (
-            pixels.dtype != np.uint8
-            or pixels.ndim not in (2, 3)
-            or (pixels.ndim == 3 and pixels.shape[2] not in (3, 4))
-        ):
-            raise ImageError(where, f"it holds {pixels.dtype} {list(pixels.shape)}, no image of bytes")
-        return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
-
-    def encoded(self, row: int) -> bytes:
-        """Type, shape and numbers of one image."""
-        return array_bytes(self._pixels(row)[1])
-
-    def _pixels(self, row: int) -> tuple[str, NDArray[Any]]:
-        """(the words for a row in an error, its array)."""
-        path, number = self.files[int(self.file[row])], int(self.numbers[row])
-        where = f"{path}, group {number}"
-        try:
-            with _lock:  # HDF5 reads one at a time
-                return where, np.asarray(_open_file(path)[f"{number}/image"])
-        except (OSError, KeyError, ValueError, TypeError) as error:
-            raise ImageError(where, str(error).strip("'\" .") or "it cannot be read") from error
-
-    def stamps(self, rows: Ints) -> Ints:
-        """Those of the file: one look per file."""
-        return container_stamps(self.files, self.file[rows], self.numbers[rows])
-
-
-def _h5py() -> Any:
-    try:
-        return import_module("h5py")
-    except ImportError as error:
-        raise UserError("HDF5 files need the package h5py; run: pip install 'longshot[hdf5]'.") from error
-
-
-def _count(path: Path) -> int:
-    """The images of a class; UserError when its groups are not numbered 0, 1, … or hold no image."""
-    try:
-        with _h5py().File(path, "r") as file:
-            names = set(file.keys())
-            missing = [n for n in range(len(names)) if str(n) not in names]
-            if missing:
-                raise UserError(
-                    f"{path} has {len(names):,} groups but none called '{missing[0]}'; groups are numbered from 0."
-                )
-            inside = list(file["0"].keys()) if names and hasattr(file["0"], "keys") else []
-    except OSError as error:
-        raise UserError(f"{path} is not a whole HDF5 file ({error}); copy or convert it again.") from error
-    if names and "image" not in inside:
-        raise UserError(
-            f"{path} has no '0/image' (found in '0': {first(inside) or 'nothing'}); convert it again."
-        )
-    return len(names)
-
-
-def _labels(path: Path, images: int) -> set[int]:
-    """The labels of the first, middle and last groups, where they have whole numbers for labels."""
-    labels: set[int] = set()
-    with _h5py().File(path, "r") as file:
-        for number in sorted({0, images // 2, images - 1} & set(range(images))):
-            group = file[str(number)]
-            label = np.asarray(group["label"]).reshape(-1) if "label" in group else np.empty(0)
-            if label.size == 1 and label.dtype.kind in "iu":
-                labels.add(int(label[0]))
-    return labels
-
-
-_lock = threading.Lock()
-_open: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
-
-
-def _open_file(path: str) -> Any:
-    """The file, kept open in this process until it changes; a forked worker opens its own."""
-    address = (path, os.getpid(), *file_stamp(path))
-    if address not in _open:
-        _open[address] = _h5py().File(path, "r")
-        if len(_open) > _MOST_OPEN:
-            _open.popitem(last=False)[1].close()
-    _open.move_to_end(address)
-    return _open[address]

@@ -1,4 +1,4 @@
-"""Images that lie as runs of bytes inside a few large files: records, tar members, raw pixels. One read each.
+"""Images inside a few large files: as runs of bytes (records, tar members, raw pixels), one read each, or in HDF5.
 
 And what is wrong with such files where every count is right: copies of each other, gaps in their numbers, lists beside
 them that say otherwise.
@@ -12,22 +12,25 @@ import json
 import os
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, hash_file, note
-from longshot.data.files import container_stamps, need_stamp, reason_of
-from longshot.data.images import ImageError, decode
+from longshot.data.file_readers import container_stamps, file_stamp, need_stamp, reason_of
+from longshot.data.stores import ImageError, array_bytes, decode, to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
 
 Decode: TypeAlias = Callable[[bytes, str], "Image"]
 _HEAD = 65_536  # bytes that are compared before whole files are
@@ -299,3 +302,104 @@ def _sizes(folder: Path) -> dict[str, int]:
         return {}
     entries = content.items() if isinstance(content, dict) else ()
     return {name: size for name, size in entries if name.endswith(".tar") and isinstance(size, int)}
+
+
+_MOST_HDF5 = 64  # files: Omniglot has 1,623, systems allow about 1,000
+
+
+@dataclass(frozen=True, eq=False)
+class Hdf5Store:
+    """Row i is the group ``numbers[i]`` of ``files[file[i]]``."""
+
+    files: tuple[str, ...]
+    file: Ints  # [N]
+    numbers: Ints  # [N]
+
+    def read(self, row: int) -> Image:
+        """One image, from an array of bytes [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
+        from PIL import Image
+
+        where, pixels = self._pixels(row)
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[:, :, 0]
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim not in (2, 3)
+            or (pixels.ndim == 3 and pixels.shape[2] not in (3, 4))
+        ):
+            raise ImageError(where, f"it holds {pixels.dtype} {list(pixels.shape)}, no image of bytes")
+        return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
+
+    def encoded(self, row: int) -> bytes:
+        """Type, shape and numbers of one image."""
+        return array_bytes(self._pixels(row)[1])
+
+    def _pixels(self, row: int) -> tuple[str, NDArray[Any]]:
+        """(the words for a row in an error, its array)."""
+        path, number = self.files[int(self.file[row])], int(self.numbers[row])
+        where = f"{path}, group {number}"
+        try:
+            with _hdf5_lock:  # HDF5 reads one at a time
+                return where, np.asarray(_open_hdf5(path)[f"{number}/image"])
+        except (OSError, KeyError, ValueError, TypeError) as error:
+            raise ImageError(where, str(error).strip("'\" .") or "it cannot be read") from error
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the file: one look per file."""
+        return container_stamps(self.files, self.file[rows], self.numbers[rows])
+
+
+def need_h5py() -> Any:
+    try:
+        return import_module("h5py")
+    except ImportError as error:
+        raise UserError("HDF5 files need the package h5py; run: pip install 'longshot[hdf5]'.") from error
+
+
+def count_hdf5(path: Path) -> int:
+    """The images of a class; UserError when its groups are not numbered 0, 1, … or hold no image."""
+    try:
+        with need_h5py().File(path, "r") as file:
+            names = set(file.keys())
+            missing = [n for n in range(len(names)) if str(n) not in names]
+            if missing:
+                raise UserError(
+                    f"{path} has {len(names):,} groups but none called '{missing[0]}'; groups are numbered from 0."
+                )
+            inside = list(file["0"].keys()) if names and hasattr(file["0"], "keys") else []
+    except OSError as error:
+        raise UserError(f"{path} is not a whole HDF5 file ({error}); copy or convert it again.") from error
+    if names and "image" not in inside:
+        raise UserError(
+            f"{path} has no '0/image' (found in '0': {first(inside) or 'nothing'}); convert it again."
+        )
+    return len(names)
+
+
+def hdf5_labels(path: Path, images: int) -> set[int]:
+    """The labels of the first, middle and last groups, where they have whole numbers for labels."""
+    labels: set[int] = set()
+    with need_h5py().File(path, "r") as file:
+        for number in sorted({0, images // 2, images - 1} & set(range(images))):
+            group = file[str(number)]
+            label = np.asarray(group["label"]).reshape(-1) if "label" in group else np.empty(0)
+            if label.size == 1 and label.dtype.kind in "iu":
+                labels.add(int(label[0]))
+    return labels
+
+
+_hdf5_lock = threading.Lock()
+
+
+_hdf5_files: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
+
+
+def _open_hdf5(path: str) -> Any:
+    """The file, kept open in this process until it changes; a forked worker opens its own."""
+    address = (path, os.getpid(), *file_stamp(path))
+    if address not in _hdf5_files:
+        _hdf5_files[address] = need_h5py().File(path, "r")
+        if len(_hdf5_files) > _MOST_HDF5:
+            _hdf5_files.popitem(last=False)[1].close()
+    _hdf5_files.move_to_end(address)
+    return _hdf5_files[address]

@@ -18,11 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from longshot.base import UserError, count, first, note
-from longshot.data.files import read_object
+from longshot.data.file_readers import read_object
 from longshot.data.formats.base import count_within, remembered
-from longshot.data.formats.example_proto import FeatureValue, parse_example
 from longshot.data.formats.spans import read_span, refuse_copied_records
-from longshot.data.formats.tfrecord import index_file, index_files, parse_record, span_columns
+from longshot.data.formats.tfrecord import (
+    FeatureValue,
+    index_file,
+    index_files,
+    parse_example,
+    parse_record,
+    span_columns,
+)
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SHARD = re.compile(r"(?P<name>\w+)-(?P<split>[\w-]+)\.(?P<form>\w+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")

@@ -1,4 +1,4 @@
-"""TFRecord files: finding the records of a file in one pass, and reading one of them with one read.
+"""TFRecord files and their ``tf.train.Example`` messages: found in one pass, each read with one read.
 
 record = length (8 bytes) · masked CRC-32C of the length (4) · data (length bytes) · masked CRC-32C of the data (4)
 
@@ -6,6 +6,14 @@ CRC-32C (Castagnoli) is computed by google-crc32c where it is installed, else wi
 bits: it is the exclusive or of what every byte contributes, and a byte's contribution depends on its value and its
 distance from the end only. A table of [distance, value] turns a block into one gather and one reduction; the state
 after a block enters the next one through its first four bytes.
+
+Of protocol buffers there is just as much as these messages need:
+
+    Example {1: Features}   Features {1: map<string, Feature>}   map entry {1: key, 2: Feature}
+    Feature {1: BytesList | 2: FloatList | 3: Int64List}, each list {1: repeated value}, numbers packed or not
+
+As in every protobuf reader, unknown fields are skipped, parts given twice are merged, and of map entries with the
+same key or of several kinds in one feature the last one counts.
 """
 
 from __future__ import annotations
@@ -13,7 +21,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -25,13 +33,144 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import UserError, progress
-from longshot.data.files import reason_of
-from longshot.data.formats.example_proto import FeatureValue, ProtoError, parse_example
+from longshot.data.file_readers import reason_of
 from longshot.data.formats.spans import SpanStore
-from longshot.data.images import ImageError, decode
+from longshot.data.stores import ImageError, decode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+
+Span: TypeAlias = tuple[int, int]  # start and stop in the bytes of the whole message
+FeatureValue: TypeAlias = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_KINDS = (1, 2, 3)  # bytes, floats, integers
+
+
+class ProtoError(ValueError):
+    """Bytes that are no message: the reason in a few words."""
+
+
+def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str, FeatureValue]:
+    """Features by name: ``list[bytes]``, float32 [n] or int64 [n]; ``names`` leaves the others undecoded.
+
+    A feature with no value of any kind is an empty list of bytes.
+    """
+    features: dict[str, FeatureValue] = {}
+    for number, wire, start, stop, _ in _fields(data, 0, len(data)):
+        if number != 1 or wire != _BYTES:
+            continue
+        for entry_number, entry_wire, entry, entry_stop, _ in _fields(data, start, stop):
+            if entry_number != 1 or entry_wire != _BYTES:
+                continue
+            key, parts = "", []
+            for part_number, part_wire, part, part_stop, _ in _fields(data, entry, entry_stop):
+                if part_wire != _BYTES:
+                    continue
+                if part_number == 1:
+                    key = _text(data[part:part_stop])
+                elif part_number == 2:
+                    parts.append((part, part_stop))
+            if names is None or key in names:
+                features[key] = _feature(data, parts)
+    return features
+
+
+def _feature(data: bytes, parts: list[Span]) -> FeatureValue:
+    """The value of a Feature, whose parts (nearly always one) are merged."""
+    kind = 0
+    lists: list[Span] = []
+    for part in parts:
+        for number, wire, start, stop, _ in _fields(data, *part):
+            if number in _KINDS and wire == _BYTES:
+                if number != kind:
+                    kind, lists = number, []
+                lists.append((start, stop))
+    if kind == 2:
+        return _floats(data, lists)
+    if kind == 3:
+        return _integers(data, lists)
+    return [
+        data[start:stop]
+        for part in lists
+        for number, wire, start, stop, _ in _fields(data, *part)
+        if number == 1 and wire == _BYTES
+    ]
+
+
+def _floats(data: bytes, lists: list[Span]) -> NDArray[np.float32]:
+    """Four bytes each, packed into one field or in a field each."""
+    packed = []
+    for part in lists:
+        for number, wire, start, stop, _ in _fields(data, *part):
+            if number == 1 and wire in (_BYTES, _FIXED32):
+                if (stop - start) % 4:
+                    raise ProtoError(f"a list of floats in {stop - start} bytes, no multiple of four")
+                packed.append(data[start:stop])
+    return np.frombuffer(b"".join(packed), "<f4").astype(np.float32)
+
+
+def _integers(data: bytes, lists: list[Span]) -> NDArray[np.int64]:
+    """Varints, packed into one field or in a field each; negative numbers are stored modulo 2⁶⁴."""
+    integers = []
+    for part in lists:
+        for number, wire, start, stop, value in _fields(data, *part):
+            if number == 1 and wire == _VARINT:
+                integers.append(value)
+            elif number == 1 and wire == _BYTES:
+                while start < stop:
+                    value, start = _varint(data, start, stop)
+                    integers.append(value)
+    return np.array(integers, np.uint64).view(np.int64)
+
+
+def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """(field number, wire type, start and stop of the content, value of a varint) of the message in data[position:end].
+
+    Nothing is copied: an image lies five messages deep.
+    """
+    while position < end:
+        tag, position = (
+            _varint(data, position, end) if data[position] > 0x7F else (data[position], position + 1)
+        )
+        wire, value, start = tag & 7, 0, position
+        if wire == _BYTES:
+            length, start = _varint(data, position, end)
+            position = start + length
+        elif wire == _VARINT:
+            value, position = _varint(data, position, end)
+        elif wire == _FIXED64:
+            position += 8
+        elif wire == _FIXED32:
+            position += 4
+        else:
+            raise ProtoError(f"a field of wire type {wire}, which Example does not have")
+        if position > end:
+            raise ProtoError("a field that reaches behind its end")
+        yield tag >> 3, wire, start, position, value
+
+
+def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """(value modulo 2⁶⁴, position behind it)."""
+    value, shift = 0, 0
+    while position < end:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position
+        shift += 7
+        if shift > 63:
+            raise ProtoError("a number of more than ten bytes")
+    raise ProtoError("a number that is cut off")
+
+
+def _text(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError as error:
+        raise ProtoError("a feature name that is not UTF-8") from error
+
 
 HEAD, FOOT = 12, 4  # bytes around the data of a record
 Visit: TypeAlias = Callable[[bytes], None]

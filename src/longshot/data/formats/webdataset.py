@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from longshot.base import UserError, count, first, note, progress
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.files import repeated
+from longshot.data.file_readers import repeated
 from longshot.data.formats.base import (
     Format,
     assemble,
@@ -34,8 +34,7 @@ from longshot.data.formats.spans import (
     read_span,
     refuse_copied_records,
 )
-from longshot.data.images import is_image_name
-from longshot.data.stores import escape_name
+from longshot.data.stores import escape_name, is_image_name
 
 # everything up to the first dot of the file name
 _SAMPLE = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""What can be got: ``sources.json``, the addresses, checksums and readers of published datasets; and where it goes.
+"""What can be got: the sources of ``sources.json``, datasets of the Hugging Face Hub; and where it goes.
 
 ``LONGSHOT_SOURCES`` names a file of the same form, whose sources are added and replace those of the same name: a
 laboratory's own mirror, or datasets of one's own.
@@ -8,34 +8,36 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import tempfile
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
 from longshot.base import (
-    ArchiveLimits,
-    Progress,
     Record,
     UserError,
+    count,
     explain_disk_errors,
-    extract,
+    file_lock,
+    first,
     nearest,
+    note,
     read_record,
+    write_json,
 )
 from longshot.data import registry
-from longshot.data.get.fetch import RESERVE, in_bytes, need_space
+from longshot.data.catalogue import add_dataset
+from longshot.data.dataset import Dataset
+from longshot.data.get.transfer import in_bytes, nearest_folder, need_space
+from longshot.data.stores import is_image_name
 
 DOWNLOADS = ".downloads"  # hidden, so that no reader takes it for a class
 RECORD = ".longshot-get.json"  # in a dataset's folder: what was got from where, and its checksums
-_RATIO = 30  # times its own size that an archive may unpack to; images hardly shrink, drawings do
-_LEAST = 1 << 30
-_FILES = 20_000_000
-_CONTENTS = 2 << 30  # bytes of a zip's list of contents: COCO's names 118,287 photos
 
 
 def _inside(path: str) -> str:
@@ -212,67 +214,182 @@ def data_folder(to: str | os.PathLike[str] | None) -> Path:
     return folder
 
 
-def unpack(archive: Path, folder: Path, bar: Progress) -> None:
-    """Unpack an archive into a folder that may hold other things already.
+# Datasets of the Hugging Face Hub: ``hub:OWNER/NAME[@REVISION]``, through the package huggingface_hub.
 
-    It is unpacked beside the folder first and moved when it is whole, so that a stop leaves nothing half.
-    """
-    size = archive.stat().st_size
-    need_space(folder, size, f"Unpacking {archive.name}")
-    room = shutil.disk_usage(folder).free - RESERVE
-    limits = ArchiveLimits(
-        files=_FILES,
-        bytes=min(max(_RATIO * size, _LEAST), room),
-        depth=32,
-        contents=_CONTENTS,
-        any_system=False,  # published archives are as they are; a system that cannot hold two names says so
-    )
-    with explain_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
+_FORM = re.compile(r"hub:(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+# What is read without running it. Scripts and pickles of third parties are not even downloaded.
+_TAKEN = (".parquet", ".arrow", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".md", ".tar", ".zip")
+
+
+class HubFile(NamedTuple):
+    """A file of a repository, and its bytes where the Hub says so."""
+
+    name: str
+    bytes: int | None
+
+
+class HubPlan(NamedTuple):
+    """A repository at one commit: the files that are taken, and those that are not."""
+
+    repository: str
+    commit: str
+    licence: str | None
+    taken: list[HubFile]
+    refused: list[str]
+
+    @property
+    def bytes(self) -> int | None:
+        sizes = [file.bytes for file in self.taken]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def get_from_hub(name: str, folder: Path) -> Dataset:
+    """Download a dataset of the Hub into ``folder/OWNER--NAME`` and register it as ``OWNER--NAME``."""
+    hub = _hub()
+    plan = _plan(hub, name)
+    called = plan.repository.replace("/", "--")
+    target = folder / called
+    if plan.bytes is not None:
+        need_space(target, plan.bytes, f"'{name}'")
+    if plan.refused:
+        note(
+            f"{count(plan.refused, 'file')} of {name} ({first(plan.refused)}) left out: scripts, pickles and other "
+            f"files that are not read."
+        )
+    with (
+        file_lock(target / ".lock", waiting=f"another command is getting '{name}'; waiting for it …"),
+        explain_disk_errors(target),
+    ):
+        _asked(
+            name,
+            hub,
+            lambda: hub.snapshot_download(
+                plan.repository,
+                repo_type="dataset",
+                revision=plan.commit,
+                local_dir=target,
+                endpoint=os.environ.get("HF_ENDPOINT"),
+                allow_patterns=[_literal(file.name) for file in plan.taken],
+            ),
+        )
+        write_json(
+            target / RECORD,
+            {
+                "name": name,
+                "commit": plan.commit,
+                "licence": plan.licence,
+                "files": [f.name for f in plan.taken],
+            },
+        )
     try:
-        try:
-            extract(archive, staging, limits, _Megabytes(bar))
-        except UserError as error:
-            if shutil.disk_usage(folder).free < RESERVE:
-                raise UserError(
-                    f"The disk is full while {archive.name} ({in_bytes(size)}) is unpacked; what it gave is removed",
-                    "free some space and do the same again, or choose another disk with {to}",
-                ) from error
-            raise
-        merge(staging, folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        return add_dataset(called, target).dataset
+    except UserError as error:
+        raise UserError(
+            f"{name} was got and lies in {target}, but it could not be opened: {error.template.rstrip('.')}",
+            f"open a part of it, or say its format, with {{data.add_dataset({called}, PATH)}}",
+        ) from error
 
 
-def merge(source: Path, target: Path) -> None:
-    """Move what lies in a folder into another; folders of one name become one, files replace files."""
-    for entry in sorted(source.iterdir()):
-        destination = target / entry.name
-        if entry.is_dir() and destination.is_dir() and not destination.is_symlink():
-            merge(entry, destination)
+def plan_from_hub(name: str, folder: Path) -> dict[str, Any]:
+    """What getting ``name`` would do; only the list of its files is asked of the Hub."""
+    plan = _plan(_hub(), name)
+    target = folder / plan.repository.replace("/", "--")
+    return {
+        "name": name,
+        "title": f"{plan.repository} at commit {plan.commit[:12]}",
+        "licence": plan.licence or "not known",
+        "folder": str(target),
+        "free": shutil.disk_usage(nearest_folder(target)).free,
+        "bytes": plan.bytes,
+        "size": "not known" if plan.bytes is None else in_bytes(plan.bytes),
+        "files": [
+            {"name": file.name, "urls": [], "bytes": file.bytes, "checksum": "by the Hub"}
+            for file in plan.taken
+        ],
+    }
+
+
+def _hub() -> Any:
+    try:
+        return import_module("huggingface_hub")
+    except ImportError as error:
+        raise UserError(
+            "Datasets of the Hub need the package huggingface_hub; run: pip install 'longshot[hub]'."
+        ) from error
+
+
+def _plan(hub: Any, name: str) -> HubPlan:
+    match = _FORM.fullmatch(name)
+    if match is None:
+        raise UserError(
+            f"'{name[:120]}' is no dataset of the Hub", "write hub:OWNER/NAME or hub:OWNER/NAME@REVISION"
+        )
+    repository = match["repository"]
+    info = _asked(
+        name,
+        hub,
+        lambda: hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT")).dataset_info(
+            repository, revision=match["revision"], files_metadata=True, timeout=60
+        ),
+    )
+    taken, refused = [], []
+    for sibling in info.siblings or ():
+        path = PurePosixPath(sibling.rfilename)
+        if any(part.startswith(".") for part in path.parts):
+            continue
+        if path.suffix.lower() in _TAKEN or is_image_name(path.name):
+            taken.append(HubFile(str(path), sibling.size))
         else:
-            if destination.is_dir() and not destination.is_symlink():
-                raise UserError(f"{destination} is a folder where the archive has a file", "move it away")
-            entry.replace(destination)
+            refused.append(str(path))
+    if not any(PurePosixPath(file.name).suffix != ".md" for file in taken):
+        raise UserError(
+            f"{name} holds no images or tables that Longshot reads (found: {first(refused) or 'nothing'})",
+            "choose a repository with Parquet files, shards or images",
+        )
+    card = getattr(info, "card_data", None)
+    licence = getattr(card, "license", None) if card is not None else None
+    return HubPlan(
+        repository,
+        str(info.sha),
+        ", ".join(licence) if isinstance(licence, list) else licence,
+        taken,
+        refused,
+    )
 
 
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a command left behind that was stopped by force; what can be gone on with stays."""
-    for leftover in folder.glob(".unpacking-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    for empty in (folder / DOWNLOADS).glob("tmp????????"):  # the names of pooch's temporary files
-        empty.unlink()
+def _asked(name: str, hub: Any, call: Any) -> Any:
+    """The answer of the Hub; its refusals in one sentence."""
+    errors = import_module("huggingface_hub.errors")
+    page = f"https://huggingface.co/datasets/{name.removeprefix('hub:').partition('@')[0]}"
+    try:
+        return call()
+    except errors.GatedRepoError as error:
+        raise UserError(
+            f"{name} asks for your consent", f"give it at {page} and log in with: hf auth login"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise UserError(
+            f"{name} has no such revision", f"choose one that {page} lists, or leave it out"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise UserError(
+            f"There is no dataset at {page}, or it is private", "mend the name, or log in with: hf auth login"
+        ) from error
+    except UserError:
+        raise
+    except OSError as error:  # connections, refusals of the server and of the disk
+        if None not in (error.errno, error.filename) and getattr(error, "response", None) is None:
+            raise
+        raise UserError(f"{name} could not be got: {_short(error)}", "do the same again later") from error
+    except Exception as error:  # the library's own kinds: a file that arrived otherwise, a name it dislikes
+        raise UserError(f"{name} could not be got: {_short(error)}", "do the same again later") from error
 
 
-class _Megabytes:
-    """Bytes as they come, told to a bar in whole megabytes."""
+def _short(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"^\[Errno -?\d+\] ", "", lines[0] if lines else type(error).__name__)[:200].rstrip(".")
 
-    def __init__(self, bar: Progress) -> None:
-        self.bar, self.bytes = bar, 0
 
-    def __call__(self, number: int) -> None:
-        before = self.bytes // 1_000_000
-        self.bytes += number
-        if self.bytes // 1_000_000 > before:
-            self.bar.advance(self.bytes // 1_000_000 - before)
+def _literal(name: str) -> str:
+    """A file's name as a pattern that fits it alone."""
+    return re.sub(r"([*?\[])", r"[\1]", name)

@@ -1,4 +1,4 @@
-"""Distances between all pairs of classes of a taxonomy, vectorised over pairs.
+"""Distances between all pairs of classes of a taxonomy, and the coarsity of tasks: how far apart their classes are.
 
 With C classes, A nodes above them and S(v) the classes below node v, the work is Σ_v |S(v)|² cell writes,
 at most A·C² and in a balanced tree of depth L about L·C² (classes are laid out depth-first, so S(v) is a
@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.base import Floats, Ints, UserError, progress
-from longshot.data.taxonomy.dag import Taxonomy
+from longshot.base import Floats, Ints, Ragged, UserError, progress
+from longshot.data.taxonomy import Taxonomy
 from longshot.data.taxonomy.graph import Ancestry
 
 T = TypeVar("T")
@@ -347,3 +347,55 @@ def _restore_order(matrix: Floats | NDArray[np.int32], rank: Ints) -> None:
             at = source
         matrix[at] = held
         done[at] = True
+
+
+_TASKS_AT_ONCE = 1 << 22  # pairs looked up at once: 32 MB of float64
+
+
+def coarsity(distances: Floats, classes: Ragged | ArrayLike) -> Floats:
+    """Mean squared distance over the unordered pairs of classes of each task.
+
+    κ(task) = mean over pairs a < b of d(a, b)², for T tasks at once.
+
+    Parameters
+    ----------
+    distances : array [C, C]
+        As of :func:`class_distances`.
+    classes : ints [T, way], or Ragged where ways differ
+        Positions of each task's classes.
+
+    Returns
+    -------
+    array [T]
+        NaN for a task of one class, which has no pair. The value of a task does not depend on the tasks beside it.
+
+    Examples
+    --------
+    >>> distances = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+    >>> coarsity(distances, [[0, 1, 2], [0, 0, 1]]).round(3).tolist()
+    [4.667, 0.667]
+    """
+    if not isinstance(classes, Ragged):
+        return _same_way(distances, np.asarray(classes))
+    result = np.full(len(classes), np.nan)
+    for way in np.unique(classes.lengths).tolist():
+        tasks = np.flatnonzero(classes.lengths == way)
+        rows = classes.values[classes.offsets[tasks][:, None] + np.arange(way)]
+        result[tasks] = _same_way(distances, rows)
+    return result
+
+
+def _same_way(distances: Floats, classes: NDArray[np.integer]) -> Floats:
+    """Coarsity [T] of tasks [T, way] of one size, in blocks that bound the memory."""
+    tasks, way = classes.shape
+    result = np.full(tasks, np.nan)
+    if way < 2:
+        return result
+    first, second = np.triu_indices(way, 1)
+    step = max(1, _TASKS_AT_ONCE // len(first))
+    for low in range(0, tasks, step):
+        block = classes[low : low + step]
+        # Row by row in memory (indexing lays it out by columns): else the order of a sum depends on the block.
+        pairs = np.ascontiguousarray(distances[block[:, first], block[:, second]])
+        result[low : low + step] = np.square(pairs, out=pairs).mean(axis=1)
+    return result

@@ -11,7 +11,7 @@ import numpy as np
 from longshot.base import Floats, Ints, UserError
 
 if TYPE_CHECKING:
-    from longshot.data.taxonomy.dag import Taxonomy
+    from longshot.data.taxonomy import Taxonomy
 
 Adjacency: TypeAlias = tuple[Ints, Ints]  # offsets [V+1], neighbours [E]
 

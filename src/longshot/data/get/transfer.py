@@ -24,6 +24,7 @@ from longshot.base import Progress, UserError, explain_disk_errors, hash_file, n
 if TYPE_CHECKING:
     from longshot.data.get.sources import RemoteFile
 
+
 _CHUNK = 1 << 20
 _TRIES = 5  # that bring not one byte, before the next mirror is asked
 _TIMES = (15, 60)  # seconds to connect, and of silence
