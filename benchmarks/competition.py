@@ -40,7 +40,8 @@ from longshot.arena import Competition, create, ingestion, load, queue, worker, 
 from longshot.arena.box import Box
 from longshot.arena.data import CompetitionData
 from longshot.arena.meter import Meter
-from longshot.arena.store import Store, events, submissions
+from longshot.arena.store import Store
+from longshot.arena.tables import events, submissions
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3
 FEW_TASKS, TASKS_EACH, STARTS = (

@@ -12,7 +12,8 @@ import pytest
 
 from forked import ForkedProcess, ForkServer
 from longshot.arena import Competition, queue, worker
-from longshot.arena.store import Store, runs
+from longshot.arena.store import Store
+from longshot.arena.tables import runs
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 

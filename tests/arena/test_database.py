@@ -17,7 +17,8 @@ import pytest
 import sqlalchemy as sa
 
 from longshot.arena import Competition, queue, worker
-from longshot.arena.store import Store, runs, submissions, teams
+from longshot.arena.store import Store
+from longshot.arena.tables import runs, submissions, teams
 from longshot.base import UserError
 
 NUMBERS = itertools.count()

@@ -11,12 +11,12 @@ import yaml
 
 from longshot.arena import Competition, load, queue, ranking
 from longshot.arena.board import leaderboard_page
-from longshot.arena.fact_sheet import FIELDS, blank, dump, missing, read_sheet, stored
-from longshot.arena.settings import FILE
-from longshot.arena.store import Store, events
+from longshot.arena.settings import FACT_FIELDS, FILE, blank, dump, missing, read_sheet, stored
+from longshot.arena.store import Store
+from longshot.arena.tables import events
 from longshot.base import UserError
 
-FULL = {name: f"our {name}" for name in FIELDS}
+FULL = {name: f"our {name}" for name in FACT_FIELDS}
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_what_is_no_fact_sheet(tmp_path, text, reason):
 
 
 def test_an_empty_sheet_to_fill_in_is_a_sheet_that_lacks_everything(tmp_path):
-    sheet = read_sheet(written(tmp_path, blank(list(FIELDS))))
-    assert missing(sheet, list(FIELDS)) == list(FIELDS)
+    sheet = read_sheet(written(tmp_path, blank(list(FACT_FIELDS))))
+    assert missing(sheet, list(FACT_FIELDS)) == list(FACT_FIELDS)
 
 
 def test_a_stored_text_that_is_no_sheet_is_a_summary():
@@ -155,7 +155,7 @@ def test_the_setting_is_checked(competition):
 def test_the_command(run_cli, competition, store, entered, tmp_path):
     folder = competition.folder
     empty = run_cli("compete", "fact-sheet", folder).stdout
-    assert list(yaml.safe_load(empty)) == list(FIELDS)
+    assert list(yaml.safe_load(empty)) == list(FACT_FIELDS)
     number = entered("a")
     assert "has no fact sheet" in run_cli("compete", "fact-sheet", folder, str(number)).stdout
     sheet = written(tmp_path, "title: Nearest <b>means</b>\n")

@@ -24,8 +24,8 @@ from longshot.arena.fact_sheet import dump
 from longshot.arena.figures import Difficulty, curve, curves, difficulties
 from longshot.arena.inside.scoring import METRICS, TaskScore, student, summarize
 from longshot.arena.pages import details_page, run_title
+from longshot.arena.queue import run_folder
 from longshot.arena.store import Store
-from longshot.arena.worker import run_folder
 from longshot.base import UserError
 
 ATTACK = "<script>window.hacked=1</script>"

@@ -14,7 +14,8 @@ import pytest
 from longshot.arena import Competition, check, queue, ranking, worker
 from longshot.arena.archive import ArchiveLimits, unpack
 from longshot.arena.settings import parse_time
-from longshot.arena.store import Store, runs
+from longshot.arena.store import Store
+from longshot.arena.tables import runs
 from longshot.base import UserError
 
 

@@ -11,10 +11,13 @@ import pytest
 import sqlalchemy as sa
 
 from longshot import competition as api
-from longshot.arena import Competition, check, leagues, queue, ranking, timetable
+from longshot.arena import Competition, check, queue, ranking, timetable
 from longshot.arena.archive import ArchiveLimits
+from longshot.arena.check import mentions
 from longshot.arena.fact_sheet import LARGEST, MOST, dump, read_sheet
-from longshot.arena.store import Store, events, note, now, runs, submissions, teams
+from longshot.arena.inside.shipped import shipped_weights
+from longshot.arena.store import Store, note
+from longshot.arena.tables import events, now, runs, submissions, teams
 from longshot.base import UserError
 
 
@@ -389,7 +392,7 @@ def test_a_submission_that_is_not_there_names_what_lists_them(competition, store
 @pytest.mark.parametrize(("size", "findings"), [(1 << 20, 0), ((1 << 20) + 1, 1)])
 def test_a_file_of_a_meta_learner_has_a_megabyte(tmp_path, size, findings):
     (tmp_path / "table.csv").write_bytes(b"x" * size)
-    texts = leagues.shipped_weights(tmp_path)
+    texts = shipped_weights(tmp_path)
     assert texts == ["table.csv has 1.0 MB, at most 1 are allowed in this league"][:findings]
 
 
@@ -399,8 +402,7 @@ def test_all_files_of_a_meta_learner_have_four(tmp_path, extra, findings):
         (tmp_path / f"{number}.csv").write_bytes(b"x" * (1 << 20))
     (tmp_path / "last.csv").write_bytes(b"x" * extra)
     assert (
-        leagues.shipped_weights(tmp_path)
-        == ["it has 4.0 MB in all, at most 4 are allowed in this league"][:findings]
+        shipped_weights(tmp_path) == ["it has 4.0 MB in all, at most 4 are allowed in this league"][:findings]
     )
 
 
@@ -425,8 +427,8 @@ def test_calls_that_ask_for_learned_weights_by_line(tmp_path):
     (tmp_path / "model.py").write_text(CODE)
     (tmp_path / "net.PTH").write_bytes(b"")
     (tmp_path / "broken.py").write_text("def")
-    assert leagues.shipped_weights(tmp_path) == ["net.PTH looks like saved weights"]
-    assert leagues.mentions(tmp_path) == [
+    assert shipped_weights(tmp_path) == ["net.PTH looks like saved weights"]
+    assert mentions(tmp_path) == [
         "model.py:2 asks for pretrained=True",
         "model.py:5 asks for weights='IMAGENET1K_V1'",
         "model.py:6 asks for weights=Weights.DEFAULT",
@@ -501,7 +503,7 @@ def test_every_public_name_is_there():
 
 
 def test_time_is_utc_to_the_second(store):
-    from longshot.arena.store import now
+    from longshot.arena.tables import now
 
     before = time.time()
     moment = dt.datetime.strptime(now(), "%Y-%m-%d %H:%M:%S").replace(tzinfo=dt.UTC).timestamp()

@@ -10,11 +10,12 @@ import pytest
 
 from longshot import competition as api
 from longshot.arena import Competition, queue, ranking, rules
-from longshot.arena.fact_sheet import FIELDS, dump
-from longshot.arena.store import Store, submissions, teams
+from longshot.arena.settings import FACT_FIELDS, dump
+from longshot.arena.store import Store
+from longshot.arena.tables import submissions, teams
 from longshot.base import UserError
 
-FULL = dict.fromkeys(FIELDS, "text")
+FULL = dict.fromkeys(FACT_FIELDS, "text")
 
 
 @pytest.fixture

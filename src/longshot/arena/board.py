@@ -12,10 +12,11 @@ from longshot.arena.difficulty import PhaseDifficulty, TaskRecord, phase_difficu
 from longshot.arena.domains import describe, phase_domains
 from longshot.arena.inside.scoring import telling, telling_half, with_half
 from longshot.arena.pages import Facts, PagePart, render
+from longshot.arena.queue import run_folder
 from longshot.arena.ranking import BoardEntry, leaderboard, standing
 from longshot.arena.settings import Competition, Phase
-from longshot.arena.store import Store, now
-from longshot.arena.worker import run_folder
+from longshot.arena.store import Store
+from longshot.arena.tables import now
 
 COLUMNS = ("rank", "team", "method", "normalised accuracy", "95 % interval", "submission", "submitted (UTC)")
 METHOD = COLUMNS.index("method")

@@ -9,13 +9,22 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from longshot.arena import leagues
 from longshot.arena.archive import ArchiveLimits, unpack
+from longshot.arena.inside.shipped import parsed, shipped_weights
+from longshot.arena.settings import FREE, META, League
 from longshot.base import UserError, nearest
 
 CLASSES = ("MyMetaLearner", "MyLearner")
 SOURCE = 5 << 20  # bytes of model.py and of config.json: they are read whole
 _DYNAMIC = {"exec", "globals", "vars", "setattr"}  # calls that may define a name without writing it
+_PRETRAINED = {"pretrained", "weights"}  # keyword arguments of model makers
+_LOADERS = {
+    "load_state_dict_from_url",
+    "load_url",
+    "from_pretrained",
+    "hf_hub_download",
+    "download_url_to_file",
+}
 
 
 class SubmissionCheck(NamedTuple):
@@ -26,7 +35,7 @@ class SubmissionCheck(NamedTuple):
     notes: tuple[str, ...]  # lines that its league refuses where they run
 
 
-def check_submission(submission: str | Path, *, league: str = leagues.FREE) -> SubmissionCheck:
+def check_submission(submission: str | Path, *, league: str = FREE) -> SubmissionCheck:
     """Check a submission as ``submit`` does before it takes it: no competition is needed and nothing is run.
 
     Looked at are the archive (paths, links, sizes, damage), model.py (it can be parsed and defines both classes),
@@ -57,10 +66,8 @@ def check_submission(submission: str | Path, *, league: str = leagues.FREE) -> S
     >>> competition.check_submission("guess").files
     2
     """
-    if league not in get_args(leagues.League):
-        raise UserError(
-            f"There is no league '{league}'; {nearest(league, get_args(leagues.League), 'there are:')}"
-        )
+    if league not in get_args(League):
+        raise UserError(f"There is no league '{league}'; {nearest(league, get_args(League), 'there are:')}")
     source = Path(submission)
     check_size(source)
     return check_files(source, league, source.name)
@@ -94,13 +101,13 @@ def check_code(code: Path, league: str, name: str) -> SubmissionCheck:
     _check_model(code / "model.py", name)
     _check_config(code / "config.json", name)
     notes: list[str] = []
-    if league == leagues.META:
-        if findings := leagues.shipped_weights(code):
+    if league == META:
+        if findings := shipped_weights(code):
             raise UserError(
                 f"The meta-learning league allows no saved weights, but {'; '.join(findings[:3])}",
                 "leave them out or choose another {league}",
             )
-        notes = leagues.mentions(code)
+        notes = mentions(code)
     sizes = [path.stat().st_size for path in code.rglob("*") if path.is_file()]
     return SubmissionCheck(len(sizes), sum(sizes), tuple(notes))
 
@@ -187,3 +194,35 @@ def _defined(body: list[ast.stmt]) -> set[str] | None:
             return None
         todo += ast.iter_child_nodes(node)
     return None if "*" in names else names
+
+
+def mentions(folder: Path) -> list[str]:
+    """Lines that ask for pre-trained weights, should they ever run: for the participant to look at, no findings."""
+    return [
+        f"{path.relative_to(folder).as_posix()}:{line} {asks}"
+        for path in sorted(folder.rglob("*.py"))
+        if path.is_file()
+        for line, asks in _requests(path)
+    ]
+
+
+def _requests(path: Path) -> list[tuple[int, str]]:
+    """(line, text) for calls that ask for pre-trained weights."""
+    requests = []
+    for node in parsed(path):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _LOADERS:
+            requests.append((node.lineno, f"calls {name}"))
+        for keyword in node.keywords:
+            value = keyword.value
+            plain = isinstance(value, ast.Constant) and not value.value
+            # weights= is also the name of a list of numbers: only a text or a member of an enumeration is a network's.
+            telling = keyword.arg == "pretrained" or (
+                isinstance(value, ast.Attribute)
+                or (isinstance(value, ast.Constant) and isinstance(value.value, str))
+            )
+            if keyword.arg in _PRETRAINED and not plain and telling:
+                requests.append((node.lineno, f"asks for {keyword.arg}={ast.unparse(value)[:40]}"))
+    return requests

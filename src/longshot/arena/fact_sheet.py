@@ -10,17 +10,9 @@ from typing import TypeAlias
 import yaml
 
 from longshot.arena.inside.shown import readable
+from longshot.arena.settings import FACT_FIELDS
 from longshot.base import UserError
 
-# Fields that a sheet is asked for unless the organiser names others, each with what to write there.
-FIELDS = {
-    "title": "the method in one line",
-    "authors": "names and affiliations",
-    "summary": "how it works, in a few sentences",
-    "pretrained": "networks with learned weights that it starts from, or none",
-    "data": "data beyond the competition's, or none",
-    "code": "where the code is published and under which licence, or not published",
-}
 PRIVATE = ("authors", "contact", "email")  # not shown beside a pseudonym
 LARGEST = 64 << 10  # bytes of a sheet
 MOST = 40  # fields
@@ -99,4 +91,4 @@ def missing(sheet: Mapping[str, str], fields: Sequence[str]) -> list[str]:
 
 def blank(fields: Sequence[str]) -> str:
     """An empty sheet to fill in."""
-    return "".join(f"{name}:  # {FIELDS.get(name, 'please fill in')}\n" for name in fields)
+    return "".join(f"{name}:  # {FACT_FIELDS.get(name, 'please fill in')}\n" for name in fields)

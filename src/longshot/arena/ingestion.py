@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.arena import leagues, sandbox
+from longshot.arena import sandbox
 from longshot.arena.box import Box, BoxError
 from longshot.arena.data import HiddenTask
 from longshot.arena.difficulty import write_record
@@ -26,7 +26,7 @@ from longshot.arena.inside import drive
 from longshot.arena.inside.scoring import score_answers, summarize
 from longshot.arena.outcomes import RunOutcome
 from longshot.arena.pages import details_page, run_title
-from longshot.arena.settings import RUN, TASK, Competition, Phase
+from longshot.arena.settings import FREE, META, RUN, TASK, Competition, Phase
 from longshot.base import atomic, progress, write_json, write_text
 from longshot.statistics import mean_interval
 
@@ -53,7 +53,7 @@ def run(
     folder: Path,
     *,
     seed: int,
-    league: str = leagues.FREE,
+    league: str = FREE,
     submission_number: int | None = None,
     stop: threading.Event | None = None,
     trusted: bool = False,
@@ -72,7 +72,7 @@ def run(
     competition = data.competition
     tasks = data.test_tasks(phase, seed, submission_number)
     files, images = data.training_files(phase), {name: data.pixels(name) for name in phase.test}
-    weights = sandbox.weight_files(equipment.environment) if league == leagues.META else ()
+    weights = sandbox.weight_files(equipment.environment) if league == META else ()
     start = time.monotonic()
     try:
         with (
@@ -82,7 +82,7 @@ def run(
                 phase.limits,
                 folder / "log.txt",
                 hidden=(*data.private(), *weights),
-                from_nothing=league == leagues.META,
+                from_nothing=league == META,
                 stop=stop,
                 trusted=trusted,
                 equipment=equipment,

@@ -17,7 +17,8 @@ from longshot.arena.bundle.write import KIND as BUNDLE
 from longshot.arena.fact_sheet import FactSheet, blank, missing, read_sheet, stored
 from longshot.arena.ranking import BoardEntry
 from longshot.arena.settings import Competition, load
-from longshot.arena.store import Store, open_competition, submissions, teams
+from longshot.arena.store import Store, open_competition
+from longshot.arena.tables import submissions, teams
 from longshot.base import PAGE, claim_output, deliver_text
 
 if TYPE_CHECKING:

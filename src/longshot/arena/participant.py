@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from longshot.arena import check, environments, ingestion, leagues, queue
+from longshot.arena import check, environments, ingestion, queue
 from longshot.arena.archive import unpack
 from longshot.arena.data import CompetitionData
 from longshot.arena.fact_sheet import dump, read_sheet
 from longshot.arena.outcomes import SubmissionFailed
-from longshot.arena.settings import load
+from longshot.arena.settings import FREE, load
 from longshot.arena.store import open_competition
 from longshot.base import UserError, claim_folder
 
@@ -30,7 +30,7 @@ def submit(
     *,
     team: str,
     phase: str | None = None,
-    league: str = leagues.FREE,
+    league: str = FREE,
     pseudonym: str | None = None,
     ranked: bool = True,
     fact_sheet: str | Path | Mapping[str, str] | None = None,

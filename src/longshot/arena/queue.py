@@ -66,6 +66,11 @@ def archive_path(competition: Competition, submission: int) -> Path:
     return competition.folder / "submissions" / f"{submission:06d}"
 
 
+def run_folder(competition: Competition, submission: int, seed: int) -> Path:
+    """Where the log, the answers and the scores of a run lie."""
+    return archive_path(competition, submission) / f"seed-{seed}"
+
+
 def enter(
     competition: Competition,
     store: Store,

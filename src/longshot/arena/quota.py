@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from longshot.arena.leagues import META
-from longshot.arena.settings import Phase
+from longshot.arena.settings import META, Phase
 from longshot.arena.tables import stamp, submissions, uploads
 from longshot.arena.timetable import until
 from longshot.base import UserError

@@ -15,7 +15,8 @@ from longshot.arena import queue, rules, timetable
 from longshot.arena.draws import read_secret
 from longshot.arena.fact_sheet import PRIVATE, FactSheet, dump, stored
 from longshot.arena.settings import Competition, parse_time
-from longshot.arena.store import Store, events, note, runs, submissions, teams
+from longshot.arena.store import Store, note
+from longshot.arena.tables import events, runs, submissions, teams
 from longshot.base import UserError
 
 RankBy: TypeAlias = Literal["last", "best", "selected"]

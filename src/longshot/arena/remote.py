@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from longshot.arena import leagues
 from longshot.arena.client import Client
 from longshot.arena.refusals import Refusal
+from longshot.arena.settings import FREE
 from longshot.base import UserError, hash_file, progress
 
 
@@ -72,7 +72,7 @@ class RemoteCompetition:
         submission: str | Path,
         *,
         phase: str | None = None,
-        league: str = leagues.FREE,
+        league: str = FREE,
         fact_sheet: Mapping[str, str] | None = None,
     ) -> RemoteReceipt:
         """Hand a submission in. Broken off, the same call goes on where it stopped.

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from longshot.arena.fact_sheet import missing, stored
 from longshot.arena.settings import Competition
-from longshot.arena.store import now, submissions, teams
+from longshot.arena.tables import now, submissions, teams
 from longshot.base import UserError
 
 LONGEST_NAME = 100

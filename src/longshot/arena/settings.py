@@ -6,14 +6,12 @@ import datetime as dt
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 import yaml
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from longshot.arena.domains import Domains, check_domains
-from longshot.arena.fact_sheet import FIELDS
-from longshot.arena.leagues import FREE, META, League
 from longshot.arena.limits import RunLimits
 from longshot.arena.server_settings import ServerSettings
 from longshot.base import Record, UserError, read_record
@@ -25,6 +23,19 @@ DISJOINT: Final = "disjoint"
 SHARED: Final = "shared"
 FIXED: Final = "fixed"
 PER_SUBMISSION: Final = "per-submission"
+# The last three are declared by the team and allow any backbone.
+League: TypeAlias = Literal["free-style", "meta-learning", "new-in-ml", "women", "rarely-represented-country"]
+FREE: League = "free-style"
+META: League = "meta-learning"
+# Fields that a sheet is asked for unless the organiser names others, each with what to write there.
+FACT_FIELDS = {
+    "title": "the method in one line",
+    "authors": "names and affiliations",
+    "summary": "how it works, in a few sentences",
+    "pretrained": "networks with learned weights that it starts from, or none",
+    "data": "data beyond the competition's, or none",
+    "code": "where the code is published and under which licence, or not published",
+}
 _MARKS = (
     (
         "isolation",
@@ -107,7 +118,7 @@ class Competition(Record):
     ranks_by: Literal["last", "best", "selected"] = "last"  # which valid submission of a team counts
     pseudonyms: bool = True
     fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
-    fact_fields: _Listed[str] = tuple(FIELDS)  # what a fact sheet must say
+    fact_fields: _Listed[str] = tuple(FACT_FIELDS)  # what a fact sheet must say
     requirements: str = ""  # file in the folder that names packages for submissions, as pip reads it
     devices: bool = False  # pass graphics processors on to the boxes
     database: str = ""  # SQLAlchemy URL; empty: a SQLite file in the folder

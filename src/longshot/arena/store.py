@@ -18,11 +18,7 @@ from sqlalchemy.engine import Connection, Engine
 from longshot.arena import migrations
 from longshot.arena.inside.shown import one_line
 from longshot.arena.settings import Competition, load
-from longshot.arena.tables import events as events
-from longshot.arena.tables import now as now
-from longshot.arena.tables import runs as runs
-from longshot.arena.tables import submissions as submissions
-from longshot.arena.tables import teams as teams
+from longshot.arena.tables import events, now, submissions, teams
 from longshot.base import UserError, file_lock
 
 _CONNECTIONS = 10  # held open, and as many more under load

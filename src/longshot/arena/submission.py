@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
-from longshot.arena.leagues import META
 from longshot.arena.packing import Packed, pack_backbone, pack_code, write_submission
+from longshot.arena.settings import META
 from longshot.arena.solver import HERE, SETTINGS
 from longshot.arena.templates import template
 from longshot.base import Record, UserError, claim_folder, format_call, parse_call, read_record

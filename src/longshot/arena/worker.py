@@ -26,7 +26,7 @@ from longshot.arena.archive import unpack
 from longshot.arena.data import CompetitionData
 from longshot.arena.inside.shown import one_line
 from longshot.arena.outcomes import RunOutcome
-from longshot.arena.queue import Claim, archive_path
+from longshot.arena.queue import Claim, archive_path, run_folder
 from longshot.arena.settings import Competition
 from longshot.arena.store import Store
 from longshot.base import UserError, write_text
@@ -75,11 +75,6 @@ def work(
         else:
             done += ending is not None
             tell(one_line(f"{name}: {ending or 'was taken over by another worker'}"))
-
-
-def run_folder(competition: Competition, submission: int, seed: int) -> Path:
-    """Where the log, the answers and the scores of a run lie."""
-    return archive_path(competition, submission) / f"seed-{seed}"
 
 
 def _run(

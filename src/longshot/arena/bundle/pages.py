@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from longshot.arena.bundle.describe import allowed_in_all
 from longshot.arena.domains import describe
-from longshot.arena.leagues import META
-from longshot.arena.settings import Competition, Phase
+from longshot.arena.settings import META, Competition, Phase
 from longshot.arena.templates import template
 
 LEAGUES = (

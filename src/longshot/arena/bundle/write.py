@@ -17,8 +17,7 @@ from longshot.arena.bundle.describe import describe
 from longshot.arena.bundle.images import SealedImages, seal_images
 from longshot.arena.bundle.pages import pages
 from longshot.arena.data import CompetitionData, HiddenTask
-from longshot.arena.leagues import META
-from longshot.arena.settings import PER_SUBMISSION, RUN, Competition, Phase
+from longshot.arena.settings import META, PER_SUBMISSION, RUN, Competition, Phase
 from longshot.base import Kind, UserError, delivered, nearest
 from longshot.statistics import t_quantile
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import Field
 
-from longshot.arena import leagues
 from longshot.arena.policy import Person
+from longshot.arena.queue import run_folder
 from longshot.arena.refusals import not_there
 from longshot.arena.server.declare import Query, delete, get, post, put
 from longshot.arena.services import logs, submissions, unfinished, uploads
 from longshot.arena.services.office import Office
 from longshot.arena.services.submissions import may_see_score, own_row
-from longshot.arena.worker import run_folder
+from longshot.arena.settings import FREE
 from longshot.base import Record
 
 
@@ -23,7 +23,7 @@ class UploadRequest(Record):
     sha256: str = Field(max_length=64)
     name: str = Field("submission.zip", max_length=400)
     phase: str | None = None
-    league: str = leagues.FREE
+    league: str = FREE
     fact_sheet: dict[str, str] | None = None
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import leagues, queue, quota, timetable
+from longshot.arena import queue, quota, timetable
 from longshot.arena.archive import ArchiveLimits
 from longshot.arena.fact_sheet import dump, parse_sheet
 from longshot.arena.inside.shown import one_line
@@ -27,6 +27,7 @@ from longshot.arena.policy import Person, permit, permit_own
 from longshot.arena.refusals import Refusal, not_there
 from longshot.arena.services import teams as team_services
 from longshot.arena.services.office import Office, record
+from longshot.arena.settings import FREE
 from longshot.arena.tables import filled, now, submissions, teams, uploads
 from longshot.base import UserError, hash_file
 
@@ -78,7 +79,7 @@ def begin_upload(
     sha256: str,
     name: str = "submission.zip",
     phase: str | None = None,
-    league: str = leagues.FREE,
+    league: str = FREE,
     fact_sheet: dict[str, str] | None = None,
 ) -> Upload:
     """Announce an archive; what would not be taken is refused now. The same archive again goes on where it broke off.

@@ -6,7 +6,6 @@ import hashlib
 
 from starlette.routing import BaseRoute
 
-from longshot.arena.fact_sheet import FIELDS
 from longshot.arena.refusals import Refusal
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.info import competition_info
@@ -14,6 +13,7 @@ from longshot.arena.server.page_endpoint import Move, PageRequest
 from longshot.arena.server.pages.rendering import field, number, page, show, take
 from longshot.arena.services import logs, submissions, unfinished, uploads
 from longshot.arena.services.teams import own_team
+from longshot.arena.settings import FACT_FIELDS
 
 PLAIN = 8_000_000  # bytes of an archive that is sent without a script: in one piece, held in memory
 _PAGE = 50
@@ -51,7 +51,7 @@ def submit(request: PageRequest, problem: str = "") -> str:
         allowances=submissions.allowances(office, person) if team else [],
         uploads=unfinished.list_uploads(office, person) if team else [],
         most_uploads=uploads.OPEN,
-        fields=[(name, FIELDS.get(name, "please fill in")) for name in info.fact_fields],
+        fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
 
 
@@ -123,7 +123,7 @@ def submission(request: PageRequest, problem: str = "") -> str:
         view=view,
         log=logs.tail(office, person, identity),
         receipt=uploads.receipt(office, identity) if view.submission.sha256 else None,
-        fields=[(name, FIELDS.get(name, "please fill in")) for name in info.fact_fields],
+        fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
 
 
