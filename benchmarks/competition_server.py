@@ -51,8 +51,8 @@ def run_load(
 ) -> LoadReport:
     """Serve the competition in ``folder`` and let everybody loose on it."""
     from longshot.arena import load
+    from longshot.arena.database_tables import scores, submissions
     from longshot.arena.store import Store
-    from longshot.arena.tables import scores, submissions
 
     tokens, worker_tokens = _people(folder, participants, workers)
     context = multiprocessing.get_context("spawn")
@@ -151,8 +151,8 @@ def _cost(office: Any, process: int | None, host: str, path: str, tokens: list[s
 def _score_everybody(office: Any) -> None:
     """A scored submission of every team, as workers would have left it."""
     from longshot.arena import queue
+    from longshot.arena.database_tables import now, runs, submissions, teams
     from longshot.arena.store import note
-    from longshot.arena.tables import now, runs, submissions, teams
 
     phase = office.competition.phases[0]
     numbers = [row["id"] for row in office.store.rows(teams.select())]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longshot.arena.archive import ArchiveLimits, unpack
+from longshot.arena.submission_check import ArchiveLimits, unpack
 from longshot.base import UserError
 
 

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.arena import Competition, box, ingestion, sandbox
-from longshot.arena.data import CompetitionData
-from longshot.arena.ingestion import RunOutcome
+from longshot.arena import Competition, box, sandbox, submission_runs
+from longshot.arena.competition_data import CompetitionData
 from longshot.arena.inside import wire
 from longshot.arena.inside.shown import readable
 from longshot.arena.meter import Meter
 from longshot.arena.settings import Phase
+from longshot.arena.submission_runs import RunOutcome
 from longshot.base import telemetry
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")
@@ -44,7 +44,7 @@ def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: flo
     phase: Phase = competition.phase("feedback")
     tighter = phase.limits.model_copy(update={"seconds": 300, **limits})
     phase = phase.model_copy(update={"tasks": 2, "limits": tighter})
-    outcome = ingestion.run(CompetitionData(competition), phase, folder, tmp_path / "run", seed=1)
+    outcome = submission_runs.run(CompetitionData(competition), phase, folder, tmp_path / "run", seed=1)
     return outcome, (tmp_path / "run" / "log.txt").read_text()
 
 
@@ -286,7 +286,7 @@ def time_passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``time_passes(n)``: a box's time is over as soon as ``n`` of its processes have called themselves asleep."""
 
     def pass_after(sleepers: int) -> None:
-        class Hurried(ingestion.Box):
+        class Hurried(submission_runs.Box):
             def _watch(self) -> None:
                 while (
                     sum(name == "asleep" for name in box_names()) < sleepers and self._process.poll() is None
@@ -295,7 +295,7 @@ def time_passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
                 self.deadline = time.monotonic()
                 super()._watch()
 
-        monkeypatch.setattr(ingestion, "Box", Hurried)
+        monkeypatch.setattr(submission_runs, "Box", Hurried)
 
     return pass_after
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from longshot.arena import cores, ingestion, sandbox, seccomp
-from longshot.arena.data import CompetitionData
+from longshot.arena import cores, sandbox, seccomp, submission_runs
+from longshot.arena.competition_data import CompetitionData
 from longshot.arena.inside import wire
 from longshot.base import UserError
 
@@ -107,7 +107,7 @@ def test_a_box_keeps_to_its_cores_and_sees_its_devices(room, monkeypatch, needs_
     competition, folder = room.competition, room.folder / "looks"
     phase = competition.phases[0]
     pinned = phase.model_copy(update={"limits": phase.limits.model_copy(update={"cores": 1})})
-    ingestion.run(
+    submission_runs.run(
         CompetitionData(competition),
         pinned,
         room.submission("looking", top=LOOK),
@@ -171,12 +171,12 @@ def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monke
 
     noted(pixels_cache, "pixels")  # decodes
     noted(held, "content_of")  # reads every file
-    monkeypatch.setattr(ingestion, "Box", Answering)
+    monkeypatch.setattr(submission_runs, "Box", Answering)
     monkeypatch.setattr(sandbox, "require", lambda: None)
     covered = []
     for participant in ("first", "second"):
         Answering.events.clear()
-        outcome = ingestion.run(
+        outcome = submission_runs.run(
             CompetitionData(competition), competition.phases[0], tmp_path, tmp_path / participant, seed=1
         )
         assert outcome.scores is not None

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from longshot.arena import Competition, load, queue, ranking
-from longshot.arena.board import leaderboard_page
+from longshot.arena.database_tables import events
+from longshot.arena.ranking import leaderboard_page
 from longshot.arena.settings import FACT_FIELDS, FILE, blank, dump, missing, read_sheet, stored
 from longshot.arena.store import Store
-from longshot.arena.tables import events
 from longshot.base import UserError
 
 FULL = {name: f"our {name}" for name in FACT_FIELDS}

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from longshot.arena import check_submission
-from longshot.arena.archive import ArchiveLimits, unpack
+from longshot.arena.submission_check import ArchiveLimits, unpack
 from longshot.base import UserError
 
 MODEL = b"class MyMetaLearner: pass\nclass MyLearner: pass\n"

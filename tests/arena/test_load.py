@@ -10,8 +10,8 @@ import pytest
 
 from forked import ForkedProcess, ForkServer
 from longshot.arena import Competition, load, queue, write_baseline
+from longshot.arena.database_tables import events, runs, submissions
 from longshot.arena.store import Store
-from longshot.arena.tables import events, runs, submissions
 
 SUBMIT = """
 import sys, time

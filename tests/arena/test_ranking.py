@@ -11,13 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from longshot import competition as api
-from longshot.arena import Competition, check, queue, ranking, timetable
-from longshot.arena.archive import ArchiveLimits
-from longshot.arena.check import mentions
-from longshot.arena.fact_sheet import LARGEST, MOST, dump, read_sheet
+from longshot.arena import Competition, entry_rules, queue, ranking, submission_check
+from longshot.arena.database_tables import events, now, runs, submissions, teams
 from longshot.arena.inside.shipped import shipped_weights
 from longshot.arena.store import Store, note
-from longshot.arena.tables import events, now, runs, submissions, teams
+from longshot.arena.submission_check import LARGEST, MOST, ArchiveLimits, dump_sheet, mentions, read_sheet
 from longshot.base import UserError
 
 
@@ -321,7 +319,7 @@ def test_a_phase_is_open_from_its_first_second_to_the_one_before_its_end(
     folder, options = submission(), {"team": "a", "phase": "feedback", "league": "free-style"}
     first, last = (dt.datetime.fromisoformat(f"{moment}+00:00") for moment in (start, end))
     second = dt.timedelta(seconds=1)
-    monkeypatch.setattr(timetable.dt, "datetime", Clock)
+    monkeypatch.setattr(entry_rules.dt, "datetime", Clock)
     for moment in (first, last - second):
         Clock.moment = moment
         queue.enter(moved, store, folder, **options)
@@ -372,7 +370,7 @@ def test_a_zip_may_have_all_the_bytes_allowed(
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(submission() / "model.py", "model.py")
     limits = ArchiveLimits(bytes=path.stat().st_size + spare)
-    monkeypatch.setattr(check, "ArchiveLimits", lambda: limits)
+    monkeypatch.setattr(submission_check, "ArchiveLimits", lambda: limits)
     options = {"team": "a", "phase": "feedback", "league": "free-style"}
     if taken:
         assert queue.enter(competition, store, path, **options) == 1
@@ -451,7 +449,7 @@ def test_the_largest_fact_sheets(tmp_path, fields, size):
 
 def test_the_functions_of_the_room_say_what_the_store_holds(competition, store, enter):
     sheet = {"title": "Means", "authors": "Ada"}
-    enter("Ada's group", 0.5, pseudonym="Zorro", fact_sheet=dump(sheet))
+    enter("Ada's group", 0.5, pseudonym="Zorro", fact_sheet=dump_sheet(sheet))
     failed = enter("b")
     claimed = queue.claim(store, "w")
     assert queue.finish(store, claimed, "w", score=None, duration=1.0, reason="line 1\nboom\n")
@@ -503,7 +501,7 @@ def test_every_public_name_is_there():
 
 
 def test_time_is_utc_to_the_second(store):
-    from longshot.arena.tables import now
+    from longshot.arena.database_tables import now
 
     before = time.time()
     moment = dt.datetime.strptime(now(), "%Y-%m-%d %H:%M:%S").replace(tzinfo=dt.UTC).timestamp()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from longshot import competition as api
-from longshot.arena import Competition, queue, ranking, rules
+from longshot.arena import Competition, entry_rules, queue, ranking
+from longshot.arena.database_tables import submissions, teams
 from longshot.arena.settings import FACT_FIELDS, dump
 from longshot.arena.store import Store
-from longshot.arena.tables import submissions, teams
 from longshot.base import UserError
 
 FULL = dict.fromkeys(FACT_FIELDS, "text")
@@ -148,7 +148,7 @@ def test_a_team_is_one_however_it_is_written(run_cli, competition, store, submis
     [("Stra\u00dfe", "STRASSE"), ("caf\u00e9", "CAFE\u0301"), ("\ufb01ne", "Fine"), ("a  b", "A\u2003b")],
 )
 def test_names_that_are_one(first, second):
-    assert rules.same(first) == rules.same(second)
+    assert entry_rules.same(first) == entry_rules.same(second)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from longshot.arena import box, sandbox, seccomp
-from longshot.arena.limits import RunLimits
+from longshot.arena.settings import RunLimits
 
 
 @pytest.mark.parametrize(

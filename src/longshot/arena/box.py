@@ -25,8 +25,8 @@ from longshot.arena import cores, sandbox, seccomp
 from longshot.arena.inside import spawn, wire
 from longshot.arena.inside.rooms import RoomLimits
 from longshot.arena.inside.shown import readable, system_reason
-from longshot.arena.limits import RunLimits
 from longshot.arena.meter import Meter
+from longshot.arena.settings import RunLimits
 from longshot.base import UserError, write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import queue, ranking, worker
-from longshot.arena.board import leaderboard_page
-from longshot.arena.bundle.write import IMAGE, write_bundle
-from longshot.arena.bundle.write import KIND as BUNDLE
-from longshot.arena.fact_sheet import FactSheet, blank, missing, read_sheet, stored
-from longshot.arena.ranking import BoardEntry
+from longshot.arena import queue, ranking, submission_runs
+from longshot.arena.bundle_write import IMAGE, write_bundle
+from longshot.arena.bundle_write import KIND as BUNDLE
+from longshot.arena.database_tables import submissions, teams
+from longshot.arena.ranking import BoardEntry, leaderboard_page
 from longshot.arena.settings import Competition, load
 from longshot.arena.store import Store, open_competition
-from longshot.arena.tables import submissions, teams
+from longshot.arena.submission_check import FactSheet, blank_sheet, missing_fields, read_sheet, stored_sheet
 from longshot.base import PAGE, claim_output, deliver_text
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def work(
     int
         The number of runs done.
     """
-    return worker.work(*open_competition(folder), forever=forever, tell=tell)
+    return submission_runs.work(*open_competition(folder), forever=forever, tell=tell)
 
 
 def status(folder: str | Path) -> list[SubmissionStatus]:
@@ -184,13 +183,13 @@ def final_entries(competition: Competition, store: Store) -> list[FinalEntry]:
 
 def blank_fact_sheet(folder: str | Path) -> str:
     """An empty fact sheet of the competition in ``folder``, as YAML to fill in."""
-    return blank(load(folder).fact_fields)
+    return blank_sheet(load(folder).fact_fields)
 
 
 def fact_sheet_of(folder: str | Path, submission: int) -> FactSheet:
     """The fact sheet of a submission: field → text; empty where it has none."""
     _, store = open_competition(folder)
-    return stored(store.submission(submission)["fact_sheet"])
+    return stored_sheet(store.submission(submission)["fact_sheet"])
 
 
 def hand_in_fact_sheet(
@@ -215,7 +214,7 @@ def hand_in_fact_sheet(
     competition, store = open_competition(folder)
     fields = read_sheet(Path(sheet)) if isinstance(sheet, str | Path) else dict(sheet)
     ranking.hand_in_sheet(store, submission, fields)
-    return missing(fields, competition.fact_fields)
+    return missing_fields(fields, competition.fact_fields)
 
 
 class Invited(NamedTuple):

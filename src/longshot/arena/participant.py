@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from longshot.arena import check, environments, ingestion, queue
-from longshot.arena.archive import unpack
-from longshot.arena.data import CompetitionData
-from longshot.arena.fact_sheet import dump, read_sheet
-from longshot.arena.outcomes import SubmissionFailed
+from longshot.arena import environments, queue, submission_check, submission_runs
+from longshot.arena.competition_data import CompetitionData
 from longshot.arena.settings import FREE, load
 from longshot.arena.store import open_competition
+from longshot.arena.submission_check import dump_sheet, read_sheet, unpack
+from longshot.arena.submission_runs import SubmissionFailed
 from longshot.base import UserError, claim_folder
 
 
@@ -75,7 +74,7 @@ def submit(
         team=team,
         phase=chosen,
         league=league,
-        fact_sheet=dump(sheet) if sheet else None,
+        fact_sheet=dump_sheet(sheet) if sheet else None,
         ranked=ranked,
         pseudonym=pseudonym,
     )
@@ -123,14 +122,14 @@ def try_submission(
     if out.exists():
         raise UserError(f"{out} is there already", "choose a new folder with {out}")
     claim_folder(out, "trial")
-    check.check_size(Path(submission))
+    submission_check.check_size(Path(submission))
     equipment = environments.equipment(competition)
     try:
         code = unpack(Path(submission), out / "code")
     except UserError:
         out.rmdir()  # empty still: the next try may have the same name
         raise
-    outcome = ingestion.run(
+    outcome = submission_runs.run(
         CompetitionData(competition),
         chosen,
         code,

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from longshot.arena import seccomp
 from longshot.arena.inside.league import LARGE, WEIGHTS
-from longshot.arena.limits import RunLimits
+from longshot.arena.settings import RunLimits
 from longshot.base import UserError
 
 PROGRAM = Path(__file__).parent / "inside"

@@ -6,6 +6,11 @@ transaction that says which state it expects, so that neither two workers nor a 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,9 +21,9 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from longshot.arena import migrations
+from longshot.arena.database_tables import events, now, submissions, teams
 from longshot.arena.inside.shown import one_line
 from longshot.arena.settings import Competition, load
-from longshot.arena.tables import events, now, submissions, teams
 from longshot.base import UserError, file_lock
 
 _CONNECTIONS = 10  # held open, and as many more under load
@@ -139,3 +144,31 @@ def _sqlite_begin(connection: Connection) -> None:
     reading = connection.get_execution_options().get("reading")
     # Writers queue up here instead of failing half way; readers see the last committed state at once.
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+# The organiser's secret, from which test tasks follow: a file for the organiser's eyes alone.
+
+
+def read_secret(competition: Competition) -> str:
+    """A random text made once and kept with the organiser; test tasks follow from it."""
+    return secret_file(competition.folder / "secret")
+
+
+def secret_file(path: Path) -> str:
+    """The text of a secret file, which is made where it is missing; UserError where others may read it."""
+    if not path.is_file():
+        handle, name = tempfile.mkstemp(prefix=".secret-", dir=path.parent)  # mode 600
+        with os.fdopen(handle, "w", encoding="ascii") as out:
+            out.write(secrets.token_hex(32))
+            out.flush()
+            os.fsync(handle)
+        with contextlib.suppress(FileExistsError):  # of several that begin at once, one makes it
+            os.link(name, path)
+        Path(name).unlink()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise UserError(
+            f"The secret {path} has the mode {mode:o}, and others than its owner may not read it",
+            f"close it with 'chmod 600 {path}'; what was read meanwhile is no secret any more",
+        )
+    return path.read_text(encoding="ascii").strip()

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.arena import check, queue
-from longshot.arena.archive import ArchiveLimits, unpack
+from longshot.arena import queue, submission_check
+from longshot.arena.database_tables import runs, sessions, tokens
 from longshot.arena.server import endpoint, protocol
 from longshot.arena.server.buckets import Rate, Rates
 from longshot.arena.services import people
 from longshot.arena.services.office import record
 from longshot.arena.services.passwords import hash_password
-from longshot.arena.tables import runs, sessions, tokens
+from longshot.arena.submission_check import ArchiveLimits, unpack
 from longshot.base import UserError
 
 from ..conftest import write_competition
@@ -418,7 +418,7 @@ def test_other_bytes_than_were_announced(arena: Arena) -> None:
 def test_hostile_archives_are_refused_in_one_sentence_and_leave_nothing(
     arena: Arena, kind: str, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(check, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
+    monkeypatch.setattr(submission_check, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
     data = hostile(kind)
     before = sorted(path.name for path in (arena.folder / "submissions").glob("*"))
     identity = announce(arena.bob, data)

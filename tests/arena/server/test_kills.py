@@ -22,10 +22,10 @@ import pytest
 from forked import ForkedProcess, ForkServer
 from longshot.arena import Competition, RemoteCompetition, load, queue
 from longshot.arena.client import Client
+from longshot.arena.database_tables import runs, scores, submissions, uploads
 from longshot.arena.services import credentials, people, teams
 from longshot.arena.services.office import Office
 from longshot.arena.store import Store
-from longshot.arena.tables import runs, scores, submissions, uploads
 from longshot.base import UserError
 
 from ..test_database import Server

@@ -13,8 +13,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from longshot.arena import Competition, migrations, queue, ranking
+from longshot.arena.database_tables import metadata
 from longshot.arena.store import Store
-from longshot.arena.tables import metadata
 from longshot.base import UserError
 
 from ..test_database import Server

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from longshot.arena.policy import ACTIONS, OF_ROLE, ROLES, SCOPES, Person, permit
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import ACTIONS, OF_ROLE, ROLES, SCOPES, Person, Refusal, permit
 from longshot.arena.server.app import OPERATIONS
 from longshot.arena.server.declare import Operation
 

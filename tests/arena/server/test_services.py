@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.arena import Competition, load, queue, timetable
-from longshot.arena.policy import Person
-from longshot.arena.refusals import Refusal
+from longshot.arena import Competition, entry_rules, load, queue
+from longshot.arena.competition_data import BlobStore, dump_tasks, load_tasks
+from longshot.arena.database_tables import in_future, invitations, runs
+from longshot.arena.database_tables import uploads as upload_rows
+from longshot.arena.policy import Person, Refusal
 from longshot.arena.services import (
     boards,
     credentials,
@@ -28,10 +30,7 @@ from longshot.arena.services import (
     teams,
     uploads,
 )
-from longshot.arena.services.blobs import BlobStore, dump_tasks, load_tasks
 from longshot.arena.services.office import Office
-from longshot.arena.tables import in_future, invitations, runs
-from longshot.arena.tables import uploads as upload_rows
 from longshot.base import UserError
 
 from .conftest import PASSWORD, PORTS, archive, change
@@ -184,29 +183,29 @@ def test_a_phase_is_a_function_of_time(competition: Competition) -> None:
     second = dt.timedelta(seconds=1)
 
     def states(moment: dt.datetime) -> list[str]:
-        return [phase.state for phase in timetable.timetable(settings, moment)]
+        return [phase.state for phase in entry_rules.timetable(settings, moment)]
 
     assert states(border - second) == ["open", "coming"]
     assert states(border) == ["over", "open"]  # every moment belongs to one of them
     assert states(dt.datetime(2026, 12, 31, 23, 59, 59, tzinfo=dt.UTC)) == ["coming", "coming"]
-    assert timetable.default_phase(settings, border).name == "final"
+    assert entry_rules.default_phase(settings, border).name == "final"
 
 
 def test_the_target_names_the_tasks(competition: Competition) -> None:
     phase = competition.phases[0]
-    first = timetable.target(competition, phase, "secret")
-    assert first == timetable.target(competition, phase, "secret")
+    first = entry_rules.target(competition, phase, "secret")
+    assert first == entry_rules.target(competition, phase, "secret")
     targets = [
-        timetable.target(competition, phase, "another"),
-        timetable.target(competition, phase.model_copy(update={"version": 2}), "secret"),
-        timetable.target(competition, phase.model_copy(update={"tasks": 4}), "secret"),
-        timetable.target(competition, competition.final, "secret"),
+        entry_rules.target(competition, phase, "another"),
+        entry_rules.target(competition, phase.model_copy(update={"version": 2}), "secret"),
+        entry_rules.target(competition, phase.model_copy(update={"tasks": 4}), "secret"),
+        entry_rules.target(competition, competition.final, "secret"),
     ]
     assert len({first, *targets}) == 5
 
 
 def test_another_version_of_a_phase_has_other_tasks(competition: Competition) -> None:
-    from longshot.arena.data import CompetitionData
+    from longshot.arena.competition_data import CompetitionData
 
     phase = competition.phases[0]
     data = CompetitionData(competition)
@@ -295,18 +294,18 @@ def test_a_phase_is_scored_anew_when_it_is_confirmed(office: Office) -> None:
 @pytest.mark.long
 def test_answers_are_scored_anew_without_running_anything(office: Office, needs_sandbox: None) -> None:
     """A new scorer: the answers of the run are read, the submission is not started."""
-    from longshot.arena import worker
+    from longshot.arena import submission_runs
 
     ada, organiser = leader(office, "Ada"), somebody(office, "Olga", "organiser")
     number = submit(office, ada)
-    assert worker.work(office.competition, office.store) == 1
+    assert submission_runs.work(office.competition, office.store) == 1
     first = submissions.read_submission(office, ada, number).submission.score
     folder = office.folder / "submissions" / f"{number:06d}"
     (folder / "submission.zip").rename(folder / "away.zip")  # nothing to run
     organising.rescore(
         office, organiser, phase="feedback", reason="a new scorer", kind="score", confirm="feedback"
     )
-    assert worker.work(office.competition, office.store) == 1
+    assert submission_runs.work(office.competition, office.store) == 1
     assert submissions.read_submission(office, ada, number).submission.score == first
     assert (folder / "seed-1" / "answers.jsonl").is_file() and (folder / "seed-1" / "log.txt").is_file()
 
@@ -413,7 +412,9 @@ def test_the_queue_says_who_is_next_and_who_works(office: Office) -> None:
     queue.claim(office.store, "here:1:2")
     state = boards.queue_state(office, Person())
     assert (state.waiting, state.running) == (2, 1)
-    assert [(worker.name, worker.state) for worker in state.workers] == [("here", "running")]
+    assert [(worker.name, worker.state) for worker in state.workers] == [
+        ("here", "running")
+    ]
 
 
 # --- logs ---

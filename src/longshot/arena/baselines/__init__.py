@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from longshot.base import UserError, claim_folder, nearest
 
 if TYPE_CHECKING:
-    from longshot.arena.packing import Packed
+    from longshot.arena.submission_writer import Packed
 
 FOLDER = Path(__file__).parent
 NONE = "none"  # weights that stand for random ones
@@ -49,7 +49,7 @@ def write_baseline(name: str, folder: str | Path, settings: Mapping[str, Any] | 
     Path
         ``folder``.
     """
-    from longshot.arena.packing import Packed, write_submission  # here: it imports torch
+    from longshot.arena.submission_writer import Packed, write_submission  # here: it imports torch
 
     folder = Path(folder)
     if name not in BASELINES:
@@ -80,7 +80,7 @@ def _weights(baseline: str, weights: str, packed: Packed) -> str:
 
     Weights that cannot be had are never replaced by random ones.
     """
-    from longshot.arena.packing import pack_backbone
+    from longshot.arena.submission_writer import pack_backbone
     from longshot.models import find_family
 
     if weights == NONE:

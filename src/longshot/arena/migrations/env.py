@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from longshot.arena.tables import metadata
+from longshot.arena.database_tables import metadata
 
 if hasattr(context, "config"):  # else somebody only imports every module there is
     context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from longshot.arena.policy import permit
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import Refusal, permit
 from longshot.arena.server.declare import Begun, Call, Query, Written, delete, get, patch, plain, post
 from longshot.arena.server.info import CompetitionInfo, competition_info
 from longshot.arena.services import boards, credentials, organising, people, teams

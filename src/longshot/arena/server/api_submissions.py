@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from longshot.arena.policy import Person
+from longshot.arena.policy import Person, not_there
 from longshot.arena.queue import run_folder
-from longshot.arena.refusals import not_there
 from longshot.arena.server.declare import Query, delete, get, post, put
 from longshot.arena.services import logs, submissions, unfinished, uploads
 from longshot.arena.services.office import Office

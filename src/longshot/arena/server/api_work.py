@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from longshot.arena.refusals import not_there
+from longshot.arena.policy import not_there
 from longshot.arena.server.declare import Call, FileAnswer, Query, get, post, put
 from longshot.arena.services import desk
 from longshot.base import Record

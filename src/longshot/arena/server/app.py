@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import Refusal
 from longshot.arena.server import api_organiser, api_public, api_submissions, api_work
 from longshot.arena.server.buckets import Rates
 from longshot.arena.server.declare import PREFIX, Operation

@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
-from longshot.arena.refusals import Refusal
-from longshot.arena.server_settings import ServerSettings
+from longshot.arena.policy import Refusal
+from longshot.arena.settings import ServerSettings
 
 MOST = 20_000  # buckets that are remembered
 WINDOW = 600.0  # seconds in which the settings of competition.yaml count

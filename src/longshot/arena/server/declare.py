@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from pydantic import ConfigDict
 
+from longshot.arena.competition_data import BlobStore
 from longshot.arena.policy import Person
-from longshot.arena.services.blobs import BlobStore
 from longshot.arena.services.office import Office
 from longshot.base import Record
 

@@ -18,14 +18,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 
-from longshot.arena.policy import VISITOR, Person, permit
-from longshot.arena.refusals import Refusal
+from longshot.arena.competition_data import BlobStore
+from longshot.arena.policy import VISITOR, Person, Refusal, permit
 from longshot.arena.server.buckets import Buckets, Rates, network
 from longshot.arena.server.declare import Begun, Call, FileAnswer, Operation, Written, plain
 from longshot.arena.server.logins import Attempt, Logins
 from longshot.arena.server.problems import as_refusal, problem
 from longshot.arena.services import credentials
-from longshot.arena.services.blobs import BlobStore
 from longshot.arena.services.office import Office
 from longshot.base import UserError, read_record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
-from longshot.arena import timetable
+from longshot.arena import entry_rules
 from longshot.arena.services import uploads
 from longshot.arena.services.office import Office
 
@@ -49,14 +49,14 @@ def competition_info(office: Office) -> CompetitionInfo:
     """What everybody may know of a competition."""
     competition = office.competition
     moment = dt.datetime.now(dt.UTC)
-    listed = zip(timetable.timetable(competition, moment), competition.phases, strict=True)
+    listed = zip(entry_rules.timetable(competition, moment), competition.phases, strict=True)
     phases = [
         PhaseInfo(
             **when._asdict(),
             per_day=0 if phase.practice else phase.per_day,
             total=0 if phase.practice else phase.total,
             attempts_per_day=phase.attempts_per_day,
-            scores_hidden=not timetable.scores_shown(phase, moment),
+            scores_hidden=not entry_rules.scores_shown(phase, moment),
             logs=phase.logs,
         )
         for when, phase in listed
@@ -66,7 +66,7 @@ def competition_info(office: Office) -> CompetitionInfo:
         competition.title,
         list(competition.leagues),
         phases,
-        timetable.default_phase(competition, moment).name,
+        entry_rules.default_phase(competition, moment).name,
         competition.ranks_by,
         competition.fact_sheet,
         list(competition.fact_fields),

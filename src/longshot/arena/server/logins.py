@@ -14,10 +14,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from types import TracebackType
 
-from longshot.arena.refusals import Refusal
-from longshot.arena.rules import same
+from longshot.arena.entry_rules import same
+from longshot.arena.policy import Refusal
 from longshot.arena.server.buckets import MOST, Buckets, LoginRates
-from longshot.arena.server_settings import ServerSettings
+from longshot.arena.settings import ServerSettings
 
 _WRONG = (401, 403)  # how a wrong password is answered
 

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from starlette.responses import Response
 
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import Refusal
 from longshot.arena.server.openapi import PROBLEM
 from longshot.base import UserError
 

@@ -105,7 +105,7 @@ def serve_competition(
     try:
         import uvicorn
 
-        from longshot.arena import timetable
+        from longshot.arena import entry_rules
         from longshot.arena.server.app import build_server
         from longshot.arena.server.protocol import PatientProtocol
         from longshot.arena.services import people, uploads
@@ -156,7 +156,7 @@ def serve_competition(
         url = f"https://{names[0]}/" if names else own
         running = CompetitionServer(url, server, thread, built, stack)
         running.port = bound
-        running.notes = timetable.undated(built.office.competition)
+        running.notes = entry_rules.undated(built.office.competition)
         uploads.reopen_checks(built.office)
         invitation = people.first_organiser(built.office)
         running.invitation = f"{url}register?code={invitation.code}" if invitation else ""

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import queue, ranking, timetable
-from longshot.arena.policy import Person, permit, sees_all
+from longshot.arena import entry_rules, queue, ranking
+from longshot.arena.database_tables import facts, filled, runs, submissions, teams, workers
+from longshot.arena.policy import Person, not_there, permit, sees_all
 from longshot.arena.ranking import BoardEntry, RankBy
-from longshot.arena.refusals import not_there
 from longshot.arena.services.office import Office
 from longshot.arena.settings import Phase
-from longshot.arena.tables import facts, filled, runs, submissions, teams, workers
 from longshot.base import UserError, count
 
 SILENT = 90.0  # seconds after which a worker counts as gone
@@ -97,7 +96,7 @@ def board(
         raise UserError(f"A board ranks by last, best or selected, and not by '{by}'.")
     group = league or competition.leagues[0]
     ranks_by: RankBy = by or competition.ranks_by  # type: ignore[assignment]
-    hidden = not (sees_all(person) or timetable.scores_shown(chosen))
+    hidden = not (sees_all(person) or entry_rules.scores_shown(chosen))
     entries = [] if hidden else _entries(office, chosen.name, group, ranks_by)
 
     def line(entry: BoardEntry) -> BoardLine:
@@ -144,7 +143,7 @@ def progress(
     permit(person, "board.read")
     competition = office.competition
     chosen = find_phase(office, phase)
-    if not (sees_all(person) or timetable.scores_shown(chosen)):
+    if not (sees_all(person) or entry_rules.scores_shown(chosen)):
         return []
     columns = (
         submissions.c.team,
@@ -231,7 +230,7 @@ def find_phase(office: Office, name: str | None) -> Phase:
     rows = memory.kept("phases with scores", memory.state(), lambda: office.store.rows(scored))
     names = {row["phase"] for row in rows}
     with_scores = [each for each in competition.phases if each.name in names and not each.practice]
-    return with_scores[-1] if with_scores else timetable.default_phase(competition)
+    return with_scores[-1] if with_scores else entry_rules.default_phase(competition)
 
 
 def _label(name: str) -> str:

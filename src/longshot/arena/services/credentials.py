@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from longshot.arena.policy import OF_ROLE, SCOPES, VISITOR, Person, Scope, permit
-from longshot.arena.refusals import Refusal, not_there
-from longshot.arena.rules import tidy
+from longshot.arena.database_tables import accounts, filled, in_future, members, now, sessions, tokens
+from longshot.arena.entry_rules import tidy
+from longshot.arena.policy import OF_ROLE, SCOPES, VISITOR, Person, Refusal, Scope, not_there, permit
 from longshot.arena.services.office import Office, record
-from longshot.arena.tables import accounts, filled, in_future, members, now, sessions, tokens
 from longshot.base import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository

@@ -18,17 +18,16 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.arena import queue
+from longshot.arena.competition_data import Blob, BlobStore, RunFiles
+from longshot.arena.database_tables import filled, runs, submissions, workers
 from longshot.arena.inside.shown import one_line, readable
-from longshot.arena.pages import details_page
-from longshot.arena.policy import Person, permit
+from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import Claim, archive_path
-from longshot.arena.refusals import Refusal, not_there
-from longshot.arena.remote import as_zip
-from longshot.arena.services.blobs import Blob, BlobStore, RunFiles
+from longshot.arena.remote_competition import as_zip
+from longshot.arena.result_pages import details_page
 from longshot.arena.services.logs import live_log
 from longshot.arena.services.office import Office
-from longshot.arena.tables import filled, runs, submissions, workers
-from longshot.arena.worker import publish_run
+from longshot.arena.submission_runs import publish_run
 from longshot.base import UserError, hash_file, write_json, write_text
 
 FILES = {  # what a run may bring back → most bytes

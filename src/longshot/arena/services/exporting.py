@@ -10,11 +10,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from longshot.arena.database_tables import metadata
 from longshot.arena.policy import Person, permit
 from longshot.arena.services import desk
 from longshot.arena.services.office import Office
 from longshot.arena.settings import FILE
-from longshot.arena.tables import metadata
 
 _TABLES = (
     *("teams", "submissions", "runs", "events", "scores", "scorings"),

@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from longshot.arena.database_tables import ENDED
 from longshot.arena.inside.shown import readable
-from longshot.arena.policy import Person
+from longshot.arena.policy import Person, not_there
 from longshot.arena.queue import archive_path
-from longshot.arena.refusals import not_there
 from longshot.arena.services.office import Office
 from longshot.arena.services.submissions import (
     EVENTS_OF,
@@ -22,7 +22,6 @@ from longshot.arena.services.submissions import (
     may_see_score,
     own_row,
 )
-from longshot.arena.tables import ENDED
 from longshot.base import UserError
 
 MOST = 64 << 10  # letters of one answer

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from longshot.arena.database_tables import audit, events
 from longshot.arena.store import Store
-from longshot.arena.tables import audit, events
 
 T = TypeVar("T")
 _MOST = 5000  # answers that are remembered

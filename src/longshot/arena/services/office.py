@@ -15,14 +15,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from longshot.arena import timetable
-from longshot.arena.draws import read_secret, secret_file
-from longshot.arena.policy import Person
-from longshot.arena.refusals import Refusal
+from longshot.arena import entry_rules
+from longshot.arena.database_tables import audit, facts, now
+from longshot.arena.policy import Person, Refusal
 from longshot.arena.services.memory import Memory
 from longshot.arena.settings import FILE, Competition, load
-from longshot.arena.store import Store
-from longshot.arena.tables import audit, facts, now
+from longshot.arena.store import Store, read_secret, secret_file
 from longshot.base import UserError
 
 KEY = "server.key"  # beside competition.yaml, for its owner's eyes alone
@@ -77,7 +75,7 @@ class Office:
         It holds for answers that follow from submissions, people, settings and phases, and not from the clock beside.
         """
         competition = self.competition
-        phases = [phase.state for phase in timetable.timetable(competition)]
+        phases = [phase.state for phase in entry_rules.timetable(competition)]
         about = (self.memory.state(), self._read and self._read[0], phases, self.id, person, parts)
         return hashlib.sha256(repr(about).encode()).hexdigest()[:32]
 

@@ -7,17 +7,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import queue, timetable
-from longshot.arena.draws import read_secret
-from longshot.arena.inside.shown import readable
-from longshot.arena.organiser import FinalEntry, final_entries
-from longshot.arena.policy import Person, permit
-from longshot.arena.refusals import Refusal, not_there
-from longshot.arena.services.boards import find_phase
-from longshot.arena.services.office import Office, record
-from longshot.arena.services.submissions import SubmissionView, own_row, read_submission
-from longshot.arena.store import note
-from longshot.arena.tables import (
+from longshot.arena import entry_rules, queue
+from longshot.arena.database_tables import (
     announcements,
     audit,
     facts,
@@ -29,6 +20,13 @@ from longshot.arena.tables import (
     submissions,
     teams,
 )
+from longshot.arena.inside.shown import readable
+from longshot.arena.organiser import FinalEntry, final_entries
+from longshot.arena.policy import Person, Refusal, not_there, permit
+from longshot.arena.services.boards import find_phase
+from longshot.arena.services.office import Office, record
+from longshot.arena.services.submissions import SubmissionView, own_row, read_submission
+from longshot.arena.store import note, read_secret
 from longshot.base import UserError
 
 TITLE, TEXT = 200, 20_000  # letters of an announcement
@@ -193,7 +191,7 @@ def rescore(
     if not 3 <= len(text) <= 2000:
         raise UserError(f"The reason for scoring anew has 3 to 2,000 letters, this one has {len(text)}.")
     competition = office.competition
-    goal = timetable.target(competition, chosen, read_secret(competition))
+    goal = entry_rules.target(competition, chosen, read_secret(competition))
     with queue.alone(office.store) as connection:
         which = (submissions.c.phase == chosen.name, submissions.c.deleted.is_(None))
         states = ("scored",) if kind == "score" else ("scored", "failed")

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from longshot.arena.policy import VISITOR, Person, permit
+from longshot.arena.database_tables import accounts, in_future, invitations, members, now, teams
+from longshot.arena.entry_rules import same, tidy
+from longshot.arena.policy import VISITOR, Person, Refusal, not_there, permit
 from longshot.arena.queue import alone
-from longshot.arena.refusals import Refusal, not_there
-from longshot.arena.rules import same, tidy
 from longshot.arena.services import credentials, passwords
 from longshot.arena.services.office import Office, record
-from longshot.arena.tables import accounts, in_future, invitations, members, now, teams
 from longshot.base import UserError
 
 LONGEST = 40  # letters of a name

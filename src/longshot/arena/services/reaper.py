@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import queue, ranking, timetable
+from longshot.arena import entry_rules, queue, ranking
+from longshot.arena.database_tables import ENDED, now, runs, sessions, submissions
 from longshot.arena.services import credentials, uploads
 from longshot.arena.services.office import Office
-from longshot.arena.tables import ENDED, now, runs, sessions, submissions
 
 EVERY = 15.0  # seconds
 
@@ -50,7 +50,7 @@ def _carry_over(office: Office) -> int:
     competition = office.competition
     begun = competition.final.start is not None and any(
         phase.name == competition.final.name and phase.state == "open"
-        for phase in timetable.timetable(competition)
+        for phase in entry_rules.timetable(competition)
     )
     if not (competition.server.carry_over and begun and competition.qualifying):
         return 0

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import queue, quota, timetable
-from longshot.arena.fact_sheet import missing, parse_sheet, stored
-from longshot.arena.policy import Person, permit, permit_own, sees_all
+from longshot.arena import entry_rules, queue
+from longshot.arena.database_tables import events, filled, runs, submissions, teams
+from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, sees_all
 from longshot.arena.ranking import half_of_worst, hand_in_sheet
-from longshot.arena.refusals import Refusal, not_there
 from longshot.arena.services.office import Office, record
 from longshot.arena.services.teams import require_team
-from longshot.arena.tables import events, filled, runs, submissions, teams
+from longshot.arena.submission_check import missing_fields, parse_sheet, stored_sheet
 from longshot.base import UserError
 
 # Queries of one submission, put together once: that takes as long as asking them.
@@ -123,7 +122,7 @@ def read_submission(office: Office, person: Person, number: int) -> SubmissionPa
         for line in office.store.rows(EVENTS_OF, number=number, after=0)
     ]
     listed = [filled(RunView, each) for each in seen]
-    return SubmissionPage(view, listed, lines, stored(row["fact_sheet"]))
+    return SubmissionPage(view, listed, lines, stored_sheet(row["fact_sheet"]))
 
 
 def cancel_submission(office: Office, person: Person, number: int) -> SubmissionView:
@@ -160,19 +159,24 @@ def set_sheet(office: Office, person: Person, number: int, fields: dict[str, str
     hand_in_sheet(office.store, number, sheet)
     with office.store.change() as connection:
         record(
-            connection, person, "submission.sheet", f"submission {number}", stored(row["fact_sheet"]), sheet
+            connection,
+            person,
+            "submission.sheet",
+            f"submission {number}",
+            stored_sheet(row["fact_sheet"]),
+            sheet,
         )
     return read_submission(office, person, number)
 
 
-def allowances(office: Office, person: Person) -> list[quota.AllowanceInfo]:
+def allowances(office: Office, person: Person) -> list[entry_rules.AllowanceInfo]:
     """What a team has used and what remains, for every phase that takes submissions and every kind of league."""
     permit(person, "quota.read")
     team = require_team(person)
     competition = office.competition
     with office.store.reading() as connection:
         taking = [phase for phase in competition.phases if phase.submissions]
-        return quota.allowances(connection, team, taking, competition.leagues)
+        return entry_rules.allowances(connection, team, taking, competition.leagues)
 
 
 def own_row(office: Office, person: Person, action: str, number: int) -> dict[str, Any]:
@@ -191,7 +195,7 @@ def may_see_score(office: Office, person: Person, row: dict[str, Any]) -> bool:
         return True
     phases = {phase.name: phase for phase in office.competition.phases}
     phase = phases.get(row["phase"])
-    return phase is not None and timetable.scores_shown(phase)
+    return phase is not None and entry_rules.scores_shown(phase)
 
 
 @cache
@@ -222,7 +226,7 @@ def _views(office: Office, person: Person, rows: list[dict[str, Any]]) -> list[S
                 hidden=score is not None and not shown,
                 selected=bool(row["selected"]),
                 position=places.get(row["id"]),
-                lacking=missing(stored(row["fact_sheet"]), office.competition.fact_fields),
+                lacking=missing_fields(stored_sheet(row["fact_sheet"]), office.competition.fact_fields),
             )
         )
     return views

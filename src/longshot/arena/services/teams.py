@@ -7,13 +7,12 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from longshot.arena import rules
-from longshot.arena.policy import Person, permit
+from longshot.arena import entry_rules
+from longshot.arena.database_tables import accounts, filled, invitations, members, now, submissions, teams
+from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import alone
-from longshot.arena.refusals import Refusal, not_there
 from longshot.arena.services import people
 from longshot.arena.services.office import Office, record
-from longshot.arena.tables import accounts, filled, invitations, members, now, submissions, teams
 from longshot.base import UserError
 
 
@@ -61,14 +60,14 @@ def team(office: Office, number: int) -> Team:
 def found_team(office: Office, person: Person, *, name: str, pseudonym: str | None = None) -> Team:
     """Make a team and lead it; its name and pseudonym are nobody else's."""
     permit(person, "team.change")
-    title = rules.tidy(name, "A team's name", rules.LONGEST_NAME)
-    shown = rules.tidy(pseudonym, "A pseudonym", rules.LONGEST_PSEUDONYM) if pseudonym else None
+    title = entry_rules.tidy(name, "A team's name", entry_rules.LONGEST_NAME)
+    shown = entry_rules.tidy(pseudonym, "A pseudonym", entry_rules.LONGEST_PSEUDONYM) if pseudonym else None
     with alone(office.store) as connection:
         _outside(connection, person)
         names = connection.execute(sa.select(teams.c.name)).scalars()
-        if rules.same(title) in map(rules.same, names):
+        if entry_rules.same(title) in map(entry_rules.same, names):
             raise Refusal(409, f"The team name '{title}' is taken", "choose another name")
-        number = rules.team_number(connection, title, True, shown)
+        number = entry_rules.team_number(connection, title, True, shown)
         _join(connection, person, number, leads=True)
         record(connection, person, "team.create", f"team {number}", after={"name": title, "pseudonym": shown})
     return team(office, number)
@@ -144,11 +143,11 @@ def change_team(office: Office, person: Person, *, pseudonym: str | None) -> Tea
     """Another pseudonym, or none; the name stays, for people know the team by it."""
     permit(person, "team.change")
     number = _led(office, person)
-    shown = rules.tidy(pseudonym, "A pseudonym", rules.LONGEST_PSEUDONYM) if pseudonym else None
+    shown = entry_rules.tidy(pseudonym, "A pseudonym", entry_rules.LONGEST_PSEUDONYM) if pseudonym else None
     before = team(office, number)
     with alone(office.store) as connection:
         if shown is not None:
-            rules.team_number(connection, before.name, True, shown)
+            entry_rules.team_number(connection, before.name, True, shown)
         else:
             connection.execute(teams.update().where(teams.c.id == number).values(pseudonym=None))
         was, new = {"pseudonym": before.pseudonym}, {"pseudonym": shown}

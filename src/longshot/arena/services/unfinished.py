@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena.policy import Person, permit
-from longshot.arena.refusals import Refusal
+from longshot.arena.database_tables import accounts, teams, uploads
+from longshot.arena.policy import Person, Refusal, permit
 from longshot.arena.services import uploads as upload_services
 from longshot.arena.services.office import Office, record
-from longshot.arena.tables import accounts, teams, uploads
 
 
 class UnfinishedUpload(NamedTuple):

@@ -19,16 +19,14 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import queue, quota, timetable
-from longshot.arena.archive import ArchiveLimits
-from longshot.arena.fact_sheet import dump, parse_sheet
+from longshot.arena import entry_rules, queue
+from longshot.arena.database_tables import filled, now, submissions, teams, uploads
 from longshot.arena.inside.shown import one_line
-from longshot.arena.policy import Person, permit, permit_own
-from longshot.arena.refusals import Refusal, not_there
+from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own
 from longshot.arena.services import teams as team_services
 from longshot.arena.services.office import Office, record
 from longshot.arena.settings import FREE
-from longshot.arena.tables import filled, now, submissions, teams, uploads
+from longshot.arena.submission_check import ArchiveLimits, dump_sheet, parse_sheet
 from longshot.base import UserError, hash_file
 
 CHUNK = 4 << 20  # bytes of one piece at most
@@ -99,8 +97,8 @@ def begin_upload(
     """
     permit(person, "upload.begin")
     competition = office.competition
-    chosen = competition.phase(phase) if phase else timetable.default_phase(competition)
-    timetable.check_open(chosen)
+    chosen = competition.phase(phase) if phase else entry_rules.default_phase(competition)
+    entry_rules.check_open(chosen)
     queue.check_league(competition, league)
     most = upload_limit(office)
     if size > most:
@@ -113,7 +111,7 @@ def begin_upload(
         raise UserError(
             "An upload names the number of its bytes, at least 1, and their SHA-256 in 64 letters."
         )
-    sheet = None if not fact_sheet else dump(parse_sheet(fact_sheet))
+    sheet = None if not fact_sheet else dump_sheet(parse_sheet(fact_sheet))
     office.room()
     number = team_services.require_team(person)
     title = one_line(Path(name.replace("\\", "/")).name or "submission.zip", 100)
@@ -135,7 +133,7 @@ def begin_upload(
                 "finish one, or delete one on the page Submit or by the command 'compete uploads'",
             )
         team = connection.execute(sa.select(teams.c.name).where(teams.c.id == number)).scalar_one()
-        quota.check_quota(connection, number, chosen, league, team)
+        entry_rules.check_quota(connection, number, chosen, league, team)
         stored = team_services.bytes_of(connection, number)
         if stored + size > competition.server.storage:
             raise Refusal(
@@ -283,7 +281,7 @@ def reopen_checks(office: Office) -> None:
 def _take(office: Office, person: Person, row: dict[str, Any], path: Path) -> int:
     competition = office.competition
     phase = competition.phase(row["phase"])
-    timetable.check_open(phase)
+    entry_rules.check_open(phase)
     if not path.is_file() or path.stat().st_size != row["size"] or hash_file(path) != row["sha256"]:
         _set(office, row["id"], "checking", state="open", received=0)
         raise Refusal(409, "The archive did not arrive as it was announced", "send it again", retry=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from longshot.arena.tables import metadata
+from longshot.arena.database_tables import metadata
 
 revision = "0002"
 down_revision = "0001"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import Refusal
 from longshot.arena.server.declare import PREFIX
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.page_endpoint import PageRequest

@@ -6,7 +6,7 @@ import hashlib
 
 from starlette.routing import BaseRoute
 
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import Refusal
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.info import competition_info
 from longshot.arena.server.page_endpoint import Move, PageRequest

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from starlette.routing import BaseRoute
 
-from longshot.arena import timetable
+from longshot.arena import entry_rules
 from longshot.arena.server.endpoint import Front
 from longshot.arena.server.info import competition_info
 from longshot.arena.server.page_endpoint import PageRequest
@@ -43,7 +43,7 @@ def home(request: PageRequest, problem: str = "") -> str:
         limits={phase.name: phase.limits for phase in office.competition.phases},
         announcements=organising.list_announcements(office, person),
         queue=boards.queue_state(office, person),
-        notes=timetable.undated(office.competition) if person.role == "organiser" else [],
+        notes=entry_rules.undated(office.competition) if person.role == "organiser" else [],
         allowances=submissions.allowances(office, person) if member else [],
     )
 

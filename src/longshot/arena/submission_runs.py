@@ -1,11 +1,8 @@
-"""A worker: takes waiting runs one by one, runs them in the sandbox and records how they ended.
-
-An attempt works in a folder of its own, which takes its place as ``seed-N`` in the same transaction that records the
-end. So a worker that dies leaves nothing that counts, and one that is only late cannot touch its successor's files.
-"""
+"""How the run of a submission ended."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -14,22 +11,181 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
-from longshot.arena import check, environments, ingestion, queue, sandbox
-from longshot.arena.archive import unpack
-from longshot.arena.data import CompetitionData
+from longshot.arena import environments, queue, sandbox, submission_check
+from longshot.arena.box import Box, BoxError
+from longshot.arena.competition_data import CompetitionData, HiddenTask
+from longshot.arena.inside import drive
+from longshot.arena.inside.scoring import score_answers, summarize
 from longshot.arena.inside.shown import one_line
-from longshot.arena.outcomes import RunOutcome
 from longshot.arena.queue import Claim, archive_path, run_folder
-from longshot.arena.settings import Competition
+from longshot.arena.result_pages import details_page, run_title, write_record
+from longshot.arena.settings import FREE, META, RUN, TASK, Competition, Phase
 from longshot.arena.store import Store
-from longshot.base import UserError, write_text
+from longshot.arena.submission_check import unpack
+from longshot.base import Face, UserError, atomic, progress, write_json, write_text
+from longshot.statistics import mean_interval
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """``scores`` of a run that went through, else the ``reason`` it failed.
+
+    ``system`` is the reason without anything of the submission's making, for phases whose data are hidden.
+    """
+
+    scores: dict[str, Any] | None
+    reason: str | None
+    system: str | None = None
+
+
+class SubmissionFailed(UserError):
+    """A submission's own words, such as its traceback: shown as they are, whatever braces they hold."""
+
+    def render(self, face: Face) -> str:
+        return self.template
+
+
+# One run of a submission: meta-train it in its box, hand it the hidden tasks one by one, score what comes
+# back. The organiser's process keeps all labels. A task's support goes in, the queries follow only after
+# the learner has fitted, and what comes back is an array that is checked before it is believed. Every task
+# has a process of its own, or, with ``isolation: run``, the one that meta-trained answers all of them.
+
+
+class RunData(Protocol):
+    """What a run reads: of the competition in this folder, or fetched from a server."""
+
+    @property
+    def competition(self) -> Competition: ...
+
+    def training_files(self, phase: Phase) -> dict[str, Path]: ...
+
+    def pixels(self, name: str) -> NDArray[np.uint8]: ...
+
+    def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]: ...
+
+    def private(self) -> list[Path]: ...
+
+
+def run(
+    data: RunData,
+    phase: Phase,
+    submission: Path,
+    folder: Path,
+    *,
+    seed: int,
+    league: str = FREE,
+    submission_number: int | None = None,
+    stop: threading.Event | None = None,
+    trusted: bool = False,
+    equipment: sandbox.Equipment = sandbox.BARE,
+) -> RunOutcome:
+    """Run the unpacked ``submission`` once; ``folder`` receives its log, answers.jsonl and its scores, also by task.
+
+    A failure of the submission is a RunOutcome, not an exception. ``submission_number`` is that of an entry, whose
+    tasks are its own where the competition draws per submission. ``stop`` ends the run from another thread. ``trusted``
+    needs no sandbox and gives an unofficial result. The images are decoded before the submission's time begins: whoever
+    runs first has as much of it as all others.
+    """
+    if not trusted:
+        sandbox.require()
+    folder.mkdir(parents=True, exist_ok=True)
+    competition = data.competition
+    tasks = data.test_tasks(phase, seed, submission_number)
+    files, images = data.training_files(phase), {name: data.pixels(name) for name in phase.test}
+    weights = sandbox.weight_files(equipment.environment) if league == META else ()
+    start = time.monotonic()
+    try:
+        with (
+            Box(
+                submission,
+                files,
+                phase.limits,
+                folder / "log.txt",
+                hidden=(*data.private(), *weights),
+                from_nothing=league == META,
+                stop=stop,
+                trusted=trusted,
+                equipment=equipment,
+            ) as box,
+            progress("tasks", total=len(tasks), unit="tasks") as bar,
+        ):
+            with box.process(trains=True) as channel:
+                training = drive.begin(channel, seed)
+                if competition.isolation == RUN:  # the same process goes on
+                    answers = drive.answer_all(
+                        lambda: nullcontext(channel), tasks, images.__getitem__, lambda: bar.advance(1)
+                    )
+            if competition.isolation == TASK:
+                answers = drive.answer_all(box.process, tasks, images.__getitem__, lambda: bar.advance(1))
+    except BoxError as error:
+        return RunOutcome(None, str(error), error.system)
+    except drive.BadAnswer as error:
+        return RunOutcome(None, str(error), drive.NO_PREDICTION)
+    with atomic(folder / "answers.jsonl") as temporary:
+        temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
+    timing = {"meta_training_seconds": training, "duration": time.monotonic() - start}
+    scores = _score(data, phase, seed, tasks, answers, folder, {"official": not trusted, **timing})
+    return RunOutcome(scores, None)
+
+
+def score_run(data: RunData, phase: Phase, seed: int, submission: int, folder: Path) -> dict[str, Any]:
+    """Score the answers.jsonl in ``folder`` anew and write what ``run`` writes; nothing of the submission runs.
+
+    How long the run took is taken over from the scores.json before, where it is there.
+    """
+    text = (folder / "answers.jsonl").read_text(encoding="utf-8")
+    answers = [json.loads(line) for line in text.splitlines() if line]
+    before: dict[str, Any] = {}
+    if (folder / "scores.json").is_file():
+        before = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    names = {"official": True, "meta_training_seconds": 0.0, "duration": 0.0}
+    facts = {name: before.get(name, value) for name, value in names.items()}
+    return _score(data, phase, seed, data.test_tasks(phase, seed, submission), answers, folder, facts)
+
+
+def _score(
+    data: RunData,
+    phase: Phase,
+    seed: int,
+    tasks: list[HiddenTask],
+    answers: Sequence[Mapping[str, Any]],
+    folder: Path,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Score answers and write scores.json, task_scores.json and the page of the run."""
+    competition = data.competition
+    scored = score_answers([task.truth for task in tasks], answers)
+    write_record(folder, tasks, scored)
+    scores = summarize(scored, lambda values: mean_interval(values).half)
+    scores |= {
+        "phase": phase.name,
+        "seed": seed,
+        "official": facts["official"],
+        "isolation": competition.isolation,
+        "pools": competition.pools,
+        "draws": competition.draws,
+        "meta_training_seconds": facts["meta_training_seconds"],
+        "duration": facts["duration"],
+    }
+    write_text(folder / "detailed_results.html", details_page(run_title(folder), scores))
+    write_json(folder / "scores.json", scores)
+    return scores
+
+
+# A worker: takes waiting runs one by one, runs them in the sandbox and records how they ended. An attempt
+# works in a folder of its own, which takes its place as ``seed-N`` in the same transaction that records the
+# end. So a worker that dies leaves nothing that counts, and one that is only late cannot touch its
+# successor's files.
 
 MOST = 8000  # letters of a failure in the participant's log
 TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds
@@ -129,7 +285,7 @@ def _outcome(
             if (final / name).is_file():
                 shutil.copy2(final / name, folder / name)
         phase = competition.phase(claimed.phase)
-        return RunOutcome(ingestion.score_run(data, phase, claimed.seed, claimed.submission, folder), None)
+        return RunOutcome(score_run(data, phase, claimed.seed, claimed.submission, folder), None)
     source = archive_path(competition, claimed.submission) / "submission.zip"
     archive = source if source.is_file() else source.with_suffix("")
     return outcome(competition, data, claimed, archive, folder, stop, equipment)
@@ -137,7 +293,7 @@ def _outcome(
 
 def outcome(
     competition: Competition,
-    data: ingestion.RunData,
+    data: RunData,
     claimed: Claim,
     source: Path,
     folder: Path,
@@ -147,12 +303,12 @@ def outcome(
     """Unpack, check, run; every failure of the submission is a RunOutcome, with its reason at the end of the log."""
     try:
         code = unpack(source, folder / "code")
-        check.check_code(code, claimed.league, f"{claimed.submission}")
+        submission_check.check_code(code, claimed.league, f"{claimed.submission}")
     except UserError as error:
         ended = RunOutcome(None, str(error))
     else:
         phase = competition.phase(claimed.phase)
-        ended = ingestion.run(
+        ended = run(
             data,
             phase,
             code,

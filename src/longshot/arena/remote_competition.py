@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from longshot.arena.client import Client
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import Refusal
 from longshot.arena.settings import FREE
 from longshot.base import UserError, hash_file, progress
 
@@ -93,7 +93,7 @@ class RemoteCompetition:
         RemoteReceipt
             The submission's number, and the hash of what the server has.
         """
-        from longshot.arena.check import check_submission
+        from longshot.arena.submission_check import check_submission
 
         info = self.info()
         if league not in info["leagues"]:

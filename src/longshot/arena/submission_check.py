@@ -1,18 +1,85 @@
-"""What is looked at before a submission is taken: participants run the same check at home, without a competition."""
+"""Unpack a submission's zip into a folder, trusting nothing that the zip says about itself."""
 
 from __future__ import annotations
 
 import ast
 import filecmp
+import json
+import shutil
 import tempfile
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple, TypeAlias, get_args
 
-from longshot.arena.archive import ArchiveLimits, unpack
+import yaml
+
 from longshot.arena.inside.shipped import parsed, shipped_weights
-from longshot.arena.settings import FREE, META, League
-from longshot.base import UserError, nearest
+from longshot.arena.inside.shown import readable
+from longshot.arena.settings import FACT_FIELDS, FREE, META, League
+from longshot.base import ArchiveLimits, ArchiveNames, UserError, extract_zip, nearest, printable, refused
+
+
+def unpack(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> Path:
+    """Unpack a submission into the new ``folder``; gives the folder that holds model.py (UserError when none does)."""
+    unpack_any(source, folder, limits)
+    try:
+        return _root(source, folder)
+    except UserError:
+        shutil.rmtree(folder)
+        raise
+
+
+def unpack_any(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> Path:
+    """Unpack the zip (or copy the folder) ``source`` into the new ``folder``, and give it back.
+
+    UserError in one sentence for a path that leaves the folder, a link, too many files or bytes, an encrypted or
+    damaged archive. What was unpacked until then is removed.
+    """
+    limits = limits or ArchiveLimits()
+    folder.mkdir(parents=True)
+    try:
+        (_copy if source.is_dir() else extract_zip)(source, folder, limits)
+        for path in (folder, *folder.rglob("*")):  # the sandbox's user reads it, whatever the umask
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    return folder
+
+
+def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
+    """A folder instead of a zip, held to the same rules."""
+    count, budget, names = 0, limits.bytes, ArchiveNames(source)
+    for path in sorted(source.rglob("*")):
+        if "__pycache__" in path.parts:
+            continue
+        names.check(path.relative_to(source).as_posix())
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise refused(source, f"'{printable(path.name)}' is a link or a special file, not a file")
+        if path.is_dir():
+            continue
+        count, budget = count + 1, budget - path.stat().st_size
+        if count > limits.files or budget < 0:
+            most = f"{limits.files:,} files or {limits.bytes >> 20:,} MB"
+            raise refused(source, f"it holds more than {most}, which are allowed")
+        target = folder / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+
+
+def _root(source: Path, folder: Path) -> Path:
+    """The folder with model.py: the top, or the one folder that the zip was made of."""
+    if (folder / "model.py").is_file():
+        return folder
+    inner = [path for path in folder.iterdir() if path.is_dir() and path.name != "__MACOSX"]
+    if len(inner) == 1 and (inner[0] / "model.py").is_file():
+        return inner[0]
+    raise refused(source, "there is no model.py at its top")
+
+
+# What is looked at before a submission is taken: participants run the same check at home, without a
+# competition.
 
 CLASSES = ("MyMetaLearner", "MyLearner")
 SOURCE = 5 << 20  # bytes of model.py and of config.json: they are read whole
@@ -226,3 +293,86 @@ def _requests(path: Path) -> list[tuple[int, str]]:
             if keyword.arg in _PRETRAINED and not plain and telling:
                 requests.append((node.lineno, f"asks for {keyword.arg}={ast.unparse(value)[:40]}"))
     return requests
+
+
+# Fact sheets: what a team says of its method, as a few named texts in YAML or JSON.
+
+PRIVATE = ("authors", "contact", "email")  # not shown beside a pseudonym
+LARGEST = 64 << 10  # bytes of a sheet
+MOST = 40  # fields
+
+FactSheet: TypeAlias = dict[str, str]
+
+
+def read_sheet(path: Path) -> FactSheet:
+    """A team's file; UserError when it is no list of named texts."""
+    if not path.is_file():
+        raise UserError(
+            f"There is no fact sheet at {path}; give a YAML or JSON file with fields such as 'title'."
+        )
+    if path.stat().st_size > LARGEST:
+        raise UserError(
+            f"The fact sheet {path} has {path.stat().st_size >> 10:,} KB, at most {LARGEST >> 10} are allowed."
+        )
+    try:
+        sheet = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # undecodable bytes are a ValueError
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"The fact sheet {path} is neither YAML nor JSON: {reason}.") from error
+    if not isinstance(sheet, dict) or not sheet or len(sheet) > MOST:
+        content = f"{len(sheet)} fields" if isinstance(sheet, dict) else type(sheet).__name__
+        raise UserError(
+            f"The fact sheet {path} holds {content}; 1 to {MOST} lines such as 'title: Nearest means' are needed."
+        )
+    return {str(name)[:100]: _text(value, str(name), path) for name, value in sheet.items()}
+
+
+def parse_sheet(fields: Mapping[str, str]) -> FactSheet:
+    """A sheet that came over the network, held to the rules of one that came as a file."""
+    size = sum(len(f"{name}{text}".encode("utf-8", "surrogatepass")) for name, text in fields.items())
+    if not 1 <= len(fields) <= MOST or size > LARGEST:
+        raise UserError(
+            f"The fact sheet has {len(fields)} fields and {size / 1024:,.0f} KB; 1 to {MOST} fields and at most "
+            f"{LARGEST >> 10} KB are allowed."
+        )
+    return {readable(name)[:100]: readable(text).strip() for name, text in fields.items()}
+
+
+def _text(value: object, name: str, path: Path) -> str:
+    """A plain value, or a list of them on one line."""
+    texts = value if isinstance(value, list) else [value]
+    if any(isinstance(text, dict | list) for text in texts):
+        raise UserError(
+            f"The field '{name[:100]}' of the fact sheet {path} holds more than a text; write a text."
+        )
+    return ", ".join("" if text is None else str(text).strip() for text in texts)
+
+
+def dump_sheet(sheet: Mapping[str, str]) -> str:
+    """The sheet as it is stored."""
+    return json.dumps(dict(sheet), ensure_ascii=False)
+
+
+def stored_sheet(text: str | None) -> FactSheet:
+    """A sheet as it was stored; a text that is no sheet counts as its summary."""
+    if not text:
+        return {}
+    try:
+        sheet = json.loads(text)
+    except ValueError:
+        sheet = text
+    return (
+        {str(key): str(value) for key, value in sheet.items()}
+        if isinstance(sheet, dict)
+        else {"summary": text}
+    )
+
+
+def missing_fields(sheet: Mapping[str, str], fields: Sequence[str]) -> list[str]:
+    """The fields that are asked for and not filled in."""
+    return [name for name in fields if not sheet.get(name, "").strip()]
+
+
+def blank_sheet(fields: Sequence[str]) -> str:
+    """An empty sheet to fill in."""
+    return "".join(f"{name}:  # {FACT_FIELDS.get(name, 'please fill in')}\n" for name in fields)

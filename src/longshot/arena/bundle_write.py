@@ -1,25 +1,187 @@
-"""Write a competition as a Codabench bundle: pages, data, tasks, the two programs and competition.yaml in one zip."""
+"""The pages of a bundle, as Markdown made from the competition's settings."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import secrets
+import threading
 import zipfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
+from PIL import Image
 
 from longshot.arena import sandbox
-from longshot.arena.bundle.describe import describe
-from longshot.arena.bundle.images import SealedImages, seal_images
-from longshot.arena.bundle.pages import pages
-from longshot.arena.data import CompetitionData, HiddenTask
+from longshot.arena.bundle.bundle_settings import bundle_settings
+from longshot.arena.bundle.programs import pictures
+from longshot.arena.bundle_check import allowed_in_all
+from longshot.arena.competition_data import CompetitionData, HiddenTask
+from longshot.arena.domains import domain_sentence
 from longshot.arena.settings import META, PER_SUBMISSION, RUN, Competition, Phase
-from longshot.base import Kind, UserError, delivered, nearest
+from longshot.arena.templates import template
+from longshot.base import Ints, Kind, UserError, delivered, nearest, progress
 from longshot.statistics import t_quantile
+
+LEAGUES = (
+    "Leagues are a field of the fact sheet, since only the first leaderboard of a competition is ranked. The platform "
+    "does not tell the programs which league a team chose: nothing here keeps a submission of the meta-learning league "
+    "from learned weights. A bundle of that league alone does ('longshot compete bundle FOLDER -o meta.zip --league "
+    "meta-learning')."
+)
+ALONE = (
+    "It is the competition of the meta-learning league alone: saved weights in an archive are refused, those among the "
+    "image's packages cannot be read, and a submission that asks for them or for the network fails with the line that "
+    "asked."
+)
+QUEUE_SECONDS = 600  # the public queue ends what takes longer
+
+
+def bundle_pages(competition: Competition, taking: Sequence[Phase], stored: int, runs: int) -> dict[str, str]:
+    """File name → text; ``taking`` are the phases that take submissions, ``stored`` the bytes of the input data."""
+    phases = "".join(
+        template("phase.md").format(
+            name=phase.name,
+            tasks=phase.tasks,
+            datasets=len(phase.test),
+            minutes=phase.limits.seconds / 60,
+            allowed=_allowed(phase.per_day, allowed_in_all(competition, phase)),
+            seeds=_seeds(len(phase.seeds)),
+            domains=f" {domain_sentence(competition, phase)}".rstrip(),
+        )
+        for phase in taking
+    )
+    slow = ", ".join(phase.name for phase in taking if phase.limits.seconds > QUEUE_SECONDS)
+    warning = template("slow.md").format(limit=QUEUE_SECONDS, names=slow) if slow else ""
+    overview = template("overview.md").format(title=competition.title, shape=competition.shape, phases=phases)
+    alone = competition.leagues == (META,)
+    readme = template("README.md").format(
+        megabytes=stored / 1e6,
+        runs=runs,
+        total=stored * runs / 1e6,
+        leagues=ALONE if alone else LEAGUES,
+        logs=_logs(taking),
+        packages=_packages(competition),
+    )
+    unchanged = {name: template(name) for name in ("evaluation.md", "submission.md", "terms.md")}
+    return {"overview.md": overview, **unchanged, "README.md": readme + warning}
+
+
+def _logs(taking: Sequence[Phase]) -> str:
+    """What comes out of runs, phase by phase."""
+    open_phases = [phase.name for phase in taking if phase.logs == "printed"]
+    text = (
+        "What it prints is dropped, and of a failure the log has the stage, the kind of Python's exception and a line "
+        "of the archive."
+    )
+    if open_phases:
+        text += (
+            f" In {', '.join(open_phases)} ('logs: printed') the log has its words too, each line marked and cut at a "
+            f"length."
+        )
+    return text
+
+
+def _packages(competition: Competition) -> str:
+    """What the competition promises submissions beyond what its programs need."""
+    if not competition.requirements:
+        return ""
+    path = competition.folder / competition.requirements
+    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
+    names = ", ".join(line.partition("#")[0].strip() for line in lines if line.partition("#")[0].strip())
+    return (
+        f" This competition also promises submissions these packages, so the image must have them: {names}."
+    )
+
+
+def _allowed(per_day: int, total: int) -> str:
+    """The submissions of a team in words."""
+    if total == 1:
+        return "1 submission"
+    limits = [f"{per_day} a day"] if per_day else []
+    limits += [f"{total} in all"] if total else []
+    return f"submissions: {', '.join(limits)}" if limits else "any number of submissions"
+
+
+def _seeds(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs, of which the worst counts"
+
+
+# The images of a bundle: every dataset once, without loss, in an order that says nothing, under a key of
+# its own.
+
+
+class SealedImages:
+    """The sealed file of one dataset: ``content``, its ``key``, and ``place``: row in the dataset → row in the file."""
+
+    def __init__(self, data: CompetitionData, name: str, rows: Ints, file: str) -> None:
+        self.file, self.key = file, secrets.token_bytes(32)
+        order = np.random.default_rng(secrets.randbits(128)).permutation(rows)
+        self.place = np.full(len(data.dataset(name)), -1)
+        self.place[order] = np.arange(len(order))
+        self.content = pictures.seal(pictures.pack(_encoded(data, name, order)), self.key)
+
+    def task(self, task: HiddenTask) -> dict[str, Any]:
+        """A task as ingestion needs it: without the labels of its queries."""
+        facts = {name: getattr(task, name) for name in ("dataset", "ways", "shots", "seed")}
+        labels = {"support_label": task.support_label.tolist()}
+        return {
+            **facts,
+            **labels,
+            "support": self.place[task.support].tolist(),
+            "query": self.place[task.query].tolist(),
+        }
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """Where it is and what opens it, for the program of a run that needs it."""
+        return {"file": self.file, "key": self.key.hex()}
+
+
+def seal_images(
+    data: CompetitionData, train: Sequence[str], tasks: Sequence[HiddenTask]
+) -> dict[str, SealedImages]:
+    """Dataset → its sealed images: all of those to train on, of the others the images of ``tasks``."""
+    used = {name: np.arange(len(data.dataset(name))) for name in train}
+    for name in dict.fromkeys(task.dataset for task in tasks):
+        parts = [part for task in tasks if task.dataset == name for part in (task.support, task.query)]
+        used.setdefault(name, np.unique(np.concatenate(parts)))
+    with progress("images", total=len(used), unit="datasets") as bar:
+        sealed = {}
+        for number, (name, rows) in enumerate(used.items()):
+            sealed[name] = SealedImages(data, name, rows, f"images/{number}.bin")
+            bar.advance(1)
+    return sealed
+
+
+def _encoded(data: CompetitionData, name: str, rows: Ints) -> list[bytes]:
+    """The images as WebP without loss: as they came where that is smaller than the competition's size, else at it."""
+    dataset, size = data.dataset(name), data.competition.image_size
+    making = threading.Lock()
+    resized: list[NDArray[np.uint8]] = []
+
+    def encode(row: int) -> bytes:
+        image = dataset.image(row).convert("RGB")
+        if image.width * image.height > size * size:
+            with making:  # once, by the first that needs it
+                resized[:] = resized or [data.pixels(name)]
+            image = Image.fromarray(resized[0][row])
+        stream = io.BytesIO()
+        image.save(stream, "WEBP", lossless=True, method=0, quality=0)
+        return stream.getvalue()
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(encode, rows.tolist()))
+
+
+# Write a competition as a Codabench bundle: pages, data, tasks, the two programs and competition.yaml in
+# one zip.
 
 PROGRAMS = Path(__file__).parent / "programs"
 IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"  # has all that the programs need
@@ -97,7 +259,9 @@ def write_bundle(
         for index, (phase, seed) in enumerate(runs)
     ]
     used = [[index for index, (owner, _) in enumerate(runs) if owner is phase] for phase in taking]
-    described = describe(competition, taking, tasks, used, docker_image)  # before the work: dates may not fit
+    described = bundle_settings(
+        competition, taking, tasks, used, docker_image
+    )  # before the work: dates may not fit
     hidden = [data.test_tasks(phase, seed) for phase, seed in runs]
     train = list(dict.fromkeys(name for phase in taking for name in phase.train))
     images = seal_images(data, train, [task for run_tasks in hidden for task in run_tasks])
@@ -117,7 +281,7 @@ def write_bundle(
             truth = {"truth.json": json.dumps({**_truth(tasks_of_run), **key}).encode()}
             bundle.writestr(str(entry["reference_data"]), _zip(truth), zipfile.ZIP_STORED)
         stored = len(inputs)
-        for name, text in pages(competition, taking, stored, len(runs)).items():
+        for name, text in bundle_pages(competition, taking, stored, len(runs)).items():
             bundle.writestr(name, text)
     return out
 
