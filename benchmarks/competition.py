@@ -36,11 +36,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from longshot.arena import Competition, create, ingestion, load, queue, worker, write_baseline
+from longshot.arena import Competition, create, load, queue, submission_runs, write_baseline
 from longshot.arena.box import Box
-from longshot.arena.data import CompetitionData
-from longshot.arena.meter import Meter
-from longshot.arena.store import Store, events, submissions
+from longshot.arena.competition_data import CompetitionData
+from longshot.arena.database_tables import events, submissions
+from longshot.arena.inside.spawn import Meter
+from longshot.arena.store import Store
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3
 FEW_TASKS, TASKS_EACH, STARTS = (
@@ -174,8 +175,8 @@ def _prototypical(folder: Path, train_tasks: int = TRAIN_TASKS) -> Path:
 
 def boxed(data: CompetitionData, code: Path, out: Path) -> tuple[dict[str, float], list[list[int]]]:
     """A run in the sandbox; processor time is that of the box and of this process, without the page of results."""
-    ingestion.Box = Metered  # type: ignore[attr-defined]
-    outcome = ingestion.run(data, data.competition.phase("feedback"), code, out, seed=1)
+    submission_runs.Box = Metered  # type: ignore[attr-defined]
+    outcome = submission_runs.run(data, data.competition.phase("feedback"), code, out, seed=1)
     assert outcome.scores is not None, outcome.reason
     lines = (out / "answers.jsonl").read_text().splitlines()
     return Metered.spent, [json.loads(line)["predicted"] for line in lines]
@@ -211,7 +212,7 @@ def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
     """Meta-train and answer without walls, pipe or host: what `direct` starts. Prints JSON."""
     import torch
 
-    from longshot.arena.inside import api, feed, host, scoring
+    from longshot.arena.inside import api, blind_tasks, feed, host
 
     begun = time.monotonic()
     start = {"cpu_start": time.process_time(), "wall_start": begun - _process_start()}
@@ -239,7 +240,7 @@ def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
         support = feed.images(pixels[task["dataset"]][task["support"]])
         predictor = learner.fit((support, labels, labels.clone(), task["ways"], task["shots"]))
         predicted = host.plain(predictor.predict(feed.images(pixels[task["dataset"]][task["query"]])))
-        answers.append(scoring.labels_from(predicted, len(task["query"]), task["ways"]).tolist())
+        answers.append(blind_tasks.labels_from(predicted, len(task["query"]), task["ways"]).tolist())
     print(json.dumps({**start, "answers": answers}))
 
 
@@ -313,7 +314,7 @@ def _submit(folder: Path, source: Path, name: int, count: int) -> None:
 
 def _work(folder: Path) -> None:
     competition = load(folder)
-    worker.work(competition, Store(competition))
+    submission_runs.work(competition, Store(competition))
 
 
 def main(parts: Sequence[str] = ()) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from longshot.arena import sandbox
-from longshot.arena.limits import RunLimits
+from longshot.arena.settings import RunLimits
 
 SECONDS = 120.0  # far more than any run here takes
 

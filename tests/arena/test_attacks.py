@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.arena import Competition, box, ingestion, sandbox
-from longshot.arena.data import CompetitionData
-from longshot.arena.ingestion import RunOutcome
+from longshot.arena import Competition, box, sandbox, submission_runs
+from longshot.arena.competition_data import CompetitionData
 from longshot.arena.inside import wire
-from longshot.arena.inside.shown import readable
-from longshot.arena.meter import Meter
+from longshot.arena.inside.spawn import Meter
+from longshot.arena.inside.wire import readable
 from longshot.arena.settings import Phase
-from longshot.base import startup
+from longshot.arena.submission_runs import RunOutcome
+from longshot.base import telemetry
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")
 USER = (
@@ -44,7 +44,7 @@ def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: flo
     phase: Phase = competition.phase("feedback")
     tighter = phase.limits.model_copy(update={"seconds": 300, **limits})
     phase = phase.model_copy(update={"tasks": 2, "limits": tighter})
-    outcome = ingestion.run(CompetitionData(competition), phase, folder, tmp_path / "run", seed=1)
+    outcome = submission_runs.run(CompetitionData(competition), phase, folder, tmp_path / "run", seed=1)
     return outcome, (tmp_path / "run" / "log.txt").read_text()
 
 
@@ -152,7 +152,7 @@ def test_what_a_submission_finds_around_it(looked):
     assert seen["box"] == ["data", "program", "submission", "trained", "work"]
     assert set(seen["etc"]) <= {"alternatives", "ld.so.cache", "localtime"}
     threads = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}
-    usual = {*sandbox.environment(), *startup.SWITCHES, "IMAGE_SIZE", "PWD"}
+    usual = {*sandbox.environment(), *telemetry.SWITCHES, "IMAGE_SIZE", "PWD"}
     assert set(seen["environment"]) - threads == usual - threads
 
 
@@ -286,7 +286,7 @@ def time_passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``time_passes(n)``: a box's time is over as soon as ``n`` of its processes have called themselves asleep."""
 
     def pass_after(sleepers: int) -> None:
-        class Hurried(ingestion.Box):
+        class Hurried(submission_runs.Box):
             def _watch(self) -> None:
                 while (
                     sum(name == "asleep" for name in box_names()) < sleepers and self._process.poll() is None
@@ -295,7 +295,7 @@ def time_passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
                 self.deadline = time.monotonic()
                 super()._watch()
 
-        monkeypatch.setattr(ingestion, "Box", Hurried)
+        monkeypatch.setattr(submission_runs, "Box", Hurried)
 
     return pass_after
 

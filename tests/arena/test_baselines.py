@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from longshot.arena import BASELINES, ingestion, leagues, load, write_baseline
-from longshot.arena.data import CompetitionData
+from longshot.arena import BASELINES, load, submission_runs, write_baseline
+from longshot.arena.competition_data import CompetitionData
+from longshot.arena.inside.league import shipped_weights
+from longshot.arena.settings import META
 from longshot.base import UserError
 
 VALID = {"valid_tasks": 2, "valid_every": 2}
@@ -66,7 +68,7 @@ def test_every_baseline_has_small_settings():
 def test_a_baseline_runs_to_a_score(data, tmp_path, needs_sandbox, name):
     code = write_baseline(name, tmp_path / "code", SMALL[name])
     phase = data.competition.phase("feedback")
-    outcome = ingestion.run(data, phase, code, tmp_path / "run", seed=1, league=leagues.META)
+    outcome = submission_runs.run(data, phase, code, tmp_path / "run", seed=1, league=META)
     assert outcome.reason is None, outcome.reason
     assert outcome.scores["overall"]["tasks"] == 3
     answers = (tmp_path / "run" / "answers.jsonl").read_text().splitlines()
@@ -90,7 +92,7 @@ def test_a_baseline_runs_to_a_score(data, tmp_path, needs_sandbox, name):
 @pytest.mark.parametrize("name", SMALL)
 def test_a_baseline_may_enter_the_meta_learning_league(tmp_path: Path, name: str):
     code = write_baseline(name, tmp_path / "code", {"weights": "none"} if name == "metadelta" else {})
-    assert leagues.shipped_weights(code) == []
+    assert shipped_weights(code) == []
 
 
 def test_a_setting_that_is_not_there_is_named(tmp_path):
@@ -108,6 +110,6 @@ def test_maml_predicts_with_the_statistics_it_adapted_to(competition, tmp_path, 
     (competition.folder / "secret").write_text("0" * 64)  # the same tasks every time
     (competition.folder / "secret").chmod(0o600)
     phase = competition.phase("feedback")
-    outcome = ingestion.run(CompetitionData(competition), phase, code, tmp_path / "run", seed=1)
+    outcome = submission_runs.run(CompetitionData(competition), phase, code, tmp_path / "run", seed=1)
     assert outcome.reason is None, outcome.reason
     assert outcome.scores["overall"]["normalized_accuracy"] > 0.5

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import ingestion
-from longshot.arena.data import CompetitionData
+from longshot.arena import submission_runs
+from longshot.arena.competition_data import CompetitionData
 from remembering import scores_by_channel, write_attack, write_noise
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
@@ -33,7 +33,7 @@ def run(
     competition = write_noise(folder / name, **settings)
     code = write_attack(folder / f"{name}-code", remembers=remembers)
     out = folder / f"{name}-run"
-    outcome = ingestion.run(CompetitionData(competition), competition.phases[0], code, out, seed=1)
+    outcome = submission_runs.run(CompetitionData(competition), competition.phases[0], code, out, seed=1)
     assert outcome.scores is not None, outcome.reason
     log = (out / "log.txt").read_text()
     return outcome.scores["overall"]["normalized_accuracy"], scores_by_channel(competition, log)
@@ -120,7 +120,7 @@ def test_a_clock_tells_of_one_image_at_most(folder):
         model = (code / "model.py").read_text()
         (code / "model.py").write_text(model.replace("class MyMetaLearner", f"{CLOCK}\nclass MyMetaLearner"))
         out = folder / f"clock-{name}-run"
-        outcome = ingestion.run(CompetitionData(competition), phase, code, out, seed=1)
+        outcome = submission_runs.run(CompetitionData(competition), phase, code, out, seed=1)
         assert outcome.scores is not None, outcome.reason
         scores[name] = outcome.scores["overall"]["normalized_accuracy"]
     assert scores["clock"] <= scores["none"] + 1 / 4

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from codabench_worker import GUARDS, Ran, Worker, without
-from longshot.arena.bundle.programs import confine, handover
-from longshot.arena.bundle.write import write_bundle
-from longshot.arena.data import CompetitionData
+from longshot.arena.bundle_programs import confine, handover
+from longshot.arena.bundle_write import write_bundle
+from longshot.arena.competition_data import CompetitionData
 
 boxed = pytest.mark.skipif(not confine.version(), reason="needs Landlock (Linux 5.13)")
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.arena import Competition, queue, worker
-from longshot.arena.store import Store, runs
+from longshot.arena import Competition, queue, submission_runs
+from longshot.arena.database_tables import runs
+from longshot.arena.store import Store
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("needs_sandbox")
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from longshot.arena import ingestion, queue, worker
-from longshot.arena.inside import drive
+from longshot.arena import queue, submission_runs
+from longshot.arena.inside import blind_tasks
 from longshot.arena.settings import load
 from longshot.arena.store import Store
 
@@ -44,15 +45,15 @@ def held(real):
 
 module, _, name = function.rpartition(".")
 if module:
-    module = {"worker": worker, "queue": queue, "drive": drive, "ingestion": ingestion}[module]
+    module = {"submission_runs": submission_runs, "queue": queue, "blind_tasks": blind_tasks}[module]
     setattr(module, name, held(getattr(module, name)))
 competition = load(folder)
-worker.work(competition, Store(competition), lease=100_000, tell=held(print) if name == "tell" else print)
+submission_runs.work(competition, Store(competition), lease=100_000, tell=held(print) if name == "tell" else print)
 """
 POINTS = {
-    "unpacked": ("after", "worker.unpack", "queued"),
-    "the submission runs": ("after", "drive.begin", "queued"),
-    "answers written, not scored": ("before", "ingestion.summarize", "queued"),
+    "unpacked": ("after", "submission_runs.unpack", "queued"),
+    "the submission runs": ("after", "blind_tasks.begin", "queued"),
+    "answers written, not scored": ("before", "submission_runs.summarize", "queued"),
     "scores written, not recorded": ("before", "queue.finish", "queued"),
     "in the middle of recording": ("before", "queue.settle", "queued"),
     "recorded, not told": ("before", "tell", "scored"),
@@ -153,16 +154,16 @@ def test_a_killed_worker(competition, store, submission, start, point):
     state = store.submission(number)["state"]
     assert state == ("scored" if expected == "scored" else "running")
     lease_over(store)
-    assert worker.work(competition, store) == (0 if expected == "scored" else 1)
+    assert submission_runs.work(competition, store) == (0 if expected == "scored" else 1)
     check_scored_once(competition, store, number)
-    assert worker.work(competition, store) == 0
+    assert submission_runs.work(competition, store) == 0
 
 
 def test_a_late_worker_does_not_touch_its_successors_run(competition, store, submission, start, tmp_path):
     number = enter(competition, store, submission())
     late = start("before", "queue.finish")
     lease_over(store)
-    assert worker.work(competition, store) == 1
+    assert submission_runs.work(competition, store) == 1
     folder = queue.archive_path(competition, number) / "seed-1"
     before = (store.history(number), (folder / "scores.json").stat())
     (tmp_path / "go").touch()
@@ -183,21 +184,21 @@ def test_a_lost_run_is_ended_and_not_run_to_its_end(competition, store, submissi
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        worker.work(competition, store, lease=0.4, tell=stop_after_one)
+        submission_runs.work(competition, store, lease=0.4, tell=stop_after_one)
     assert lines == [f"submission {number}, seed 1: failed: it was stopped from outside"]
 
 
 def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submission, monkeypatch, capsys):
     bad, good = (enter(competition, store, submission(name)) for name in ("bad", "good"))
-    real = worker._outcome
+    real = submission_runs._outcome
 
     def faulty(competition, data, claimed, *settings):
         if claimed.submission == bad:
             raise RuntimeError("a bug")
         return real(competition, data, claimed, *settings)
 
-    monkeypatch.setattr(worker, "_outcome", faulty)
-    assert worker.work(competition, store) == 1
+    monkeypatch.setattr(submission_runs, "_outcome", faulty)
+    assert submission_runs.work(competition, store) == 1
     assert store.submission(good)["state"] == "scored"
     failed = store.submission(bad)
     assert failed["state"] == "platform error"
@@ -210,13 +211,13 @@ def test_what_is_no_fault_of_the_submission_costs_it_nothing(competition, store,
     number = enter(competition, store, submission())
 
     def gone(*_: object, **__: object) -> None:
-        raise worker.UserError("There is no dataset there.")
+        raise submission_runs.UserError("There is no dataset there.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.ingestion, "run", gone)
-        with pytest.raises(worker.UserError, match="no dataset"):
-            worker.work(competition, store)
+        patched.setattr(submission_runs, "run", gone)
+        with pytest.raises(submission_runs.UserError, match="no dataset"):
+            submission_runs.work(competition, store)
     (run,) = store.rows(runs.select())
     assert (run["state"], run["attempt"]) == ("queued", 0)
-    assert worker.work(competition, store) == 1
+    assert submission_runs.work(competition, store) == 1
     assert store.submission(number)["state"] == "scored"

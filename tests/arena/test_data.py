@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from longshot.arena import Competition
-from longshot.arena.data import CompetitionData
+from longshot.arena.competition_data import CompetitionData
 from longshot.base import UserError
 
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.arena import Competition, ingestion
-from longshot.arena.data import CompetitionData
-from longshot.arena.difficulty import (
-    FILE,
+from longshot.arena import Competition, submission_runs
+from longshot.arena.competition_data import CompetitionData
+from longshot.arena.inside.blind_tasks import METRICS, TaskScore
+from longshot.arena.result_pages import (
+    TASK_SCORES,
     TaskRecord,
     phase_difficulty,
     read_records,
     write_record,
 )
-from longshot.arena.inside.scoring import METRICS, TaskScore
 
 
 def record(draw: str, **scores: list[float]) -> TaskRecord:
@@ -86,7 +86,7 @@ def test_datasets_that_only_some_have_are_left_out() -> None:
 def test_a_run_keeps_its_scores_by_task(
     competition: Competition, submission, tmp_path: Path, needs_sandbox: None
 ) -> None:
-    outcome = ingestion.run(
+    outcome = submission_runs.run(
         CompetitionData(competition), competition.phase("feedback"), submission(), tmp_path / "run", seed=1
     )
     assert outcome.scores is not None, outcome.reason
@@ -110,5 +110,5 @@ def test_equal_draws_are_those_of_equal_tasks(competition: Competition, tmp_path
     records = read_records(folders)
     assert records is not None
     assert records[0].draw == records[1].draw != records[2].draw
-    (folders[2] / FILE).unlink()
+    (folders[2] / TASK_SCORES).unlink()
     assert read_records(folders) is None

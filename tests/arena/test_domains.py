@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from longshot.arena import Competition, create, load
-from longshot.arena.board import leaderboard_page
-from longshot.arena.bundle.pages import pages
-from longshot.arena.domains import META_ALBUM, describe, domain, phase_domains
+from longshot.arena.bundle_write import bundle_pages
+from longshot.arena.domains import META_ALBUM, domain, domain_sentence, phase_domains
+from longshot.arena.ranking import leaderboard_page
 from longshot.arena.settings import FILE
 from longshot.arena.store import Store
 from longshot.base import UserError
@@ -64,7 +64,7 @@ def read(
 def test_what_each_setting_allows(tmp_path, domains, train, test, sentence):
     competition = read(tmp_path, domains, train, test)
     assert competition.domains == domains
-    assert describe(competition, competition.final) == sentence
+    assert domain_sentence(competition, competition.final) == sentence
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_the_toybox_competition_is_domain_independent_and_its_pages_say_so(tmp_p
     text = leaderboard_page(competition, Store(competition), "final")
     assert sentence in text
     assert "<h2>Domains</h2>" in text
-    overview = pages(competition, [competition.final], 0, 3)["overview.md"]
+    overview = bundle_pages(competition, [competition.final], 0, 3)["overview.md"]
     assert f"of which the worst counts. {sentence}" in overview
 
 
 def test_a_competition_that_does_not_say_shows_nothing_of_domains(tmp_path):
     competition = read(tmp_path, None, ["sparrows"], ["gulls"], domain_of={})
     assert "Domains" not in leaderboard_page(competition, Store(competition), "final")
-    assert "domain" not in pages(competition, [competition.final], 0, 1)["overview.md"]
+    assert "domain" not in bundle_pages(competition, [competition.final], 0, 1)["overview.md"]
 
 
 def test_the_command_line_tells_the_mistake(tmp_path, run_cli):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import build_environment, environments, ingestion, load, sandbox
-from longshot.arena.data import CompetitionData
+from longshot.arena import build_environment, environments, load, sandbox, submission_runs
+from longshot.arena.competition_data import CompetitionData
 from longshot.base import UserError
 
 
@@ -78,7 +78,7 @@ def test_packages_are_built_once_and_submissions_import_them(room, needs_sandbox
     assert heard == []
     competition = load(folder)
     run = room.folder / "imports"
-    outcome = ingestion.run(
+    outcome = submission_runs.run(
         CompetitionData(competition),
         competition.phases[0],
         room.submission("importing", top=LOOK, meta="open(toyware.__file__[:-11] + 'net.pth', 'rb').read()"),

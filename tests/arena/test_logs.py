@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import queue, worker
-from longshot.arena.inside.shown import one_line, system_reason
+from longshot.arena import queue, submission_runs
+from longshot.arena.inside.wire import one_line, system_reason
 from longshot.arena.store import Store
 
 FORGED = "submission 2, seed 1: scored 1.0000"
@@ -68,13 +68,13 @@ def test_a_fault_of_the_runner_forges_no_line_either(competition, submission, mo
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"boom\n{FORGED}\n\x1b[2J")
 
-    monkeypatch.setattr(worker.sandbox, "require", lambda: None)
-    monkeypatch.setattr(worker.ingestion, "run", fail)
+    monkeypatch.setattr(submission_runs.sandbox, "require", lambda: None)
+    monkeypatch.setattr(submission_runs.ingestion, "run", fail)
     monkeypatch.setattr(queue, "ATTEMPTS", 1)
     store = Store(competition)
     queue.enter(competition, store, submission(), team="a", phase="feedback", league="free-style")
     heard: list[str] = []
-    worker.work(competition, store, tell=heard.append)
+    submission_runs.work(competition, store, tell=heard.append)
     assert heard == ["submission 1, seed 1: the runner failed (RuntimeError)"]
     errors = capfd.readouterr().err
     assert FORGED in errors and "\x1b" not in errors

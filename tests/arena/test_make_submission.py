@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from longshot.arena import make_submission
-from longshot.arena.archive import unpack
-from longshot.arena.data import CompetitionData
+from longshot.arena.competition_data import CompetitionData
 from longshot.arena.inside.feed import images as as_images
 from longshot.arena.solver import Solver
+from longshot.arena.submission_check import unpack
 from longshot.base import UserError, task_seeds
 from longshot.data import open_dataset
 from longshot.evaluation import evaluate

@@ -16,16 +16,22 @@ import pytest
 from scipy import stats
 
 from longshot.arena import Competition, load, queue, sandbox
-from longshot.arena.board import leaderboard_page
-from longshot.arena.bundle import write as bundle
-from longshot.arena.bundle.programs import handover
-from longshot.arena.difficulty import FILE
-from longshot.arena.fact_sheet import dump
-from longshot.arena.figures import Difficulty, curve, curves, difficulties
-from longshot.arena.inside.scoring import METRICS, TaskScore, student, summarize
-from longshot.arena.pages import details_page, run_title
+from longshot.arena import bundle_write as bundle
+from longshot.arena.bundle_programs import handover
+from longshot.arena.inside.blind_tasks import METRICS, TaskScore, student, summarize
+from longshot.arena.queue import run_folder
+from longshot.arena.ranking import leaderboard_page
+from longshot.arena.result_pages import (
+    TASK_SCORES,
+    Difficulty,
+    curve,
+    curves_figure,
+    details_page,
+    difficulty_figure,
+    run_title,
+)
 from longshot.arena.store import Store
-from longshot.arena.worker import run_folder
+from longshot.arena.submission_check import dump_sheet
 from longshot.base import UserError
 
 ATTACK = "<script>window.hacked=1</script>"
@@ -56,7 +62,7 @@ def fill(competition: Competition, store: Store, folder: Path) -> None:
     }
     for number, (team, level, options) in enumerate(
         [
-            (ATTACK, 0.8, {"fact_sheet": dump(sheet)}),
+            (ATTACK, 0.8, {"fact_sheet": dump_sheet(sheet)}),
             (IMAGE, 0.65, {"fact_sheet": ATTACK}),
             ("The organisers", 0.9, {"ranked": False}),
             ("Ada and friends", 0.4, {"pseudonym": "A pseudonym of " + "x" * 25, "league": "meta-learning"}),
@@ -79,7 +85,7 @@ def fill(competition: Competition, store: Store, folder: Path) -> None:
 def write_tasks(folder: Path, datasets: list[str], scores: list[float], draw: str = "same") -> None:
     """The record of a run task by task."""
     record = {"draw": draw, "dataset": datasets, "normalized_accuracy": scores}
-    (folder / FILE).write_text(json.dumps(record))
+    (folder / TASK_SCORES).write_text(json.dumps(record))
 
 
 @pytest.fixture
@@ -233,7 +239,7 @@ def test_the_figures_show_the_first_eight_of_nine(competition, submission):
 
 def test_counts_have_whole_ticks_and_nothing_is_above_100():
     group = {METRICS[0]: 1.0, f"{METRICS[0]}_ci95": 0.0}
-    texts = Seen(curves({"right": {"2": group, "3": group}}, "number of classes", "c")).text
+    texts = Seen(curves_figure({"right": {"2": group, "3": group}}, "number of classes", "c")).text
     ticks = [text.strip() for text in texts if re.fullmatch(r"\s*\d+(\.\d+)?\s*", text)]
     assert {"2", "3", "90", "100"} <= set(ticks)
     assert all(float(tick).is_integer() and "." not in tick and float(tick) <= 100 for tick in ticks)
@@ -303,16 +309,16 @@ def test_details_written_by_a_bundle_are_harmless(tmp_path):
     handover.hand_on(tmp_path / "submission", tmp_path / "res", answered, key)
     (tmp_path / "res" / "metadata").write_text("ingestionExitCode: 0\n")
     room = {**os.environ, "PYTHONPATH": str(sandbox.PROGRAM.parent)}  # where its 'inside' lies
-    command = [sys.executable, str(bundle.PROGRAMS / "scoring.py"), str(tmp_path), str(tmp_path)]
+    command = [sys.executable, str(bundle.PROGRAMS / "bundle_scoring.py"), str(tmp_path), str(tmp_path)]
     subprocess.run(command, check=True, env=room, timeout=120)
     assert IMAGE in check_harmless((tmp_path / "detailed_results.html").read_text())
 
 
 def test_bars_of_difficulty_reach_from_the_worst_to_the_best():
-    figure = difficulties([Difficulty(ATTACK, 0.25, 0.75), Difficulty("b", -0.1, 0.5)], "d")
+    figure = difficulty_figure([Difficulty(ATTACK, 0.25, 0.75), Difficulty("b", -0.1, 0.5)], "d")
     assert "25.0 / 75.0" in figure and "-10.0 / 50.0" in figure
     assert ATTACK not in figure
-    assert "25.0 / 75.0 ± 4.0" in difficulties([Difficulty("a", 0.25, 0.75, 0.04)], "d")
+    assert "25.0 / 75.0 ± 4.0" in difficulty_figure([Difficulty("a", 0.25, 0.75, 0.04)], "d")
 
 
 @pytest.mark.browser

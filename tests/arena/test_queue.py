@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import Competition, check, queue, ranking, worker
-from longshot.arena.archive import ArchiveLimits, unpack
+from longshot.arena import Competition, queue, ranking, submission_check, submission_runs
+from longshot.arena.database_tables import runs
 from longshot.arena.settings import parse_time
-from longshot.arena.store import Store, runs
-from longshot.base import UserError
+from longshot.arena.store import Store
+from longshot.arena.submission_check import unpack
+from longshot.base import ArchiveLimits, UserError
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def zip_with(path: Path, name: str, data: bytes = b"", *, link: bool = False, co
 def test_hostile_archives_are_refused_before_they_count(
     competition, store, submission, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(check, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
+    monkeypatch.setattr(submission_check, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
     script = "<script>alert(1)</script>"
     zips = {
         "is not allowed": zip_with(tmp_path / "a.zip", "../evil.py", b"x"),
@@ -237,7 +238,7 @@ def test_what_fails_is_told_and_the_queue_goes_on(competition, store, submission
     for team, source in enumerate(sources):
         queue.enter(competition, store, source, team=f"t{team}", phase="feedback", league="free-style")
     (queue.archive_path(competition, 1) / "submission" / "model.py").unlink()
-    assert worker.work(competition, store) == len(sources)
+    assert submission_runs.work(competition, store) == len(sources)
     for number, reason in enumerate(
         ["no model.py", "it failed in meta_fit with ValueError at model.py"], start=1
     ):

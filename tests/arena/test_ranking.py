@@ -11,11 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from longshot import competition as api
-from longshot.arena import Competition, check, leagues, queue, ranking, timetable
-from longshot.arena.archive import ArchiveLimits
-from longshot.arena.fact_sheet import LARGEST, MOST, dump, read_sheet
-from longshot.arena.store import Store, events, note, now, runs, submissions, teams
-from longshot.base import UserError
+from longshot.arena import Competition, entry_rules, queue, ranking, submission_check
+from longshot.arena.database_tables import events, now, runs, submissions, teams
+from longshot.arena.inside.league import shipped_weights
+from longshot.arena.store import Store, note
+from longshot.arena.submission_check import LARGEST, MOST, dump_sheet, mentions, read_sheet
+from longshot.base import ArchiveLimits, UserError
 
 
 @pytest.fixture
@@ -318,7 +319,7 @@ def test_a_phase_is_open_from_its_first_second_to_the_one_before_its_end(
     folder, options = submission(), {"team": "a", "phase": "feedback", "league": "free-style"}
     first, last = (dt.datetime.fromisoformat(f"{moment}+00:00") for moment in (start, end))
     second = dt.timedelta(seconds=1)
-    monkeypatch.setattr(timetable.dt, "datetime", Clock)
+    monkeypatch.setattr(entry_rules.dt, "datetime", Clock)
     for moment in (first, last - second):
         Clock.moment = moment
         queue.enter(moved, store, folder, **options)
@@ -369,7 +370,7 @@ def test_a_zip_may_have_all_the_bytes_allowed(
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(submission() / "model.py", "model.py")
     limits = ArchiveLimits(bytes=path.stat().st_size + spare)
-    monkeypatch.setattr(check, "ArchiveLimits", lambda: limits)
+    monkeypatch.setattr(submission_check, "ArchiveLimits", lambda: limits)
     options = {"team": "a", "phase": "feedback", "league": "free-style"}
     if taken:
         assert queue.enter(competition, store, path, **options) == 1
@@ -389,7 +390,7 @@ def test_a_submission_that_is_not_there_names_what_lists_them(competition, store
 @pytest.mark.parametrize(("size", "findings"), [(1 << 20, 0), ((1 << 20) + 1, 1)])
 def test_a_file_of_a_meta_learner_has_a_megabyte(tmp_path, size, findings):
     (tmp_path / "table.csv").write_bytes(b"x" * size)
-    texts = leagues.shipped_weights(tmp_path)
+    texts = shipped_weights(tmp_path)
     assert texts == ["table.csv has 1.0 MB, at most 1 are allowed in this league"][:findings]
 
 
@@ -399,8 +400,7 @@ def test_all_files_of_a_meta_learner_have_four(tmp_path, extra, findings):
         (tmp_path / f"{number}.csv").write_bytes(b"x" * (1 << 20))
     (tmp_path / "last.csv").write_bytes(b"x" * extra)
     assert (
-        leagues.shipped_weights(tmp_path)
-        == ["it has 4.0 MB in all, at most 4 are allowed in this league"][:findings]
+        shipped_weights(tmp_path) == ["it has 4.0 MB in all, at most 4 are allowed in this league"][:findings]
     )
 
 
@@ -425,8 +425,8 @@ def test_calls_that_ask_for_learned_weights_by_line(tmp_path):
     (tmp_path / "model.py").write_text(CODE)
     (tmp_path / "net.PTH").write_bytes(b"")
     (tmp_path / "broken.py").write_text("def")
-    assert leagues.shipped_weights(tmp_path) == ["net.PTH looks like saved weights"]
-    assert leagues.mentions(tmp_path) == [
+    assert shipped_weights(tmp_path) == ["net.PTH looks like saved weights"]
+    assert mentions(tmp_path) == [
         "model.py:2 asks for pretrained=True",
         "model.py:5 asks for weights='IMAGENET1K_V1'",
         "model.py:6 asks for weights=Weights.DEFAULT",
@@ -449,7 +449,7 @@ def test_the_largest_fact_sheets(tmp_path, fields, size):
 
 def test_the_functions_of_the_room_say_what_the_store_holds(competition, store, enter):
     sheet = {"title": "Means", "authors": "Ada"}
-    enter("Ada's group", 0.5, pseudonym="Zorro", fact_sheet=dump(sheet))
+    enter("Ada's group", 0.5, pseudonym="Zorro", fact_sheet=dump_sheet(sheet))
     failed = enter("b")
     claimed = queue.claim(store, "w")
     assert queue.finish(store, claimed, "w", score=None, duration=1.0, reason="line 1\nboom\n")
@@ -501,7 +501,7 @@ def test_every_public_name_is_there():
 
 
 def test_time_is_utc_to_the_second(store):
-    from longshot.arena.store import now
+    from longshot.arena.database_tables import now
 
     before = time.time()
     moment = dt.datetime.strptime(now(), "%Y-%m-%d %H:%M:%S").replace(tzinfo=dt.UTC).timestamp()

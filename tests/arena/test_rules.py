@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from longshot import competition as api
-from longshot.arena import Competition, queue, ranking, rules
-from longshot.arena.fact_sheet import FIELDS, dump
-from longshot.arena.store import Store, submissions, teams
+from longshot.arena import Competition, entry_rules, queue, ranking
+from longshot.arena.database_tables import submissions, teams
+from longshot.arena.settings import FACT_FIELDS
+from longshot.arena.store import Store
+from longshot.arena.submission_check import dump_sheet
 from longshot.base import UserError
 
-FULL = dict.fromkeys(FIELDS, "text")
+FULL = dict.fromkeys(FACT_FIELDS, "text")
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_a_final_without_a_phase_before_it_asks_for_the_sheet_alone(competition,
     options = {"team": "a", "phase": "final", "league": "free-style"}
     with pytest.raises(UserError, match="no fact sheet; hand one in with fact_sheet"):
         queue.enter(alone, store, submission(), **options)
-    assert queue.enter(alone, store, submission("again"), fact_sheet=dump(FULL), **options) == 1
+    assert queue.enter(alone, store, submission("again"), fact_sheet=dump_sheet(FULL), **options) == 1
 
 
 @pytest.mark.parametrize("directly", [False, True])
@@ -147,7 +149,7 @@ def test_a_team_is_one_however_it_is_written(run_cli, competition, store, submis
     [("Stra\u00dfe", "STRASSE"), ("caf\u00e9", "CAFE\u0301"), ("\ufb01ne", "Fine"), ("a  b", "A\u2003b")],
 )
 def test_names_that_are_one(first, second):
-    assert rules.same(first) == rules.same(second)
+    assert entry_rules.same(first) == entry_rules.same(second)
 
 
 @pytest.mark.parametrize(

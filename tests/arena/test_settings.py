@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from longshot.arena import Competition, check_bundle, create, history, load, make_submission
-from longshot.arena.limits import RunLimits
-from longshot.arena.outcomes import SubmissionFailed
-from longshot.arena.settings import FILE, CompetitionShape, parse_time
-from longshot.arena.timetable import timetable, undated
+from longshot.arena.entry_rules import timetable, undated
+from longshot.arena.settings import FILE, CompetitionShape, RunLimits, parse_time
+from longshot.arena.submission_runs import SubmissionFailed
 from longshot.base import UserError
 from longshot.cli.faces import ShellFace
 

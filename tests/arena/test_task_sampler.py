@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from longshot.arena import Competition
-from longshot.arena.data import CompetitionData, HiddenTask
+from longshot.arena.competition_data import CompetitionData, HiddenTask
 from longshot.arena.settings import CompetitionShape, Phase
 from longshot.base import UserError, write_text
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from longshot.arena import ingestion
-from longshot.arena.data import CompetitionData
+from longshot.arena import submission_runs
+from longshot.arena.competition_data import CompetitionData
 from remembering import write_noise
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
@@ -152,7 +152,9 @@ def looks(tmp_path_factory: pytest.TempPathFactory, needs_sandbox: None) -> list
     (folder / "code").mkdir()
     (folder / "code" / "model.py").write_text(MODEL)
     phase = competition.phases[0].model_copy(update={"tasks": 3})
-    outcome = ingestion.run(CompetitionData(competition), phase, folder / "code", folder / "run", seed=1)
+    outcome = submission_runs.run(
+        CompetitionData(competition), phase, folder / "code", folder / "run", seed=1
+    )
     assert outcome.scores is not None, outcome.reason
     lines = (folder / "run" / "log.txt").read_text().splitlines()
     assert min(int(line.split()[1]) for line in lines if line.startswith("LOOKED")) > 500

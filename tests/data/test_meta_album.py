@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.arena.data import open_part
+from longshot.arena.competition_data import open_part
 from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.data.formats.meta_album import SETS, album, domain_and_set

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from longshot.arena.refusals import Refusal
+from longshot.arena.policy import Refusal
 from longshot.base import UserError
 
 API = "api/v1"

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from longshot.arena.compete_programs import read_settings
-from longshot.arena.compete_results import command as command
-from longshot.arena.compete_results import folder_argument, score_text
+from longshot.arena.compete_programs import command as command
+from longshot.arena.compete_programs import folder_argument, read_settings, score_text
 from longshot.arena.compete_server import (
     at_server,
     folder_or_none,
@@ -115,7 +114,7 @@ def submit_command(
       longshot compete submit proto --server https://cup.example.org
     """
     from longshot.arena import submit
-    from longshot.arena.fact_sheet import read_sheet
+    from longshot.arena.submission_check import read_sheet
 
     folder, submission = folder_or_server(server, [folder, submission], ["FOLDER", "SUBMISSION"], 1)
     if server is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.arena.compete_results import command, folder_argument, score_text
+from longshot.arena.compete_programs import command, folder_argument, score_text
 from longshot.base import UserError
 from longshot.cli import PATH, json_option, print_table
 
@@ -57,7 +57,7 @@ def whole_number(text: Any) -> int | None:
 
 def print_status(cup: RemoteCompetition, number: int | None, as_json: bool) -> None:
     """One's submissions on a server, or the history of one."""
-    from longshot.arena.remote import local_time
+    from longshot.arena.remote_competition import local_time
 
     if number is not None:
         page = cup.status(number)
@@ -80,7 +80,7 @@ def print_status(cup: RemoteCompetition, number: int | None, as_json: bool) -> N
 
 def print_left(cup: RemoteCompetition, phase: str, league: str) -> None:
     """What remains of a quota after a submission."""
-    from longshot.arena.remote import local_time
+    from longshot.arena.remote_competition import local_time
 
     for row in cup.quota():
         if (row["phase"], row["league"]) == (phase, league) and row["remaining"] is not None:
@@ -181,7 +181,7 @@ def uploads_command(
       longshot compete uploads my-competition
     """
     from longshot.arena import delete_upload, uploads
-    from longshot.arena.remote import local_time
+    from longshot.arena.remote_competition import local_time
 
     (folder,) = folder_or_server(server, [folder], ["FOLDER"], 0)
     cup = None if server is None else at_server(server, token)
@@ -259,7 +259,7 @@ def quota_command(server: str, token: str | None, as_json: bool) -> None:
     Example:
       longshot compete quota --server https://cup.example.org
     """
-    from longshot.arena.remote import local_time
+    from longshot.arena.remote_competition import local_time
 
     rows = at_server(server, token).quota()
     shown = [
@@ -293,7 +293,7 @@ def board_command(
     Example:
       longshot compete board --server https://cup.example.org --league meta-learning
     """
-    from longshot.arena.remote import local_time
+    from longshot.arena.remote_competition import local_time
 
     board = at_server(server, token).board(phase=phase, league=league, by=by)
     rows = [

@@ -10,6 +10,7 @@ from longshot.base import UserError, count, first
 if TYPE_CHECKING:
     from longshot.arena.settings import Competition, Phase
 
+
 Domains: TypeAlias = Literal["within", "cross", "independent"]
 _SETS = (
     "BRD PLK FLW PLT_VIL BCT RESISC CRS TEX SPT MD_MIX",
@@ -68,7 +69,7 @@ def check_domains(competition: Competition, where: str) -> None:
         _CHECKS[competition.domains](phase_domains(competition, phase), f"{where}, phase '{phase.name}',")
 
 
-def describe(competition: Competition, phase: Phase) -> str:
+def domain_sentence(competition: Competition, phase: Phase) -> str:
     """One sentence on the domains of a phase; empty where the competition does not say."""
     if competition.domains is None:
         return ""

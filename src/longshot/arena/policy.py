@@ -1,14 +1,38 @@
 """Who may do what: one table and one function, and what the table does not name is refused.
 
 Every route of the server names an action; ``permit`` decides. What belongs to a team is for its members and the
-organisers; for everybody else it is not there.
+organisers; for everybody else it is not there. What is not done is told as a sentence with HTTP's status.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from longshot.arena.refusals import Refusal, not_there
+from longshot.base import UserError
+
+
+class Refusal(UserError):
+    """A request that is not carried out; ``status`` is HTTP's number for the kind of reason.
+
+    Parameters
+    ----------
+    status : int
+        401 unknown, 403 not allowed, 404 not there, 409 not now, 413 too large, 429 too often, 503 not at the moment.
+    fact, remedy : str
+        As of :class:`UserError`.
+    retry : float
+        Seconds after which it may be asked again; 0 where that would not help.
+    """
+
+    def __init__(self, status: int, fact: str, remedy: str = "", *, retry: float = 0.0) -> None:
+        super().__init__(fact, remedy)
+        self.status, self.retry = status, retry
+
+
+def not_there(kind: str, name: object) -> Refusal:
+    """There is none, or it is somebody else's: nobody learns which."""
+    return Refusal(404, f"There is no {kind} {name} here.")
+
 
 Role: TypeAlias = Literal["visitor", "participant", "organiser", "worker"]
 Scope: TypeAlias = Literal["submit", "read-own", "work", "admin"]

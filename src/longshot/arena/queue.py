@@ -14,12 +14,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from longshot.arena import check, quota, rules, timetable
-from longshot.arena.archive import unpack_any
-from longshot.arena.draws import read_secret
-from longshot.arena.settings import Competition, Phase
-from longshot.arena.store import Store, note
-from longshot.arena.tables import (
+from longshot.arena import entry_rules, submission_check
+from longshot.arena.database_tables import (
     ENDED,
     PLATFORM,
     facts,
@@ -31,6 +27,9 @@ from longshot.arena.tables import (
     submissions,
     workers,
 )
+from longshot.arena.settings import Competition, Phase
+from longshot.arena.store import Store, note, read_secret
+from longshot.arena.submission_check import unpack_any
 from longshot.base import UserError, hash_file
 
 LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
@@ -66,6 +65,11 @@ def archive_path(competition: Competition, submission: int) -> Path:
     return competition.folder / "submissions" / f"{submission:06d}"
 
 
+def run_folder(competition: Competition, submission: int, seed: int) -> Path:
+    """Where the log, the answers and the scores of a run lie."""
+    return archive_path(competition, submission) / f"seed-{seed}"
+
+
 def enter(
     competition: Competition,
     store: Store,
@@ -84,13 +88,13 @@ def enter(
     transaction that enters it.
     """
     entered = competition.phase(phase)
-    timetable.check_open(entered)
+    entry_rules.check_open(entered)
     check_league(competition, league)
-    name = rules.tidy(team, "A team's name", rules.LONGEST_NAME)
+    name = entry_rules.tidy(team, "A team's name", entry_rules.LONGEST_NAME)
     if pseudonym is not None:
-        pseudonym = rules.tidy(pseudonym, "A pseudonym", rules.LONGEST_PSEUDONYM)
+        pseudonym = entry_rules.tidy(pseudonym, "A pseudonym", entry_rules.LONGEST_PSEUDONYM)
     with staged(competition, source, league, source.name) as folder, alone(store) as connection:
-        owner = rules.team_number(connection, name, ranked, pseudonym)
+        owner = entry_rules.team_number(connection, name, ranked, pseudonym)
         return admit(competition, connection, folder, owner, name, Entry(entered, league, fact_sheet))
 
 
@@ -104,14 +108,14 @@ def admit(
     competition: Competition, connection: Connection, folder: Path, team: int, name: str, entry: Entry
 ) -> int:
     """Enter a checked submission, whose files are in ``folder``, within the transaction of a writer alone."""
-    quota.check_quota(connection, team, entry.phase, entry.league, name)
+    entry_rules.check_quota(connection, team, entry.phase, entry.league, name)
     origin = None
     if entry.phase.name == competition.final.name:
-        passed = rules.check_final(competition, connection, team, entry.league, entry.fact_sheet, name)
+        passed = entry_rules.check_final(competition, connection, team, entry.league, entry.fact_sheet, name)
         if passed is not None:
             entry = entry._replace(fact_sheet=passed.fact_sheet)
             original = archive_path(competition, passed.submission)
-            origin = passed.submission if check.same_files(folder, original) else None
+            origin = passed.submission if submission_check.same_files(folder, original) else None
     number = insert(competition, connection, team, entry, origin, folder / "submission.zip")
     target = archive_path(competition, number)
     if target.exists():  # left by an entry that was not committed
@@ -140,7 +144,7 @@ def insert(
         "origin": origin,
         "account": entry.account,
         "job": entry.job,
-        "target": timetable.target(competition, phase, read_secret(competition)),
+        "target": entry_rules.target(competition, phase, read_secret(competition)),
         "version": scoring_version(connection, phase.name),
     }
     if archive is not None and archive.is_file():
@@ -353,7 +357,7 @@ def staged(
     The copy is checked, not what it was copied from, which may change meanwhile. What fails uses no quota. ``link``:
     the file is the server's own and need not be copied. Errors call it ``name``.
     """
-    check.check_size(source)
+    submission_check.check_size(source)
     archives = competition.folder / "submissions"
     archives.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".incoming-", dir=archives))
@@ -366,7 +370,7 @@ def staged(
             copy.hardlink_to(source)
         else:
             shutil.copyfile(source, copy)
-        check.check_files(copy, league, name)
+        submission_check.check_files(copy, league, name)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

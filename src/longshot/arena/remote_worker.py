@@ -20,16 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.arena import environments, sandbox, worker
+from longshot.arena import environments, sandbox, submission_runs
 from longshot.arena.client import Client
-from longshot.arena.data import HiddenTask
-from longshot.arena.ingestion import score_run
-from longshot.arena.inside.shown import one_line
-from longshot.arena.outcomes import RunOutcome
+from longshot.arena.competition_data import HiddenTask, load_tasks
+from longshot.arena.inside.wire import one_line
+from longshot.arena.policy import Refusal
 from longshot.arena.queue import Claim
-from longshot.arena.refusals import Refusal
-from longshot.arena.services.blobs import load_tasks
 from longshot.arena.settings import Competition, Phase
+from longshot.arena.submission_runs import RunOutcome, score_run
 from longshot.base import UserError, cache_dir, cache_places, read_record, write_text
 
 BEAT = 10.0  # seconds between two signs of life, which also carry what was printed
@@ -184,7 +182,7 @@ class Bench:
             self._give_back(base, query, f"the worker stopped: {error}", counted=False)
             raise
         except Exception as error:
-            why = worker.runner_failed(error)
+            why = submission_runs.runner_failed(error)
             self._give_back(base, query, why, counted=True)
             return why
         except BaseException:  # Ctrl-C
@@ -195,7 +193,7 @@ class Bench:
         begun = time.monotonic()
         folder.mkdir(parents=True)
         alive = self._alive(base, query, folder / "log.txt", job["phase"])
-        with worker.signs_of_life(self.beat, alive) as lost_run:
+        with submission_runs.signs_of_life(self.beat, alive) as lost_run:
             self._read(self.client.ask("GET", "/work"))
             for blob in (*job["files"]["training"], *job["files"]["images"], job["files"]["tasks"]):
                 self.client.fetch(
@@ -234,7 +232,7 @@ class Bench:
         archive = folder.parent / "submission.zip"
         self.client.fetch(f"{base}/archive", archive, job["archive"]["sha256"], query=query)
         claimed = Claim(*(job[name] for name in Claim._fields))
-        return worker.outcome(self.competition, data, claimed, archive, folder, stop, self.equipment)
+        return submission_runs.outcome(self.competition, data, claimed, archive, folder, stop, self.equipment)
 
     def _give_back(self, base: str, query: dict[str, Any], why: str, *, counted: bool) -> None:
         body = {"why": one_line(why), "counted": counted}

@@ -6,17 +6,61 @@ import datetime as dt
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 import yaml
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from longshot.arena.domains import Domains, check_domains
-from longshot.arena.fact_sheet import FIELDS
-from longshot.arena.leagues import FREE, META, League
-from longshot.arena.limits import RunLimits
-from longshot.arena.server_settings import ServerSettings
 from longshot.base import Record, UserError, read_record
+
+
+class RunLimits(Record):
+    """Budgets of one run of a submission."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    seconds: PositiveFloat = 5 * 3600.0  # wall clock, meta-training and all tasks together
+    cpu_seconds: NonNegativeFloat = 0.0  # processor time over all its processes; 0: no limit of its own
+    memory: PositiveInt = 8 << 30  # bytes of all processes together; each also has it as its address space
+    processes: PositiveInt = 64  # processes and threads
+    cores: NonNegativeInt = 0  # cores of its own, which no other run has at the time; 0: those of the worker
+    disk: PositiveInt = 1 << 30  # bytes it may write
+    files: PositiveInt = 20_000  # files and folders it may have at a time, empty ones too
+    log: PositiveInt = 1 << 20  # bytes of what it prints that are kept
+    answer: PositiveInt = 64 << 20  # bytes of one message from it
+
+
+class ServerSettings(Record):
+    """People, uploads and how long things last."""
+
+    registration: Literal["invitation", "open"] = (
+        "invitation"  # open: anybody may ask, an organiser lets them in
+    )
+    team_size: PositiveInt = 5  # members of a team
+    upload: PositiveInt = 200 << 20  # bytes of a submission's archive
+    storage: PositiveInt = 2 << 30  # bytes that all archives of a team may take together
+    upload_hours: PositiveFloat = 24.0  # after which an upload that was begun and not finished goes
+    session_hours: PositiveFloat = 12.0  # without a request, after which one logs in again
+    logins_per_address: PositiveInt = 300  # log-ins and registrations from one address in ten minutes
+    failures_per_address: PositiveInt = 100  # wrong passwords from one address in ten minutes
+    failures_per_pair: PositiveInt = 10  # wrong passwords for one account from one address in ten minutes
+    failures_per_account: PositiveInt = 100  # the same over all addresses but those it was logged in from
+    token_days: PositiveInt = 30  # that a token lasts unless less is asked for
+    free_disk: PositiveInt = 1 << 30  # bytes below which uploads and runs pause
+    terms: str = ""  # a Markdown file beside competition.yaml that participants accept
+    rules: str = ""  # one with the rules
+    carry_over: bool = False  # True: when the final begins, those who qualified enter it without an organiser
+
 
 FILE = "competition.yaml"
 TASK: Final = "task"
@@ -25,6 +69,19 @@ DISJOINT: Final = "disjoint"
 SHARED: Final = "shared"
 FIXED: Final = "fixed"
 PER_SUBMISSION: Final = "per-submission"
+# The last three are declared by the team and allow any backbone.
+League: TypeAlias = Literal["free-style", "meta-learning", "new-in-ml", "women", "rarely-represented-country"]
+FREE: League = "free-style"
+META: League = "meta-learning"
+# Fields that a sheet is asked for unless the organiser names others, each with what to write there.
+FACT_FIELDS = {
+    "title": "the method in one line",
+    "authors": "names and affiliations",
+    "summary": "how it works, in a few sentences",
+    "pretrained": "networks with learned weights that it starts from, or none",
+    "data": "data beyond the competition's, or none",
+    "code": "where the code is published and under which licence, or not published",
+}
 _MARKS = (
     (
         "isolation",
@@ -107,7 +164,7 @@ class Competition(Record):
     ranks_by: Literal["last", "best", "selected"] = "last"  # which valid submission of a team counts
     pseudonyms: bool = True
     fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
-    fact_fields: _Listed[str] = tuple(FIELDS)  # what a fact sheet must say
+    fact_fields: _Listed[str] = tuple(FACT_FIELDS)  # what a fact sheet must say
     requirements: str = ""  # file in the folder that names packages for submissions, as pip reads it
     devices: bool = False  # pass graphics processors on to the boxes
     database: str = ""  # SQLAlchemy URL; empty: a SQLite file in the folder
@@ -203,6 +260,11 @@ def _phase(name: str, values: Any, limits: Mapping[str, Any], where: str) -> Pha
         if moment is not None:
             parse_time(moment, where)
     return phase
+
+
+def template(name: str) -> str:
+    """Return a text of ``templates`` with ``{names}`` to be filled in."""
+    return Path(__file__).with_name("templates").joinpath(name).read_text("utf-8")
 
 
 def parse_time(moment: str, where: str) -> dt.datetime:

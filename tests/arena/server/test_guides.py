@@ -191,7 +191,7 @@ def test_the_guides_work_as_they_are_written(desk: Desk) -> None:
 def test_the_settings_that_the_guide_shows_are_the_defaults() -> None:
     import yaml
 
-    from longshot.arena.server_settings import ServerSettings
+    from longshot.arena.settings import ServerSettings
 
     (text,) = (text for _, name, text in blocks("competition-server.md") if name == "served/settings.yaml")
     shown = ServerSettings.model_validate(yaml.safe_load(text)["server"])

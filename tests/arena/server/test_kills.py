@@ -22,10 +22,10 @@ import pytest
 from forked import ForkedProcess, ForkServer
 from longshot.arena import Competition, RemoteCompetition, load, queue
 from longshot.arena.client import Client
-from longshot.arena.services import credentials, people, teams
-from longshot.arena.services.office import Office
+from longshot.arena.database_tables import runs, scores, submissions, uploads
+from longshot.arena.server import credentials, people
+from longshot.arena.server.server_context import ServerContext
 from longshot.arena.store import Store
-from longshot.arena.tables import runs, scores, submissions, uploads
 from longshot.base import UserError
 
 from ..test_database import Server
@@ -36,12 +36,11 @@ SERVE = """
 import sys, time
 import longshot
 from longshot.arena import queue
-from longshot.arena.services import passwords, reaper
-from longshot.arena.server import app
+from longshot.arena.server import competition_app, credentials
 queue.LEASE = 3.0
-passwords.COST, passwords.PARALLEL = 16, 1
-app.build_server.__kwdefaults__["sweep_every"] = 0.3
-from longshot.arena.server.buckets import LoginRates, Rate, Rates
+credentials.COST, credentials.PARALLEL = 16, 1
+competition_app.build_server.__kwdefaults__["sweep_every"] = 0.3
+from longshot.arena.server.rate_limits import LoginRates, Rate, Rates
 endless = Rate(1e9, 1e9)
 rates = Rates(endless, endless, LoginRates(*[endless] * 4))
 while True:  # the database may be away
@@ -56,7 +55,7 @@ server.wait()
 """
 WORK = """
 import json, sys, time
-from longshot.arena import ingestion, remote_worker, worker
+from longshot.arena import remote_worker, submission_runs
 from longshot.arena.client import Client
 
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
@@ -70,9 +69,9 @@ def run(data, phase, code, folder, **options):
     scores |= {"duration": 0.2}
     (folder / "scores.json").write_text(json.dumps(scores))
     (folder / "answers.jsonl").write_text("{}\\n")
-    return worker.RunOutcome(scores, None)
+    return submission_runs.RunOutcome(scores, None)
 
-worker.ingestion.run = run
+submission_runs.run = run
 remote_worker.PAUSE = 0.05
 client = Client(sys.argv[1], sys.argv[2])
 remote_worker.work(client, forever=True, beat=0.4, tell=lambda line: print(line, flush=True))
@@ -114,7 +113,7 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
         url = postgres.new_database()
         with (folder / "competition.yaml").open("a") as file:
             file.write(f"\ndatabase: {url}\n")
-    office = Office(folder)
+    office = ServerContext(folder)
     token = credentials.create_worker_token(office, people.HOST, name="w").token
     office.close()
     opened = Stage(forks, folder, 19500 + os.getpid() % 400, token)
@@ -124,14 +123,14 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
 
 def participants(folder: Path, count: int) -> list[str]:
     """Tokens of so many people, each with a team."""
-    office = Office(folder)
+    office = ServerContext(folder)
     made = []
     for number in range(count):
         code = people.invite(office, people.HOST).code
         name = f"person {number}"
         people.register(office, name=name, password=PASSWORD, code=code)
         person = credentials.by_session(office, people.log_in(office, name=name, password=PASSWORD))
-        teams.found_team(office, person, name=f"team {number}")
+        people.found_team(office, person, name=f"team {number}")
         made.append(credentials.create_token(office, person, name="t", scopes=["submit", "read-own"]).token)
     office.close()
     return made

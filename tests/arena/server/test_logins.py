@@ -13,10 +13,9 @@ import pytest
 import longshot
 from answers import Answer
 from longshot.arena.policy import Person
-from longshot.arena.server.buckets import LoginRates, Rate, Rates
+from longshot.arena.server.competition_serving import CompetitionServer
 from longshot.arena.server.endpoint import Front
-from longshot.arena.server.logins import Logins
-from longshot.arena.server.serving import CompetitionServer
+from longshot.arena.server.rate_limits import LoginRates, Logins, Rate, Rates
 
 from ..conftest import write_competition
 from .conftest import ENDLESS, PASSWORD, PORTS, Visitor, change
@@ -234,8 +233,8 @@ def test_the_limits_are_settings_and_may_change(hall: Callable[..., Hall]) -> No
 
 def test_tries_at_the_same_time_are_counted() -> None:
     """Every try is counted before its password is looked at; what was right, or never looked at, is given back."""
-    from longshot.arena.refusals import Refusal
-    from longshot.arena.server_settings import ServerSettings
+    from longshot.arena.policy import Refusal
+    from longshot.arena.settings import ServerSettings
 
     logins = Logins(ServerSettings, clock=lambda: 0.0)
     at_once = [logins.begin("203.0.113.7", "Ada") for _ in range(10)]

@@ -1,0 +1,319 @@
+"""Leaderboards, progress, the state of the queue, phases, limits and rules, as everybody may see them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from longshot.arena import entry_rules, queue, ranking
+from longshot.arena.database_tables import facts, filled, runs, submissions, teams, workers
+from longshot.arena.policy import Person, not_there, permit, sees_all
+from longshot.arena.ranking import BoardEntry, RankBy
+from longshot.arena.server import uploads
+from longshot.arena.server.server_context import ServerContext
+from longshot.arena.settings import Phase
+from longshot.base import UserError, count
+
+SILENT = 90.0  # seconds after which a worker counts as gone
+_FORGOTTEN = 7 * 86400.0  # after which it is not listed any more
+
+
+class BoardLine(NamedTuple):
+    """One line of a leaderboard."""
+
+    rank: int | None
+    team: str
+    score: float
+    half: float | None  # half of the 95 % interval over tasks
+    submission: int | None  # its number, for its own team and organisers
+    created: str
+    entries: int
+    method: str
+    own: bool
+    pending: bool  # it is being scored anew: this is the score before
+    sheet: tuple[tuple[str, str], ...]
+
+
+class Board(NamedTuple):
+    """The leaderboard of a phase and league."""
+
+    phase: str
+    league: str
+    ranks_by: str
+    lines: list[BoardLine]
+    standing: str
+    marks: list[str]
+    hidden: bool  # whether the scores of this phase are hidden from this person
+    version: int  # of the scores
+
+
+class Progress(NamedTuple):
+    """One valid submission in the course of time."""
+
+    team: str
+    created: str
+    score: float
+    own: bool
+
+
+class WorkerView(NamedTuple):
+    """A machine that runs submissions."""
+
+    name: str
+    state: str  # idle, running, paused, or silent where it gave no sign of life
+    seen: float  # seconds ago
+    why: str | None
+
+
+class QueueView(NamedTuple):
+    """What waits, what runs, and who runs it."""
+
+    waiting: int  # runs
+    running: int
+    oldest: str | None  # UTC of the submission that waits longest
+    paused: str | None  # why no run is handed out
+    workers: list[WorkerView]
+    note: str  # one sentence for people
+
+
+def board(
+    office: ServerContext,
+    person: Person,
+    *,
+    phase: str | None = None,
+    league: str | None = None,
+    by: str | None = None,
+) -> Board:
+    """Who is where; the phase that is open and its first league unless named."""
+    permit(person, "board.read")
+    competition = office.competition
+    chosen = find_phase(office, phase)
+    if league is not None:
+        queue.check_league(competition, league)
+    if by not in (None, "last", "best", "selected"):
+        raise UserError(f"A board ranks by last, best or selected, and not by '{by}'.")
+    group = league or competition.leagues[0]
+    ranks_by: RankBy = by or competition.ranks_by  # type: ignore[assignment]
+    hidden = not (sees_all(person) or entry_rules.scores_shown(chosen))
+    entries = [] if hidden else _entries(office, chosen.name, group, ranks_by)
+
+    def line(entry: BoardEntry) -> BoardLine:
+        own = person.team is not None and entry.team_id == person.team
+        number = entry.submission if own or sees_all(person) else None
+        method = dict(entry.sheet).get("title", "")
+        return filled(BoardLine, entry._asdict(), submission=number, method=method, own=own)
+
+    ended, version = _end_and_version(office, chosen.name)
+    standing = ranking.standing_since(competition, chosen.name, ended)
+    if chosen.practice:
+        standing = "practice: nothing of it counts"
+    lines = [line(entry) for entry in entries]
+    return Board(chosen.name, group, ranks_by, lines, standing, competition.marks, hidden, version)
+
+
+def _entries(office: ServerContext, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
+    """The entries of a board, computed once for every state of the competition."""
+    competition = office.competition
+    return office.memory.kept(
+        ("board", phase, league, by),
+        (office.memory.state(), competition),
+        lambda: ranking.leaderboard(competition, office.store, phase, league, by),
+    )
+
+
+def _end_and_version(office: ServerContext, phase: str) -> tuple[dt.datetime | None, int]:
+    """When the final's review ends, and the version of a phase's scores."""
+    competition = office.competition
+
+    def look() -> tuple[dt.datetime | None, int]:
+        final = phase == competition.final.name
+        with office.store.reading() as connection:
+            version = queue.scoring_version(connection, phase)
+        return ranking.final_on(competition, office.store) if final else None, version
+
+    return office.memory.kept(("version", phase), (office.memory.state(), competition), look)
+
+
+def progress(
+    office: ServerContext, person: Person, *, phase: str | None = None, league: str | None = None
+) -> list[Progress]:
+    """Every valid submission in the order it was made, for the figure of a board; none while scores are hidden."""
+    permit(person, "board.read")
+    competition = office.competition
+    chosen = find_phase(office, phase)
+    if not (sees_all(person) or entry_rules.scores_shown(chosen)):
+        return []
+    columns = (
+        submissions.c.team,
+        submissions.c.created,
+        submissions.c.score,
+        teams.c.name,
+        teams.c.pseudonym,
+    )
+    rows = office.store.rows(
+        sa.select(*columns)
+        .join(teams, teams.c.id == submissions.c.team)
+        .where(
+            submissions.c.phase == chosen.name,
+            submissions.c.league == (league or competition.leagues[0]),
+            submissions.c.state == "scored",
+            submissions.c.score.is_not(None),
+            submissions.c.deleted.is_(None),
+            teams.c.deleted.is_(None),
+        )
+        .order_by(submissions.c.id.desc())
+        .limit(2000)
+    )
+
+    def shown(row: dict[str, Any]) -> str:
+        return str((row["pseudonym"] or row["name"]) if competition.pseudonyms else row["name"])
+
+    return [
+        Progress(shown(row), row["created"], row["score"], row["team"] == person.team)
+        for row in reversed(rows)
+    ]
+
+
+def queue_state(office: ServerContext, person: Person) -> QueueView:
+    """How long the queue is and whether anybody works on it."""
+    permit(person, "queue.read")
+    memory = office.memory
+    counts, oldest, signs, why = memory.kept("queue", memory.stamp(), lambda: _queue(office))
+    moment = time.time()
+    listed = [
+        WorkerView(
+            _label(row["name"]),
+            row["state"] if moment - row["seen"] < SILENT else "silent",
+            round(moment - row["seen"], 1),
+            row["why"],
+        )
+        for row in signs
+        if row["state"] != "stopped" and row["seen"] > moment - _FORGOTTEN
+    ]
+    waiting, living = counts.get("queued", 0), [each for each in listed if each.state != "silent"]
+    if why is not None:
+        sentence = f"The queue pauses: {why}. Nothing is lost."
+    elif waiting and not living:
+        sentence = f"Waiting: {count(waiting, 'run')}. No worker is at work; they begin when one comes back."
+    else:
+        running = counts.get("running", 0)
+        sentence = f"Waiting: {count(waiting, 'run')}; running: {running}; {count(living, 'worker')} at work."
+    return QueueView(waiting, counts.get("running", 0), oldest, why, listed, sentence)
+
+
+def _queue(office: ServerContext) -> tuple[dict[str, int], str | None, list[dict[str, Any]], str | None]:
+    """Runs by state, when the submission came that waits longest, workers' signs of life, and why it pauses."""
+    going = runs.c.state.in_(("queued", "running"))
+    by_state = sa.select(runs.c.state, sa.func.count()).where(going).group_by(runs.c.state)
+    oldest = sa.select(sa.func.min(submissions.c.created)).where(submissions.c.state == "queued")
+    paused = sa.select(facts.c.value).where(facts.c.name == queue.PAUSED)
+    with office.store.reading() as connection:
+        counts = {state: int(number) for state, number in connection.execute(by_state)}
+        signs = [
+            dict(row) for row in connection.execute(sa.select(workers).order_by(workers.c.name)).mappings()
+        ]
+        return counts, connection.execute(oldest).scalar(), signs, connection.execute(paused).scalar()
+
+
+def find_phase(office: ServerContext, name: str | None) -> Phase:
+    """A phase by name, 404 where there is none; unless named the last that has scores, else the one that is open."""
+    competition = office.competition
+    if name is not None:
+        phase = {each.name: each for each in competition.phases}.get(name)
+        if phase is None:
+            raise not_there("phase", f"'{name[:40]}'")
+        return phase
+    scored = sa.select(submissions.c.phase).where(submissions.c.state == "scored").distinct()
+    memory = office.memory
+    rows = memory.kept("phases with scores", memory.state(), lambda: office.store.rows(scored))
+    names = {row["phase"] for row in rows}
+    with_scores = [each for each in competition.phases if each.name in names and not each.practice]
+    return with_scores[-1] if with_scores else entry_rules.default_phase(competition)
+
+
+def _label(name: str) -> str:
+    """A worker's name without the number of its token and of its process."""
+    return name.partition("/")[2].rsplit(":", 2)[0] or name.rsplit(":", 2)[0]
+
+
+class PhaseInfo(NamedTuple):
+    """A phase as everybody sees it; its end is not part of it."""
+
+    name: str
+    state: str  # coming, open, over
+    start: dt.datetime | None
+    end: dt.datetime | None
+    submissions: bool
+    practice: bool
+    per_day: int  # 0: no limit
+    total: int
+    attempts_per_day: int
+    scores_hidden: bool
+    logs: str
+
+
+class CompetitionInfo(NamedTuple):
+    """What the competition is about and what may be sent to it."""
+
+    title: str
+    leagues: list[str]
+    phases: list[PhaseInfo]
+    default_phase: str
+    ranks_by: str
+    fact_sheet: str
+    fact_fields: list[str]
+    registration: str
+    upload_bytes: int
+    chunk_bytes: int
+    terms: str  # Markdown, as text
+    rules: str
+    marks: list[str]
+    now: dt.datetime  # the server's clock
+
+
+def competition_info(office: ServerContext) -> CompetitionInfo:
+    """What everybody may know of a competition."""
+    competition = office.competition
+    moment = dt.datetime.now(dt.UTC)
+    listed = zip(entry_rules.timetable(competition, moment), competition.phases, strict=True)
+    phases = [
+        PhaseInfo(
+            **when._asdict(),
+            per_day=0 if phase.practice else phase.per_day,
+            total=0 if phase.practice else phase.total,
+            attempts_per_day=phase.attempts_per_day,
+            scores_hidden=not entry_rules.scores_shown(phase, moment),
+            logs=phase.logs,
+        )
+        for when, phase in listed
+    ]
+    server = competition.server
+    return CompetitionInfo(
+        competition.title,
+        list(competition.leagues),
+        phases,
+        entry_rules.default_phase(competition, moment).name,
+        competition.ranks_by,
+        competition.fact_sheet,
+        list(competition.fact_fields),
+        server.registration,
+        uploads.upload_limit(office),
+        uploads.CHUNK,
+        _page(office, server.terms),
+        _page(office, server.rules),
+        competition.marks,
+        moment,
+    )
+
+
+def _page(office: ServerContext, name: str) -> str:
+    """A text beside competition.yaml; empty where there is none."""
+    if not name:
+        return ""
+    path = (office.folder / name).resolve()
+    if not path.is_relative_to(office.folder.resolve()) or not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")[:200_000]

@@ -1,0 +1,272 @@
+"""Routes of the API, each declared once: the server answers by it, OpenAPI 3.1 is written from it, tests go over it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict
+
+from longshot import __version__
+from longshot.arena.competition_data import BlobStore
+from longshot.arena.policy import ACTIONS, Person
+from longshot.arena.server.server_context import ServerContext
+from longshot.base import Record
+
+PREFIX = "/api/v1"
+_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+
+
+class Query(Record):
+    """Parameters behind the question mark: texts that are read as what they should be."""
+
+    model_config = ConfigDict(strict=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, after it was looked at."""
+
+    office: ServerContext
+    blobs: BlobStore
+    person: Person
+    path: Mapping[str, Any] = field(default_factory=dict)
+    query: Any = None
+    body: Any = None
+    data: bytes | None = None  # of a raw body
+
+
+class FileAnswer(NamedTuple):
+    """An answer that is a file, sent as it is."""
+
+    path: Path
+    kind: str = "application/octet-stream"
+    name: str | None = None  # to save it under
+    temporary: bool = False  # removed when it was sent
+    lasting: bool = False  # its address says what it is
+
+
+class Begun(NamedTuple):
+    """An answer that begins or ends a session: the cookie goes into a header, the rest into the body."""
+
+    secret: str | None
+    answer: Any
+
+
+class Written(NamedTuple):
+    """An answer that is JSON already."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A route: its address, who may ask, what it reads and what it answers."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    action: str
+    summary: str
+    service: Callable[..., Any] | None = None  # called with all that path, query and body name
+    handle: Callable[[Call], Any] | None = None  # in place of a service: gets the call as it is
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # what the route itself tells the service
+    answer: Any = ...  # type of the answer, None: nothing; what the function says it returns unless given
+    body: type[Record] | None = None
+    query: type[Query] | None = None
+    raw: int = 0  # most bytes of a raw body
+    file: str = ""  # content type, where the answer is a file
+    costly: bool = False  # passwords are looked at: a stricter limit on how often
+    steady: bool = False  # follows from submissions, people and settings alone: it has a tag, and may be 304
+    heavy: bool = False  # takes longer than reading: few at a time, so that readers do not wait for them
+
+    def __post_init__(self) -> None:
+        if self.answer is ...:
+            returned = get_type_hints(self.handle or self.service).get("return")
+            object.__setattr__(self, "answer", None if returned is NoneType else returned)
+
+    def call(self, call: Call) -> Any:
+        """The answer to a call."""
+        if self.handle is not None:
+            return self.handle(call)
+        assert self.service is not None
+        sent = {**call.path, **dict(call.query or ()), **dict(call.body or ()), **self.fixed}
+        if call.data is not None:
+            sent["data"] = call.data
+        return self.service(call.office, call.person, **sent)
+
+    @property
+    def name(self) -> str:
+        """An id for programs: ``post_uploads_identity_finish``."""
+        words = [self.method.lower(), *re.findall(r"\w+", _PARAMETER.sub(r"\1", self.path))]
+        return "_".join(words)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Name → kind of the parameters in the path."""
+        return {name: kind or "str" for name, kind in _PARAMETER.findall(self.path)}
+
+
+get, post, put = partial(Operation, "GET"), partial(Operation, "POST"), partial(Operation, "PUT")
+patch, delete = partial(Operation, "PATCH"), partial(Operation, "DELETE")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: named tuples are objects, moments are ISO in UTC, what is not finite is null."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def schema(kind: Any, shared: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a type; named tuples go into ``shared`` and are referred to."""
+    if kind is Any:
+        return {}
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return {"anyOf": [schema(each, shared) for each in arguments]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is list or (origin is tuple and arguments[1:] == (Ellipsis,)):
+        return {"type": "array", "items": schema(arguments[0], shared)}
+    if origin is tuple:
+        items = [schema(each, shared) for each in arguments]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema(arguments[1], shared)}
+    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        if kind.__name__ not in shared:
+            shared[kind.__name__] = {}  # it may hold itself
+            hints = get_type_hints(kind)
+            shared[kind.__name__] = {
+                "type": "object",
+                "description": (kind.__doc__ or "").strip(),
+                "properties": {name: schema(hints[name], shared) for name in kind._fields},
+                "required": list(kind._fields),
+            }
+        return {"$ref": f"#/components/schemas/{kind.__name__}"}
+    simple: dict[Any, dict[str, Any]] = {
+        int: {"type": "integer"},
+        float: {"type": ["number", "null"]},
+        str: {"type": "string"},
+        bool: {"type": "boolean"},
+        NoneType: {"type": "null"},
+        dict: {"type": "object"},
+        dt.datetime: {"type": "string", "format": "date-time"},
+    }
+    return dict(simple[kind])
+
+
+PROBLEM = "application/problem+json"
+_KINDS = {"int": {"type": "integer"}, "str": {"type": "string"}}
+
+
+def openapi_document(operations: Sequence[Operation], title: str) -> dict[str, Any]:
+    """The document that ``/api/v1/openapi.json`` answers with."""
+    shared: dict[str, Any] = {
+        "Problem": {
+            "type": "object",
+            "description": "Why a request was not carried out, in one sentence.",
+            "properties": {
+                "type": {"type": "string"},
+                "title": {"type": "string"},
+                "status": {"type": "integer"},
+                "detail": {"type": "string"},
+                "fact": {"type": "string"},
+                "remedy": {"type": "string"},
+            },
+            "required": ["type", "title", "status", "detail"],
+        }
+    }
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        path = PREFIX + operation.path
+        for name, kind in operation.parameters.items():
+            path = path.replace(f"{{{name}:{kind}}}", f"{{{name}}}")
+        paths.setdefault(path, {})[operation.method.lower()] = _operation(operation, shared)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": f"{title}: a Longshot competition",
+            "version": "1",
+            "description": f"Served by Longshot {__version__}. Errors are problem+json with one sentence.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": shared,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "__Host-longshot"},
+            },
+        },
+    }
+
+
+def _operation(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
+    rule = ACTIONS[operation.action]
+    description: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "description": f"For: {', '.join(sorted(rule.roles))}."
+        + (f" Scope: {rule.scope}." if rule.scope else ""),
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": _KINDS[kind]}
+            for name, kind in operation.parameters.items()
+        ],
+        "responses": {"200": _answer(operation, shared), "default": _problem()},
+    }
+    if "visitor" not in rule.roles:
+        description["security"] = [{"token": []}] if not rule.session else []
+        description["security"] += [] if "worker" in rule.roles else [{"session": []}]
+    if operation.query is not None:
+        description["parameters"] += _parameters(operation.query)
+    if operation.raw:
+        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        description["requestBody"] = {"required": True, "content": content}
+    elif operation.body is not None:
+        body = _model(operation.body)
+        description["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    return description
+
+
+def _answer(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
+    if operation.file:
+        return {"description": "The file.", "content": {operation.file: {}}}
+    if operation.answer is None:
+        return {"description": "Done.", "content": {"application/json": {"schema": {"type": "object"}}}}
+    content = {"application/json": {"schema": schema(operation.answer, shared)}}
+    return {"description": "The answer.", "content": content}
+
+
+def _problem() -> dict[str, Any]:
+    content = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": "It was not carried out.", "content": content}
+
+
+def _model(model: type[Record]) -> dict[str, Any]:
+    described = model.model_json_schema()
+    described.pop("title", None)
+    return described
+
+
+def _parameters(model: type[Record]) -> list[dict[str, Any]]:
+    described = model.model_json_schema()
+    required = described.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": kind}
+        for name, kind in described.get("properties", {}).items()
+    ]

@@ -1,0 +1,427 @@
+"""Pages and forms: the person, policy and sentences of the API as HTML, in the explorer's look, times in UTC.
+
+Forms with a file come as browsers send them without a script, ``multipart/form-data``, held in memory, bounded.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, quote
+
+from anyio import to_thread
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from longshot.arena.inside.wire import one_line
+from longshot.arena.policy import Person, permit
+from longshot.arena.server.endpoint import (
+    Front,
+    as_refusal,
+    cookie,
+    read_body,
+    sentence,
+    set_cookie,
+    status_of,
+)
+from longshot.arena.server.server_context import ServerContext
+from longshot.base import UserError
+from longshot.explorer import TEMPLATES, ago, human_bytes, without_unseen
+from longshot.reports import frame
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+PARTS = 200  # of one form
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;,]{1,70}))', re.IGNORECASE)
+_DISPOSITION = re.compile(rb"^content-disposition:\s*form-data\s*;(.*)$", re.IGNORECASE | re.MULTILINE)
+_PARAMETER = re.compile(rb'\b(name|filename)="([^"]*)"')
+
+
+class SentFile(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    data: bytes
+
+
+class SentForm(NamedTuple):
+    """A form: its fields as texts, and its files."""
+
+    fields: dict[str, str]
+    files: dict[str, SentFile]
+
+
+def is_multipart(content_type: str) -> bool:
+    """Whether a body is a form with files."""
+    return content_type.partition(";")[0].strip().lower() == "multipart/form-data"
+
+
+def parse_form(content_type: str, body: bytes) -> SentForm:
+    """The fields and files of a form; UserError where it is none.
+
+    Examples
+    --------
+    >>> body = b'--x\\r\\nContent-Disposition: form-data; name="league"\\r\\n\\r\\nfree-style\\r\\n--x--\\r\\n'
+    >>> parse_form("multipart/form-data; boundary=x", body).fields
+    {'league': 'free-style'}
+    """
+    match = _BOUNDARY.search(content_type)
+    if match is None:
+        raise UserError("The form has no boundary between its parts.")
+    delimiter = b"\r\n--" + (match[1] or match[2]).encode("latin-1", "replace")
+    # A preamble, the parts, and what follows the last delimiter: "--".
+    _, *parts = (b"\r\n" + body).split(delimiter, PARTS + 1)
+    if not parts or not parts[-1].startswith(b"--"):
+        raise UserError(f"The form does not end, or has more than {PARTS} parts.")
+    form = SentForm({}, {})
+    for part in parts[:-1]:
+        head, blank, content = part.partition(b"\r\n\r\n")
+        disposition = _DISPOSITION.search(head.replace(b"\r\n", b"\n"))
+        if not blank or disposition is None:
+            raise UserError("A part of the form does not say which field it is.")
+        named = {key: value.decode("utf-8", "replace") for key, value in _PARAMETER.findall(disposition[1])}
+        if b"filename" in named:
+            form.files[named.get(b"name", "")] = SentFile(named[b"filename"], content)
+        else:
+            form.fields[named.get(b"name", "")] = content.decode("utf-8", "replace")
+    return form
+
+
+FORM = 128 << 10  # bytes of a form
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """What a page is made from."""
+
+    front: Front
+    person: Person
+    csrf: str  # goes into every form as the field ``csrf``, and into scripts' header X-CSRF-Token
+    here: str  # the page's own address
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, SentFile] = field(default_factory=dict)
+    site: str = ""  # the server's address as the reader has it, without a slash at its end
+
+    @property
+    def office(self) -> ServerContext:
+        """The competition."""
+        return self.front.office
+
+
+class Move(NamedTuple):
+    """Where a form leads to; ``session`` begins (a secret) or ends (empty) one."""
+
+    to: str
+    session: str | None = None
+
+
+def begun(front: Front, request: Request) -> PageRequest:
+    """What is known of a request before anybody is asked who sends it."""
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    site = str(request.base_url).rstrip("/")  # the guard has looked at the name in it
+    return PageRequest(front, Person(), "", here, site=site)
+
+
+def with_person(page_request: PageRequest, request: Request) -> PageRequest:
+    """The same with who asks; the database is asked for that."""
+    front = page_request.front
+    person = front.person(request)
+    secret = cookie(request) if person.via == "session" else None
+    return replace(
+        page_request,
+        person=person,
+        csrf=front.office.csrf(secret) if secret else "",
+        path=dict(request.path_params),
+        query=dict(request.query_params),
+    )
+
+
+async def read_form(request: Request, file: int) -> SentForm:
+    """What a form brought; one with a file may be larger, and one that is too large is read to its end.
+
+    A browser that is answered before it has sent everything shows a broken connection, and not the answer.
+    """
+    kind = request.headers.get("content-type", "")
+    if file and is_multipart(kind):
+        return await run_in_threadpool(
+            parse_form, kind, await read_body(request, FORM + file, to_its_end=True)
+        )
+    text = (await read_body(request, FORM)).decode("utf-8", "replace")
+    return SentForm(dict(parse_qsl(text, keep_blank_values=True, max_num_fields=200)), {})
+
+
+def answered(made: str | Move) -> Response:
+    """A page, or where a form leads to, as HTTP has it."""
+    headers = {"cache-control": "no-store"}
+    if isinstance(made, str):
+        return HTMLResponse(made.encode("utf-8", "backslashreplace"), headers=headers)
+    response = RedirectResponse(made.to, 303, headers=headers)
+    if made.session is not None:
+        set_cookie(response, made.session or None)
+    return response
+
+
+# (address, name, who sees it)
+_VISITOR, _MEMBER, _ORGANISER = "visitor", "participant", "organiser"
+_TABS = (
+    ("/", "Competition", (_VISITOR, _MEMBER, _ORGANISER)),
+    ("/board", "Leaderboard", (_VISITOR, _MEMBER, _ORGANISER)),
+    ("/submit", "Submit", (_MEMBER, _ORGANISER)),
+    ("/submissions", "Submissions", (_MEMBER, _ORGANISER)),
+    ("/team", "Team", (_MEMBER, _ORGANISER)),
+    ("/organise", "Organise", (_ORGANISER,)),
+    ("/account", "Account", (_MEMBER, _ORGANISER)),
+    ("/login", "Sign in", (_VISITOR,)),
+    ("/register", "Register", (_VISITOR,)),
+)
+_TEMPLATES = Path(__file__).with_name("templates")
+_ASSETS = {"competition.css": "text/css; charset=utf-8", "competition.js": "text/javascript; charset=utf-8"}
+
+
+class Shown(Protocol):
+    """A page that can also show what was wrong with a form of its own."""
+
+    def __call__(self, request: PageRequest, problem: str = "") -> str: ...
+
+
+def page(
+    request: PageRequest,
+    template: str,
+    title: str,
+    *,
+    counts: Sequence[str] = (),
+    problem: str = "",
+    **context: Any,
+) -> str:
+    """Make a page of ``templates/<template>.html.j2``.
+
+    Parameters
+    ----------
+    request : PageRequest
+        Who asks, and where.
+    template : str
+        Name of the template.
+    title : str
+        Heading of the page.
+    counts : sequence of str
+        What it is about, in a few words each.
+    problem : str
+        One sentence about a form that was sent.
+    **context
+        What the template shows.
+    """
+    person = request.person
+    path = request.here.partition("?")[0]
+    tabs = [
+        (name, address, path == address or (address != "/" and path.startswith(f"{address}/")))
+        for address, name, roles in _TABS
+        if person.role in roles
+    ]
+    text = (
+        _templates()
+        .get_template(f"{template}.html.j2")
+        .render(
+            title=title,
+            competition=request.office.competition.title,
+            counts=list(counts),
+            tabs=tabs,
+            person=person,
+            csrf=request.csrf,
+            problem=problem,
+            form=request.form,
+            site=request.site,
+            bodies=[],
+            beds=[],
+            unfinished=[],
+            by_name=[],
+            **context,
+        )
+    )
+    return without_unseen(text)
+
+
+def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = False) -> Route:
+    """A page that shows something and changes nothing.
+
+    ``steady``: it follows from submissions, people and settings alone, and a script that brings its tag hears whether
+    it is still the same without its being made.
+    """
+
+    def answer(request: Request) -> Response:
+        page_request = begun(front, request)
+        try:
+            page_request = with_person(page_request, request)
+            permit(page_request.person, action)
+            if not steady:
+                return answered(make(page_request))
+            tag = f'"{front.office.tag(page_request.person, page_request.here, page_request.csrf)}"'
+            if request.headers.get("if-none-match") == tag:
+                return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
+            if page_request.person.via or page_request.query:
+                made = make(page_request)
+            else:  # the same for every visitor
+                made = front.office.memory.kept(page_request.here, tag, lambda: make(page_request))
+            response = answered(made)
+            response.headers["etag"] = tag
+            return response
+        except Exception as error:
+            refusal = as_refusal(error)
+            if status_of(refusal) == 401 and not page_request.person.via:
+                return RedirectResponse(f"/login?next={quote(page_request.here, safe='/')}", 303)
+            return _failed(page_request, refusal)
+
+    async def endpoint(request: Request) -> Response:
+        return await run_in_threadpool(answer, request)
+
+    return Route(path, endpoint, methods=["GET"])
+
+
+def take(
+    front: Front,
+    path: str,
+    action: str,
+    handle: Callable[[PageRequest], str | Move],
+    shown: Shown,
+    *,
+    password: bool = False,
+    file: int = 0,
+) -> Route:
+    """What a form is sent to; ``shown`` is the page that it stands on, and shows what was wrong with it.
+
+    ``password``: it is a try with one, which are counted; ``file``: its bytes at most.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        page_request = begun(front, request)
+        try:
+            page_request = await run_in_threadpool(with_person, page_request, request)
+            permit(page_request.person, action)
+            fields, files = await read_form(request, file)
+            front.check_csrf(request, page_request.person, fields.pop("csrf", None))
+            page_request = replace(page_request, form=fields, files=files)
+            slow = front.slow if password or file else None
+            counted: AbstractContextManager[None] = nullcontext()
+            if password:
+                counted = front.password_try(request, action, page_request.person, fields.get("name", ""))
+
+            def answer(sent: PageRequest) -> str | Move:
+                with counted:
+                    return handle(sent)
+
+            return answered(await to_thread.run_sync(answer, page_request, limiter=slow))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return await run_in_threadpool(_failed, page_request, as_refusal(error), shown)
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) -> Response:
+    """A mistake shown on the page that has the form; without one, or where it cannot be made, on a page of its own."""
+    text, made = sentence(error), None
+    if shown is not None:
+        with suppress(UserError):
+            made = shown(request, problem=text)
+    made = made or page(request, "failed", "That did not work", problem=text)
+    return HTMLResponse(made, status_of(error), headers={"cache-control": "no-store"})
+
+
+def form_field(request: PageRequest, name: str, default: str = "") -> str:
+    """A field of the form that was sent, without white space around it."""
+    return request.form.get(name, default).strip()
+
+
+def form_number(request: PageRequest, name: str) -> int:
+    """A whole number of the path or of the form; UserError for anything else."""
+    text = request.path.get(name) or request.form.get(name, "")
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f"'{one_line(text)[:40]}' is no number", f"give one as {name}") from None
+
+
+def asset_routes() -> list[BaseRoute]:
+    """The style sheet and the script of all pages."""
+
+    def answer(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            return Response(status_code=404)
+        headers = {"cache-control": "public, max-age=31536000, immutable"}
+        return Response(_asset(name), media_type=_ASSETS[name], headers=headers)
+
+    return [Route("/static/{version}/{name}", answer, methods=["GET"])]
+
+
+@cache
+def _asset(name: str) -> bytes:
+    own = _TEMPLATES.joinpath(name).read_text(encoding="utf-8")
+    if name.endswith(".css"):
+        explorer = TEMPLATES.joinpath("explorer.css").read_text(encoding="utf-8")
+        own = frame.asset("style.css") + explorer + own
+    return own.encode()
+
+
+def _asset_url(name: str) -> str:
+    return f"/static/{hashlib.sha256(_asset(name)).hexdigest()[:12]}/{name}"
+
+
+@cache
+def _templates() -> Environment:
+    templates = frame.environment(_TEMPLATES)
+    templates.filters.update(bytes=human_bytes, ago=ago, moment=moment, signed=_interval)
+    templates.globals.update(
+        style_url=_asset_url("competition.css"), script_url=_asset_url("competition.js"), shell=shell
+    )
+    return templates
+
+
+def shell(words: str, **options: str) -> str:
+    """A command for a reader's own machine, whatever this server was started from.
+
+    Examples
+    --------
+    >>> shell("submit ARCHIVE", server="https://cup.example.org")
+    'longshot compete submit ARCHIVE --server https://cup.example.org'
+    """
+    return f"longshot compete {words}" + "".join(f" --{name} {value}" for name, value in options.items())
+
+
+def moment(value: dt.datetime | str | None) -> Markup:
+    """A time in UTC; the script adds the reader's own.
+
+    Examples
+    --------
+    >>> moment("2026-03-01 12:00:00")
+    Markup('<time datetime="2026-03-01T12:00:00Z">2026-03-01 12:00 UTC</time>')
+    """
+    if value is None:
+        return Markup("–")
+    if isinstance(value, str):
+        value = dt.datetime.strptime(value, "%Y-%m-%d %H:%M:%S").replace(tzinfo=dt.UTC)
+    utc = value.astimezone(dt.UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        utc.strftime("%Y-%m-%dT%H:%M:%SZ"), utc.strftime("%Y-%m-%d %H:%M")
+    )
+
+
+def _interval(score: float | None, half: float | None) -> str:
+    """A score with half of its interval; a dash where there is none."""
+    if score is None:
+        return "–"
+    return f"{score:.4f}" + ("" if half is None else f" ± {half:.4f}")

@@ -1,0 +1,393 @@
+"""Runs of submissions: meta-trained in a box, handed the hidden tasks one by one, scored; and the worker that does them.
+
+The organiser's process keeps all labels. A task's support goes in, the queries follow only after the learner has
+fitted, and what comes back is an array that is checked before it is believed. Every task has a process of its own, or,
+with ``isolation: run``, the one that meta-trained answers all of them. An attempt works in a folder of its own, which
+takes its place as ``seed-N`` in the transaction that records the end. So a worker that dies leaves nothing that counts,
+and one that is only late cannot touch its successor's files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from longshot.arena import environments, queue, sandbox, submission_check
+from longshot.arena.box import Box, BoxError
+from longshot.arena.competition_data import CompetitionData, HiddenTask
+from longshot.arena.inside import blind_tasks
+from longshot.arena.inside.blind_tasks import score_answers, summarize
+from longshot.arena.inside.wire import one_line
+from longshot.arena.queue import Claim, archive_path, run_folder
+from longshot.arena.result_pages import details_page, run_title, write_record
+from longshot.arena.settings import FREE, META, RUN, TASK, Competition, Phase
+from longshot.arena.store import Store
+from longshot.arena.submission_check import unpack
+from longshot.base import Face, UserError, atomic, progress, write_json, write_text
+from longshot.statistics import mean_interval
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """``scores`` of a run that went through, else the ``reason`` it failed.
+
+    ``system`` is the reason without anything of the submission's making, for phases whose data are hidden.
+    """
+
+    scores: dict[str, Any] | None
+    reason: str | None
+    system: str | None = None
+
+
+class SubmissionFailed(UserError):
+    """A submission's own words, such as its traceback: shown as they are, whatever braces they hold."""
+
+    def render(self, face: Face) -> str:
+        return self.template
+
+
+class RunData(Protocol):
+    """What a run reads: of the competition in this folder, or fetched from a server."""
+
+    @property
+    def competition(self) -> Competition: ...
+
+    def training_files(self, phase: Phase) -> dict[str, Path]: ...
+
+    def pixels(self, name: str) -> NDArray[np.uint8]: ...
+
+    def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]: ...
+
+    def private(self) -> list[Path]: ...
+
+
+def run(
+    data: RunData,
+    phase: Phase,
+    submission: Path,
+    folder: Path,
+    *,
+    seed: int,
+    league: str = FREE,
+    submission_number: int | None = None,
+    stop: threading.Event | None = None,
+    trusted: bool = False,
+    equipment: sandbox.Equipment = sandbox.BARE,
+) -> RunOutcome:
+    """Run the unpacked ``submission`` once; ``folder`` receives its log, answers.jsonl and its scores, also by task.
+
+    A failure of the submission is a RunOutcome, not an exception. ``submission_number`` is that of an entry, whose
+    tasks are its own where the competition draws per submission. ``stop`` ends the run from another thread. ``trusted``
+    needs no sandbox and gives an unofficial result. The images are decoded before the submission's time begins: whoever
+    runs first has as much of it as all others.
+    """
+    if not trusted:
+        sandbox.require()
+    folder.mkdir(parents=True, exist_ok=True)
+    competition = data.competition
+    tasks = data.test_tasks(phase, seed, submission_number)
+    files, images = data.training_files(phase), {name: data.pixels(name) for name in phase.test}
+    weights = sandbox.weight_files(equipment.environment) if league == META else ()
+    start = time.monotonic()
+    try:
+        with (
+            Box(
+                submission,
+                files,
+                phase.limits,
+                folder / "log.txt",
+                hidden=(*data.private(), *weights),
+                from_nothing=league == META,
+                stop=stop,
+                trusted=trusted,
+                equipment=equipment,
+            ) as box,
+            progress("tasks", total=len(tasks), unit="tasks") as bar,
+        ):
+            with box.process(trains=True) as channel:
+                training = blind_tasks.begin(channel, seed)
+                if competition.isolation == RUN:  # the same process goes on
+                    answers = blind_tasks.answer_all(
+                        lambda: nullcontext(channel), tasks, images.__getitem__, lambda: bar.advance(1)
+                    )
+            if competition.isolation == TASK:
+                answers = blind_tasks.answer_all(
+                    box.process, tasks, images.__getitem__, lambda: bar.advance(1)
+                )
+    except BoxError as error:
+        return RunOutcome(None, str(error), error.system)
+    except blind_tasks.BadAnswer as error:
+        return RunOutcome(None, str(error), blind_tasks.NO_PREDICTION)
+    with atomic(folder / "answers.jsonl") as temporary:
+        temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
+    timing = {"meta_training_seconds": training, "duration": time.monotonic() - start}
+    scores = _score(data, phase, seed, tasks, answers, folder, {"official": not trusted, **timing})
+    return RunOutcome(scores, None)
+
+
+def score_run(data: RunData, phase: Phase, seed: int, submission: int, folder: Path) -> dict[str, Any]:
+    """Score the answers.jsonl in ``folder`` anew and write what ``run`` writes; nothing of the submission runs.
+
+    How long the run took is taken over from the scores.json before, where it is there.
+    """
+    text = (folder / "answers.jsonl").read_text(encoding="utf-8")
+    answers = [json.loads(line) for line in text.splitlines() if line]
+    before: dict[str, Any] = {}
+    if (folder / "scores.json").is_file():
+        before = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    names = {"official": True, "meta_training_seconds": 0.0, "duration": 0.0}
+    facts = {name: before.get(name, value) for name, value in names.items()}
+    return _score(data, phase, seed, data.test_tasks(phase, seed, submission), answers, folder, facts)
+
+
+def _score(
+    data: RunData,
+    phase: Phase,
+    seed: int,
+    tasks: list[HiddenTask],
+    answers: Sequence[Mapping[str, Any]],
+    folder: Path,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Score answers and write scores.json, task_scores.json and the page of the run."""
+    competition = data.competition
+    scored = score_answers([task.truth for task in tasks], answers)
+    write_record(folder, tasks, scored)
+    scores = summarize(scored, lambda values: mean_interval(values).half)
+    scores |= {
+        "phase": phase.name,
+        "seed": seed,
+        "official": facts["official"],
+        "isolation": competition.isolation,
+        "pools": competition.pools,
+        "draws": competition.draws,
+        "meta_training_seconds": facts["meta_training_seconds"],
+        "duration": facts["duration"],
+    }
+    write_text(folder / "detailed_results.html", details_page(run_title(folder), scores))
+    write_json(folder / "scores.json", scores)
+    return scores
+
+
+MOST = 8000  # letters of a failure in the participant's log
+TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds
+_Answer = TypeVar("_Answer")
+
+
+def work(
+    competition: Competition,
+    store: Store,
+    *,
+    forever: bool = False,
+    lease: float = queue.LEASE,
+    tell: Callable[[str], None] = lambda text: None,
+) -> int:
+    """Do waiting runs until none is left (or for ever); gives the number of runs done. ``tell`` hears of each end.
+
+    ``lease``: seconds without a sign of life after which another worker's run is taken over.
+    """
+    sandbox.require()
+    equipment = environments.equipment(competition)
+    data, done = CompetitionData(competition), 0
+    worker = f"{socket.gethostname()[:40]}:{os.getpid()}:{time.time_ns()}"
+    while True:
+        claimed = _insist(lambda: queue.claim(store, worker, lease))
+        if claimed is None:
+            if not forever:
+                return done
+            time.sleep(1)
+            continue
+        name = f"submission {claimed.submission}, seed {claimed.seed}"
+        try:
+            ending = _run(competition, store, data, claimed, worker, lease, equipment)
+        except Exception as error:
+            if isinstance(error, UserError):  # the data, the disk: nobody's run would go better
+                queue.release(store, claimed, worker, f"the worker stopped: {error}", counted=False)
+                raise
+            why = runner_failed(error)  # the queue goes on
+            queue.release(store, claimed, worker, why, counted=True)
+            tell(f"{name}: {why}")
+        except BaseException:  # Ctrl-C
+            queue.release(store, claimed, worker, "the worker was stopped", counted=False)
+            raise
+        else:
+            done += ending is not None
+            tell(one_line(f"{name}: {ending or 'was taken over by another worker'}"))
+
+
+def _run(
+    competition: Competition,
+    store: Store,
+    data: CompetitionData,
+    claimed: Claim,
+    worker: str,
+    lease: float,
+    equipment: sandbox.Equipment,
+) -> str | None:
+    """Run and record one claim; gives how it ended, None when it was no longer this worker's."""
+    begun = time.monotonic()
+    final = run_folder(competition, claimed.submission, claimed.seed)
+    folder = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
+    try:
+        with signs_of_life(lease / 4, lambda: queue.alive(store, claimed, worker)) as taken_over:
+            ended = _outcome(competition, data, claimed, folder, taken_over, equipment)
+            overall = {} if ended.scores is None else ended.scores["overall"]
+            score, half = overall.get("normalized_accuracy"), overall.get("normalized_accuracy_ci95")
+            recorded = _insist(
+                lambda: queue.finish(
+                    store,
+                    claimed,
+                    worker,
+                    score=score,
+                    duration=time.monotonic() - begun,
+                    reason=ended.reason,
+                    half=half,
+                    publish=lambda: publish_run(folder, final),
+                )
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not recorded:
+        return None
+    return f"failed: {ended.reason}" if score is None else f"scored {score:.4f}"
+
+
+def _outcome(
+    competition: Competition,
+    data: CompetitionData,
+    claimed: Claim,
+    folder: Path,
+    stop: threading.Event,
+    equipment: sandbox.Equipment,
+) -> RunOutcome:
+    """How a run of the competition in this folder ends."""
+    final = run_folder(competition, claimed.submission, claimed.seed)
+    if claimed.kind == "score":
+        for name in ("answers.jsonl", "log.txt", "printed.txt", "scores.json"):
+            if (final / name).is_file():
+                shutil.copy2(final / name, folder / name)
+        phase = competition.phase(claimed.phase)
+        return RunOutcome(score_run(data, phase, claimed.seed, claimed.submission, folder), None)
+    source = archive_path(competition, claimed.submission) / "submission.zip"
+    archive = source if source.is_file() else source.with_suffix("")
+    return outcome(competition, data, claimed, archive, folder, stop, equipment)
+
+
+def outcome(
+    competition: Competition,
+    data: RunData,
+    claimed: Claim,
+    source: Path,
+    folder: Path,
+    stop: threading.Event,
+    equipment: sandbox.Equipment,
+) -> RunOutcome:
+    """Unpack, check, run; every failure of the submission is a RunOutcome, with its reason at the end of the log."""
+    try:
+        code = unpack(source, folder / "code")
+        submission_check.check_code(code, claimed.league, f"{claimed.submission}")
+    except UserError as error:
+        ended = RunOutcome(None, str(error))
+    else:
+        phase = competition.phase(claimed.phase)
+        ended = run(
+            data,
+            phase,
+            code,
+            folder,
+            seed=claimed.seed,
+            league=claimed.league,
+            submission_number=claimed.submission,
+            stop=stop,
+            equipment=equipment,
+        )
+    shutil.rmtree(folder / "code", ignore_errors=True)
+    return _logged(ended, folder, hidden=competition.phase(claimed.phase).logs == "system")
+
+
+def _logged(ended: RunOutcome, folder: Path, *, hidden: bool) -> RunOutcome:
+    """Write the participant's log.txt, and give the outcome as it may be told.
+
+    ``hidden``: what it printed, and its own words on why it failed, go into printed.txt for the organiser alone.
+    Otherwise they stand in the log, each line marked, so that none of them passes for a system message.
+    """
+    log, printed = folder / "log.txt", folder / "printed.txt"
+    text = log.read_text(encoding="utf-8") if log.is_file() else ""
+    if hidden:
+        if text or (ended.system is not None and ended.reason != ended.system):
+            with os.fdopen(os.open(printed, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as out:
+                out.write(text if ended.reason is None else f"{text}\nfailed: {ended.reason}\n")
+        ended = RunOutcome(ended.scores, ended.system or ended.reason)
+        text = ""
+    ending = "scored" if ended.reason is None else f"failed: {ended.reason}"
+    lines = [f"| {line}\n" for line in text.splitlines()]
+    write_text(log, "".join([*lines, f"{one_line(ending, MOST)}\n"]))
+    return ended
+
+
+def publish_run(folder: Path, final: Path) -> None:
+    """Put an attempt's folder in its place; what other attempts left behind goes."""
+    if not folder.exists():  # the end was recorded already when the database last failed to answer
+        return
+    shutil.rmtree(final, ignore_errors=True)
+    folder.chmod(0o755)
+    folder.rename(final)
+    for abandoned in final.parent.glob(f"{final.name}.*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+
+
+def _insist(ask: Callable[[], _Answer]) -> _Answer:
+    """Ask again while the database does not answer: a run of hours is not lost to a restart."""
+    for attempt in range(TRIES - 1):
+        try:
+            return ask()
+        except sa.exc.OperationalError:
+            time.sleep(2**attempt)
+    return ask()
+
+
+@contextmanager
+def signs_of_life(every: float, alive: Callable[[], bool]) -> Iterator[threading.Event]:
+    """Ask ``alive`` every few seconds; the event is set when it says that the run is no longer this worker's."""
+    end, taken_over = threading.Event(), threading.Event()
+
+    def signal() -> None:
+        while not end.wait(every):
+            try:
+                if not alive():
+                    taken_over.set()
+                    return
+            except (sa.exc.SQLAlchemyError, UserError):  # busy or restarting: the next sign may get through
+                continue
+
+    thread = threading.Thread(target=signal, daemon=True)
+    thread.start()
+    try:
+        yield taken_over
+    finally:
+        end.set()
+        thread.join()
+
+
+def runner_failed(error: Exception) -> str:
+    """A fault of the runner and not, or not honestly, of the submission: printed for the organiser, told in short."""
+    for line in traceback.format_exception(error):
+        for part in line.splitlines():  # marked: none of it passes for a line of the log
+            print(f"  | {one_line(part)}", file=sys.stderr)
+    return f"the runner failed ({type(error).__name__})"
