@@ -1,4 +1,4 @@
-"""``longshot.doctor``: what is installed here, and what that lets you do."""
+"""``longshot.doctor``: what is installed here or on the nodes of a cluster, and what that lets you do."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from longshot.base import (
     Kind,
     UserError,
+    absent_plugins,
     cache_places,
     claim_output,
     has_json,
     is_writable,
+    list_plugins,
+    living,
+    node_facts,
+    node_name,
     parse_on,
+    release_executors,
     switched_on,
 )
-from longshot.data import IDENTITY_VARIABLE, Dataset, default_identity
+from longshot.data import IDENTITY_VARIABLE, Dataset, as_dataset, default_identity, read_digests
 
 # extra → (packages it brings, what it is for)
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -108,8 +116,6 @@ def doctor(
         claim_output(path, _REPORT_FILE, force=force, name="report")
         return [*_machine(), *_device(device), *_selftest(device, path)]
     if on is not None and parse_on(on) != "local":
-        from longshot.api.doctor_cluster import look_at_cluster
-
         return look_at_cluster(parse_on(on), dataset, out)
     if dataset is not None or out is not None:
         raise UserError("{dataset} and {out} are looked at for a cluster", "add {on:ray}")
@@ -120,6 +126,7 @@ def doctor(
         *_machine(),
         *_device(device),
         *_extras(tried),
+        *_plugins(),
         *_cache(),
         _identity(),
         _telemetry(),
@@ -217,6 +224,12 @@ def _extras(tried: dict[str, subprocess.Popen[str]]) -> list[dict[str, Any]]:
     return rows
 
 
+def _plugins() -> list[dict[str, Any]]:
+    """Return one row per plugin: what it adds, or why it cannot be used."""
+    rows = [make_row(f"plugin {name}", "ok", plugin.about) for name, plugin in list_plugins().items()]
+    return rows + [make_row(f"plugin {name}", "absent", reason) for name, reason in absent_plugins().items()]
+
+
 def _problem(started: subprocess.Popen[str]) -> str:
     """Why an import failed, in one line; nothing when it worked."""
     try:
@@ -297,3 +310,84 @@ def _sandbox() -> dict[str, Any]:
         return make_row("sandbox", "blocked", f"bubblewrap cannot make namespaces here: {reason}")
     installed = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20)
     return make_row("sandbox", "ok", installed.stdout.strip())
+
+
+_PROBED = 4  # images that every node is to read
+
+
+def look_at_cluster(
+    on: str, dataset: Dataset | str | Path | None, out: str | Path | None
+) -> list[dict[str, Any]]:
+    """One row for the cluster, one per node, and what can be read and written."""
+    from longshot.base import join
+
+    release_executors()  # their workers hold processors that those who answer need
+    opened = join(on, check=False)
+    try:
+        return _look(opened, on, dataset, out)
+    finally:
+        opened.close()
+
+
+def _look(
+    opened: Any, on: str, dataset: Dataset | str | Path | None, out: str | Path | None
+) -> list[dict[str, Any]]:
+    from longshot.base import compare
+
+    rows = [make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
+    here = node_facts()
+    answers = opened.everywhere(node_facts)
+    for node in living().values():
+        name = node_name(node)
+        if name not in answers:
+            rows.append(make_row(f"node {name}", "ok", "no room for a worker: it computes nothing"))
+            continue
+        facts = answers[name]
+        problem = compare(here, facts)
+        if not isinstance(facts, dict):
+            rows.append(make_row(f"node {name}", "refused", problem))
+            continue
+        has = node["Resources"]
+        gpus = f", {has['GPU']:g} GPUs" if has.get("GPU") else ""
+        versions = f"longshot {facts['longshot']} ({facts['source']}), torch {facts['torch']}, Python {facts['python']}"
+        detail = (
+            f"{has.get('CPU', 0):g} processors ({facts['processor']}, computes with {facts['capability']}){gpus}, "
+            f"{has.get('memory', 0) / 2**30:.0f} GiB memory, object store "
+            f"{has.get('object_store_memory', 0) / 2**30:.1f} GiB; {versions}; cache {facts['cache']}"
+        )
+        rows.append(
+            make_row(
+                f"node {name}", "refused" if problem else "ok", f"{problem}; {detail}" if problem else detail
+            )
+        )
+    if dataset is not None:
+        rows += _reads(opened, as_dataset(dataset))
+    if out is not None:
+        writable = is_writable(Path(out))
+        rows.append(
+            make_row(
+                "results",
+                "ok" if writable else "refused",
+                f"{out} can{'' if writable else 'not'} be written here, where all results are written",
+            )
+        )
+    return rows
+
+
+def _reads(opened: Any, dataset: Dataset) -> list[dict[str, Any]]:
+    """One row per node: whether it reads the same images."""
+    probed = np.unique(np.linspace(0, len(dataset) - 1, _PROBED).astype(np.int64))
+    here = read_digests(dataset.store, probed)
+    rows = []
+    for name, there in opened.everywhere(read_digests, dataset.store, probed).items():
+        if there == here:
+            state, detail = "ok", f"reads '{dataset.name}' itself"
+        elif isinstance(there, list) and not any(digest.startswith("unreadable") for digest in there):
+            state, detail = (
+                "other images",
+                f"has other images under these names; '{dataset.name}' will be sent along",
+            )
+        else:
+            state, detail = "cannot read", f"cannot read '{dataset.name}'; its images will be sent along"
+        rows.append(make_row(f"data on {name}", state, detail))
+    return rows

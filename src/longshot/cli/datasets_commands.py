@@ -7,16 +7,128 @@ from typing import Any
 
 import click
 
+from longshot.base import UserError
+from longshot.cli.audit_commands import overlap, suspects, without
 from longshot.cli.common import COUNT, echo_json, print_table, shared
-from longshot.cli.get_command import get
-from longshot.cli.overlap_command import overlap, without
-from longshot.cli.suspects_command import suspects
+
+
+@click.command("get")
+@click.argument("name", required=False)
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False),  # text, so that an empty one is told from the folder here
+    help="The folder in which a folder NAME is made.  [default: LONGSHOT_DATA, or your folder for data]",
+)
+@click.option("--keep-archives", is_flag=True, help="Keep the archives after they are unpacked.")
+@click.option("--list", "show", is_flag=True, help="List what can be got, with sizes, licences and studies.")
+@shared("dry_run", "json")
+def get(
+    name: str | None, to: str | None, keep_archives: bool, show: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Download the published dataset NAME, unpack it and register it under its name.
+
+    \b
+    Example:
+        longshot datasets get --list
+        longshot datasets get omniglot --dry-run
+        longshot datasets get omniglot --to ~/data        # then: longshot sample omniglot …
+        longshot datasets get hub:OWNER/NAME              # a dataset of the Hugging Face Hub
+
+    Stopped? The same command goes on where it was. Checksums are compared where any are published. Nothing else in
+    Longshot downloads a dataset.
+    """
+    if show:
+        _print_downloads(as_json)
+        return
+    if name is None:
+        raise UserError(
+            "Getting a dataset needs its name",
+            "give a {name} of those that {data.list_downloads()} shows",
+        )
+    if dry_run:
+        _plan(name, to, as_json)
+        return
+    import longshot
+    from longshot.data import describe_dataset
+
+    dataset = longshot.get_dataset(name, to=to, keep_archives=keep_archives)
+    if as_json:
+        facts = describe_dataset(dataset)
+        echo_json({key: value for key, value in facts.items() if key != "class_list"})
+        return
+    counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
+    click.echo(f"'{dataset.name}' is {dataset.source}: {counts}.")
+
+
+def _print_downloads(as_json: bool) -> None:
+    from longshot.data import list_downloads
+
+    rows = list_downloads()
+    if as_json:
+        echo_json(rows)
+        return
+    print_table(
+        [
+            {
+                "name": row["name"],
+                "what": row["title"],
+                "size": row["size"],
+                "checksum": _checksums(row),
+                "licence": row["licence"],
+                "studies": ", ".join(row["studies"]),
+            }
+            for row in rows
+            if row["by_hand"] is None
+        ]
+    )
+    click.echo("\nTo be fetched by hand:\n")
+    print_table(
+        [
+            {
+                "name": row["name"],
+                "what": row["title"],
+                "where": row["by_hand"]["where"],
+                "why": row["by_hand"]["why"],
+                "studies": ", ".join(row["studies"]),
+            }
+            for row in rows
+            if row["by_hand"] is not None
+        ],
+        footer="\nA licence that is not known is not a permission: ask the authors. Then: longshot datasets get NAME",
+    )
+
+
+def _checksums(row: dict[str, Any]) -> str:
+    number, files = row["checksums"], row["files"]
+    return "published" if number == files else f"of {number} of {files} files" if number else "none"
+
+
+def _plan(name: str, to: str | None, as_json: bool) -> None:
+    from longshot.data import in_bytes, plan_download
+
+    plan: dict[str, Any] = plan_download(name, to=to)
+    if as_json:
+        echo_json(plan)
+        return
+    print_table(
+        [
+            {
+                "file": file["name"],
+                "size": "not known" if file["bytes"] is None else in_bytes(file["bytes"]),
+                "checksum": file["checksum"] or "NO CHECKSUM IS PUBLISHED",
+                "from": ", then ".join(file["urls"]) or "the Hub",
+            }
+            for file in plan["files"]
+        ],
+        title=f"{plan['name']}: {plan['title']} (licence: {plan['licence']})",
+        footer=f"\n{plan['size']} to {plan['folder']}, where {in_bytes(plan['free'])} are free; nothing was written.",
+    )
 
 
 @click.group(invoke_without_command=True)
 @shared("json")
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def datasets_command(ctx: click.Context, as_json: bool) -> None:
     """List the datasets that are known, or get, add, describe, check and forget one.
 
     \b
@@ -33,10 +145,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
         _list(as_json)
 
 
-command.add_command(get)
-command.add_command(overlap)
-command.add_command(without)
-command.add_command(suspects)
+datasets_command.add_command(get)
+datasets_command.add_command(overlap)
+datasets_command.add_command(without)
+datasets_command.add_command(suspects)
 
 
 def _list(as_json: bool) -> None:
@@ -62,7 +174,7 @@ def _list(as_json: bool) -> None:
     print_table(shown)
 
 
-@command.command("add")
+@datasets_command.command("add")
 @click.argument("name")
 @click.argument("path")
 @click.option(
@@ -90,7 +202,7 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
     click.echo(f"'{name}' is {dataset.source}: {counts}{replaced}.")
 
 
-@command.command("formats")
+@datasets_command.command("formats")
 @shared("json")
 def formats(as_json: bool) -> None:
     """List the formats of datasets that are opened where they lie, and where people get such data.
@@ -104,7 +216,7 @@ def formats(as_json: bool) -> None:
     print_table(list_formats(), as_json=as_json)
 
 
-@command.command("show")
+@datasets_command.command("show")
 @click.argument("dataset")
 @click.option("--classes", "list_classes", is_flag=True, help="Also list the classes with size and split.")
 @shared("json")
@@ -128,7 +240,7 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
         print_table(facts["class_list"])
 
 
-@command.command("check")
+@datasets_command.command("check")
 @click.argument("dataset")
 @click.option("--workers", type=COUNT, help="Threads that decode; all cores by default.")
 @click.option("--refresh", is_flag=True, help="Decode every image again, also those known to be good.")
@@ -153,7 +265,7 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
     checked.raise_if_bad()
 
 
-@command.command("forget")
+@datasets_command.command("forget")
 @click.argument("name")
 @shared("json")
 def forget(name: str, as_json: bool) -> None:

@@ -1,20 +1,64 @@
-"""``longshot cache``: what Longshot keeps on disk, and how to free it."""
+"""``longshot doctor`` and ``cache``: what is installed here and computes right, and what is kept on disk."""
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
 import click
 
 from longshot.base import UserError
-from longshot.cli.common import echo_json, print_table, shared
+from longshot.cli.common import FILE, PATH, echo_json, print_table, shared
+
+
+@click.command()
+@click.option(
+    "--selftest",
+    is_flag=True,
+    help="Let every method, selection, engine and training step compute on the device, and compare with the CPU.",
+)
+@shared("device")
+@click.option(
+    "-o",
+    "--report",
+    type=FILE,
+    help="Where the self-test writes its report, to be sent.  [default: longshot-selftest.json]",
+)
+@shared("force")
+@click.option(
+    "--on",
+    metavar="ray|ray://HOST:PORT",
+    help="Look at a Ray cluster instead: nodes, resources, versions, processors, what they can read.",
+)
+@click.option("--dataset", metavar="DATASET", help="With --on: whether every node can read its images.")
+@click.option("--out", type=PATH, metavar="FOLDER", help="With --on: whether results can be written there.")
+@shared("json")
+def doctor_command(selftest: bool, on: str | None, as_json: bool, **settings: Any) -> None:
+    """Show what is installed, which extras work, the device, the cache and the sandbox.
+
+    With --selftest: whether the device gives the numbers of the CPU in double precision. The exit code is 1 where not.
+
+    \b
+    Examples:
+      longshot doctor
+      longshot doctor --selftest --device cuda
+      longshot doctor --on ray://head:10001 --dataset ./my_photos
+
+    With --on the exit code is 1 where a node would compute other bytes, or nothing can be written.
+    """
+    import longshot
+
+    rows = longshot.doctor(selftest=selftest, on=on, **settings)
+    print_table(rows, as_json=as_json)
+    if (selftest and rows[-1]["state"] != "ok") or (on and any(row["state"] == "refused" for row in rows)):
+        sys.exit(1)
 
 
 @click.group(invoke_without_command=True)
 @shared("json")
 @click.pass_context
-def command(context: click.Context, as_json: bool) -> None:
+def cache_command(context: click.Context, as_json: bool) -> None:
     """Show and prune what Longshot keeps on disk.
 
     \b
@@ -26,7 +70,7 @@ def command(context: click.Context, as_json: bool) -> None:
         context.invoke(show, as_json=as_json)
 
 
-@command.command()
+@cache_command.command()
 @shared("json")
 def show(as_json: bool) -> None:
     """Sizes by kind, and the largest entries.
@@ -71,7 +115,7 @@ def show(as_json: bool) -> None:
         )
 
 
-@command.command()
+@cache_command.command()
 @click.option(
     "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Only what was not used for DAYS."
 )

@@ -1,14 +1,17 @@
-"""``longshot splits``: look at class splits, compare them, draw them, and set class trees beside a taxonomy."""
+"""``longshot split`` and ``splits``: divide classes into train, validation and test; compare and draw splits."""
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import FILE, PATH, echo_json, print_table, shared
-from longshot.cli.splits_rows import (
+from longshot.base import UserError
+from longshot.cli.common import COUNT, FILE, FILE_PLACE, PATH, echo_json, print_table, shared
+from longshot.cli.split_tables import (
     comparison_row,
     gap_row,
     pair_row,
@@ -18,9 +21,173 @@ from longshot.cli.splits_rows import (
     target_line,
 )
 
+if TYPE_CHECKING:
+    from longshot.tasks import Split
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--like", metavar="SPLIT", help="As hard as this split: fc100, random, a split.json …")
+@click.option("--harder-than", metavar="SPLIT", help="Harder than this split, --by so many points.")
+@click.option(
+    "--by", type=float, metavar="POINTS", help="Of --harder-than: points of learnt accuracy, as 15."
+)
+@click.option(
+    "--learnt-accuracy",
+    type=float,
+    metavar="SHARE",
+    help="At this accuracy after learning from the train classes, as 0.65.",
+)
+@click.option(
+    "--divergence", type=float, metavar="R", help="How far train and test classes are apart; 0 is random."
+)
+@click.option("--sweep", metavar="R,R,…", help="One split for each of several divergences.")
+@click.option("--random", is_flag=True, help="Classes at random.")
+@click.option("--semantic", is_flag=True, help="Whole super-classes of the dataset's taxonomy.")
+@click.option("--published", metavar="NAME", help="A published list: atg:cifar100@0.96, cifar-fs, fc100 …")
+@click.option("--backbone", help="What the classes are seen through (see 'longshot backbones').")
+@click.option("--features", type=FILE_PLACE, help="FILE.npy of 'embed -o' instead.")
+@click.option("--mode", help="principal or paper.  [default: principal]")
+@click.option("--measure", help="kl-symmetric, kl, wasserstein or euclidean.  [default: kl-symmetric]")
+@click.option(
+    "--assignment", help="drawn or sorted.  [default: drawn in mode principal, sorted in mode paper]"
+)
+@click.option("--restarts", type=COUNT, help="Repeat at random and say how far the splits agree.")
+@click.option("--optimiser", help="Of mode paper: lbfgs or sgd, the published one.  [default: lbfgs]")
+@click.option("--start", help="Of mode paper: principal or random.  [default: principal]")
+@click.option("--penalty", type=float, help="Of mode paper: λ, the weight of (D − R)².  [default: 1]")
+@click.option(
+    "--level", type=click.IntRange(min=0), help="Depth of super-classes.  [default: the classes' parents]"
+)
+@shared("taxonomy", "reduction")
+@click.option("--order", type=FILE, help="Class ids in the order of the published numbers, one a line.")
+@click.option(
+    "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"
+)
+@shared("way", "shot")
+@click.option(
+    "--hardness/--no-hardness", default=True, help="Measure how hard the split is, where there are features."
+)
+@click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
+@shared("force", "identity", "device", "engine", "seed", "dry_run", "json")
+def split_command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Divide the classes of DATASET into train, validation and test, and write a split.json.
+
+    \b
+    Examples:
+      longshot split toybox --backbone pixels --harder-than random --by 10 -o hard.json
+      longshot split toybox --backbone pixels --like semantic -o alike.json
+      longshot split toybox --backbone pixels --learnt-accuracy 0.6 -o at60.json
+      longshot split toybox --backbone pixels --divergence 0.64 -o far.json
+      longshot split toybox --backbone pixels --sweep 0.04,0.32,0.64,0.96 -o atg.json
+      longshot split toybox --backbone pixels --mode paper --restarts 5 --divergence 0.64 -o paper.json
+      longshot split toybox --semantic --level 1 -o families.json
+      longshot split ./cifar100 --published atg:cifar100@0.96 -o published.json
+      longshot split ./cifar100 --backbone efficientnet-lite0 --like fc100 -o like.json
+
+    The file can be given wherever a split of the dataset is named. Validation and test get ⌊ratio · classes⌋ classes
+    each, train the rest. How hard it is stands in a second table, beside random, semantic and published splits:
+    frozen (ProtoNet on the features: how alike the test classes are), learnt (after a linear map of the train
+    classes), and transfer loss (what other train classes would give more).
+    """
+    import longshot
+    from longshot.tasks import split_kind, sweep_file
+
+    for name in ("sweep", "ratios"):
+        options[name] = None if options[name] is None else _numbers(options[name], name)
+    kind = split_kind(options)
+    if out is None and not dry_run:
+        raise UserError("No file to write to; name one with -o split.json.")
+    seen = options["backbone"] or options["features"]
+    if dry_run and (seen or kind not in ("random", "semantic", "published")):
+        _print_cost(longshot.estimate("make_split", dataset, **options).steps[0], as_json)
+        return
+    began = time.monotonic()
+    file = None if dry_run else out
+    made = longshot.make_split(dataset, out=file, **options)
+    splits = made if isinstance(made, list) else [made]
+    files = [] if file is None else [file]
+    if kind == "sweep" and file is not None:
+        files = [sweep_file(file, divergence) for divergence in options["sweep"]]
+    _tell(splits, files, time.monotonic() - began, as_json)
+    if not (seen or as_json):
+        click.echo("how hard it is can be measured through features: add --backbone NAME")
+
+
+def _numbers(text: str, option: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(
+            f"--{option} '{text}' is not a list of numbers with commas between, as in 0.2,0.4."
+        ) from None
+
+
+def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({key: cost[key] for key in ("splits", "classes", "embedded", "seconds")}))
+        return
+    before = (
+        "features are there" if cost["embedded"] else f"embedding comes first: about {cost['seconds']:,.0f} s"
+    )
+    click.echo(f"would make {cost['splits']} split(s) of {cost['classes']:,} classes; {before}")
+
+
+def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool) -> None:
+    if as_json:
+        paths: list[str | None] = [str(file) for file in files] or [None] * len(splits)
+        rows = [
+            {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
+            for split, path in zip(splits, paths, strict=True)
+        ]
+        echo_json(rows)
+        return
+    print_table([_row(split) for split in splits])
+    made = splits[0].made
+    if "gap_farthest" in made:
+        click.echo(
+            f"gap: distance of the mean train and mean test class; at most {made['gap_farthest']:.3f} along the "
+            f"leading direction of '{made['backbone']}'"
+        )
+    if made.get("mode") in ("paper", "principal") and made["assignment"] == "sorted" and len(splits) > 1:
+        shared = len(set.intersection(*(set(split.test) for split in splits)))
+        click.echo(
+            f"{shared} of {len(splits[0].test)} test classes are in all {len(splits)} splits: sorting looks at the "
+            f"direction between the centroids alone, --assignment drawn at their distance too"
+        )
+    if "target" in made:
+        click.echo(target_line(made))
+    if "hardness" in made:
+        click.echo()
+        print_hardness(
+            [
+                *({"split": split.name, **split.made["hardness"]} for split in splits),
+                *made.get("references", []),
+            ]
+        )
+    for file in files:
+        click.echo(str(file))
+    click.echo(f"in {seconds:.1f} s")
+
+
+def _row(split: Split) -> dict[str, Any]:
+    made, row = split.made, {"split": split.name}
+    row |= {part: f"{size:,}" for part, size in split.sizes.items()}
+    if "divergence" in made:
+        row |= {
+            "asked": f"{made['divergence_asked']:g}",
+            "divergence": f"{made['divergence']:.4f}",
+            "objective − M ln M": f"{made['objective_above_bound']:.3g}",
+            "gap": f"{made['gap']:.3f}",
+        }
+    if "agreement" in made:
+        row["adjusted Rand"] = f"{made['agreement']['adjusted_rand']:.2f}"
+        row["same part"] = f"{100 * made['agreement']['same_part']:.0f} %"
+    return row
+
 
 @click.group()
-def command() -> None:
+def splits_command() -> None:
     """Look at splits of classes, compare them under any backbone, draw them.
 
     \b
@@ -56,7 +223,7 @@ _references = click.option(
 )
 
 
-@command.command("list")
+@splits_command.command("list")
 @shared("json")
 def list_splits(as_json: bool) -> None:
     """List the published splits by name, with the dataset each was made for.
@@ -70,7 +237,7 @@ def list_splits(as_json: bool) -> None:
     print_table(list_published(), as_json=as_json)
 
 
-@command.command("show")
+@splits_command.command("show")
 @click.argument("file", type=PATH)
 @click.option("--classes", "with_classes", is_flag=True, help="List the classes of every part too.")
 @shared("json")
@@ -108,7 +275,7 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
                 click.echo(f"  {member}")
 
 
-@command.command("compare")
+@splits_command.command("compare")
 @click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
 @_dataset
 @_backbones
@@ -177,7 +344,7 @@ def compare(
             print_rows(listed, markdown, title)
 
 
-@command.command("tree")
+@splits_command.command("tree")
 @click.argument("dataset")
 @_backbones
 @shared("taxonomy", "reduction")
@@ -210,7 +377,7 @@ def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
         print_rows(listed, markdown, "Where they disagree most")
 
 
-@command.command("plot")
+@splits_command.command("plot")
 @click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
 @_dataset
 @click.option("--backbone", required=True, help="Backbone whose features give the class embeddings.")
