@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Ints, UserError
-from longshot.explorer.held import Held
+from longshot.explorer.caches import LruCache
 from longshot.tasks import rows_mask
 
 MOST_ROWS, MOST_CELLS = 100, 900  # of a page; more columns, fewer rows
@@ -142,7 +142,7 @@ def order(table: pa.Table, rows: Ints, sort: str) -> Ints:
     return ordered
 
 
-_ordered = Held(24)  # orders of lists: the next page and the neighbours of a task need the same
+_ordered = LruCache(24)  # orders of lists: the next page and the neighbours of a task need the same
 
 
 def ordered_rows(table: pa.Table, where: str, sort: str, noun: str = "task") -> tuple[Ints, str]:

@@ -1,4 +1,4 @@
-"""Series side by side, task by task and query by query."""
+"""Series side by side, task by task and query by query, and who is taken for whom by one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from typing import Any
 import numpy as np
 
 from longshot.base import count
-from longshot.explorer.answers import KINDS, SideBySide, side_by_side
-from longshot.explorer.gallery import SHOWN, query_gallery
-from longshot.explorer.held import Held
-from longshot.explorer.index import BedIndex
-from longshot.explorer.index_build import SeriesColumn
+from longshot.explorer.caches import LruCache
+from longshot.explorer.dataset_views import pager_of
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListPage, ListState, address, make_page, order, page_number, task_link
-from longshot.explorer.pages.dataset import pager_of
-from longshot.explorer.pages.run import choose_bed, download_links, list_context
+from longshot.explorer.query_answers import KINDS, SideBySide, confused_queries, confusions, side_by_side
+from longshot.explorer.run_index import BedIndex
+from longshot.explorer.run_index_build import SeriesColumn
+from longshot.explorer.run_views import (
+    bed_links,
+    choose_bed,
+    choose_series,
+    download_links,
+    list_context,
+    run_frame,
+)
 from longshot.explorer.site import NotThere, Page, Site
-from longshot.reports import Section, class_names
-from longshot.statistics import compare_paired, mean_interval, t_p_value
+from longshot.explorer.sprites import SHOWN, query_gallery
+from longshot.reports import Section, class_names, top_classes
+from longshot.statistics import compare_paired, mean_interval, most_confused, t_p_value
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
 _MOST = 6  # series whose pairs are listed
 WORDS = {"both": "both right", "only_a": "only A right", "only_b": "only B right", "neither": "both wrong"}
-_held = Held()
+_compared = LruCache()
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ def candidates(site: Site, content_hash: str, most: int = 40) -> list[Candidate]
     return listed[:most]
 
 
-def compare(site: Site, query: Any) -> Page:
+def compare_series(site: Site, query: Any) -> Page:
     """Two series task by task; all pairs where more are named or none."""
     item = _testbed_of(site, query)
     every = candidates(site, item.facts["hash"])
@@ -158,13 +165,13 @@ def _difference(a: Candidate, b: Candidate) -> dict[str, Any]:
 
 def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> list[Section]:
     """The paired test, the four kinds of queries, the queries in pictures and the tasks, worst disagreement first."""
-    shelved = site.testbed(item)
+    cached = site.testbed(item)
     key = (site.index(a.run).stamp, site.index(b.run).stamp, item.facts["hash"], a.id, b.id)
     compared: SideBySide | None = None
     first, second = a.bed.answers(a.position), b.bed.answers(b.position)
     if first is not None and second is not None and len(first) == len(second):
         both_answers = (first, second)
-        compared = _held.get(key, lambda: side_by_side(shelved.testbed, *both_answers))
+        compared = _compared.get(key, lambda: side_by_side(cached.testbed, *both_answers))
     fixed = [("testbed", item.id), ("series", a.id), ("series", b.id)]
     kind = str(query.get("kind", "only_a"))
     kind = kind if kind in KINDS else "only_a"
@@ -199,9 +206,9 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
     tasks = compared.tasks[ranked]
     start = (page - 1) * SHOWN
     pairs = _slice_of(compared, kind, tasks, start, SHOWN)
-    gallery = query_gallery(item, shelved, pairs)
+    gallery = query_gallery(item, cached, pairs)
     for tile in gallery["tiles"]:
-        names = class_names(shelved.testbed[tile["task"]].classes, shelved.testbed[tile["task"]].labels)
+        names = class_names(cached.testbed[tile["task"]].classes, cached.testbed[tile["task"]].labels)
         begin = int(compared.offsets[tile["task"]]) + tile["position"]
         assert first is not None and second is not None
         tile["caption"] = f"A: {names[int(first[begin])]}, B: {names[int(second[begin])]}"
@@ -232,7 +239,7 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
 
 def compared_table(site: Site, query: Any) -> ListPage:
     """The list of a comparison, for a download."""
-    for section in compare(site, query).sections:
+    for section in compare_series(site, query).sections:
         if section.template == "task_list":
             listed: ListPage = section.context["list"]
             return listed
@@ -248,3 +255,118 @@ def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int
     pairs = compared.queries(kind, tasks[first:last])
     skipped = start - (int(ends[first - 1]) if first else 0)
     return pairs[skipped : skipped + size]
+
+
+_matrices = LruCache()
+
+
+def confusion(site: Site, run: Item, query: Any) -> Page:
+    """The heat map of a series, and behind each square its queries in pictures."""
+    index = site.index(run)
+    bed = choose_bed(index, query)
+    series = choose_series(bed, str(query.get("series", "")))
+    item = site.testbed_item(bed.hash)
+    if item is None or bed.answers(series) is None:
+        raise NotThere(
+            bed.problem or "The testbed of these results is not at hand, so its queries cannot be shown."
+        )
+    cached = site.testbed(item)
+    testbed = cached.testbed
+    matrix = _matrices.get((index.stamp, bed.hash, series), lambda: confusions(testbed, bed, series))
+    if matrix is None:
+        raise NotThere("The answers of this series do not fit the testbed.")
+    base = [("bed", bed.hash[:10]), ("series", bed.series[series].column)]
+    own = {name: label for named in testbed.labels.values() for name, label in named.items()}
+    shown = class_names([name for _, name in matrix.classes], own)
+    several = len({dataset for dataset, _ in matrix.classes}) > 1
+    labels = {
+        key: f"{key[0]}: {name}" if several else name for key, name in zip(matrix.classes, shown, strict=True)
+    }
+
+    def link(true: tuple[str, str], predicted: tuple[str, str]) -> str:
+        pairs = [*base, ("of", true[0]), ("true", true[1]), ("predicted", predicted[1])]
+        return address(f"{run.url}/confusion", pairs)
+
+    top = top_classes(matrix)
+    pairs = most_confused(matrix, 8)
+    context = {
+        "heads": [labels[matrix.classes[i]] for i in top],
+        "rows": [
+            (
+                labels[matrix.classes[i]],
+                [
+                    {
+                        "count": int(matrix.counts[i, j]),
+                        "chances": int(matrix.chances[i, j]),
+                        "rate": int(matrix.counts[i, j]) / int(matrix.chances[i, j])
+                        if matrix.chances[i, j]
+                        else None,
+                        "same": i == j,
+                        "url": link(matrix.classes[i], matrix.classes[j]),
+                    }
+                    for j in top
+                ],
+            )
+            for i in top
+        ],
+        "classes": len(matrix.classes),
+        "pairs": [
+            {
+                "pair": pair,
+                "first": labels[pair.dataset, pair.first],
+                "second": labels[pair.dataset, pair.second],
+                "forth": link((pair.dataset, pair.first), (pair.dataset, pair.second)),
+                "back": link((pair.dataset, pair.second), (pair.dataset, pair.first)),
+            }
+            for pair in pairs
+        ],
+        "series": [
+            (
+                each.label,
+                address(f"{run.url}/confusion", [base[0], ("series", each.column)]),
+                number == series,
+            )
+            for number, each in enumerate(bed.series)
+        ],
+        "beds": bed_links(f"{run.url}/confusion", index, bed),
+    }
+    sections = []
+    true, predicted = str(query.get("true", "")), str(query.get("predicted", ""))
+    if true and predicted:
+        sections.append(_confused(run, item, cached, bed, series, query, base, labels))
+    sections.append(Section("confusion", f"Confusions on {bed.name}", context, "confusion"))
+    return run_frame(site, run, index, "confusion", sections)
+
+
+def _confused(
+    run: Item,
+    item: Item,
+    cached: Any,
+    bed: BedIndex,
+    series: int,
+    query: Any,
+    base: Any,
+    labels: dict[tuple[str, str], str],
+) -> Section:
+    """The queries behind one square, in pictures."""
+    true, predicted = str(query["true"]), str(query["predicted"])
+    dataset = str(query.get("of", "")) or next((key[0] for key in labels if key[1] == true), "")
+    flat = bed.answers(series)
+    assert flat is not None
+    pairs = confused_queries(cached.testbed, flat, dataset, true, predicted)
+    page = page_number(query, "shown")
+    start = (page - 1) * SHOWN
+    fixed = [*base, ("of", dataset), ("true", true), ("predicted", predicted)]
+
+    def link(page: int) -> str:
+        return address(f"{run.url}/confusion", [*fixed, ("shown", str(page))])
+
+    names = [labels.get((dataset, name), name) for name in (true, predicted)]
+    verb = "taken for" if true != predicted else "recognised as"
+    context = {
+        **query_gallery(item, cached, pairs[start : start + SHOWN], [("run", run.id)]),
+        **pager_of(link, page, start, len(pairs[start : start + SHOWN]), len(pairs), "queries"),
+        "last": min(start + SHOWN, len(pairs)),
+        "empty": "No query of this kind.",
+    }
+    return Section("queries", f"{names[0]}, {verb} {names[1]}", context, "gallery")

@@ -1,4 +1,4 @@
-"""Trainings, studies and releases."""
+"""Trainings, studies and releases with their cards."""
 
 from __future__ import annotations
 
@@ -6,16 +6,75 @@ import contextlib
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from longshot.base import count
-from longshot.explorer.cards import blocks_of
-from longshot.explorer.gallery import image_gallery
 from longshot.explorer.library import Item, inner_file
 from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.explorer.sprites import image_gallery
 from longshot.publish import without_front_matter
 from longshot.reports import Section
+
+_ROW = re.compile(r"^\|(.*)\|\s*$")
+_RULE = re.compile(r"^\|[\s:|-]+\|\s*$")
+
+
+def blocks_of(text: str) -> list[dict[str, Any]]:
+    """Headings, tables, lists, code and paragraphs, in order; what is none of these stays as it is written.
+
+    >>> [block["kind"] for block in blocks_of("# A\\n\\ntext\\nmore\\n\\n| a |\\n| --- |\\n| 1 |\\n\\n- x")]
+    ['heading', 'text', 'table', 'list']
+    """
+    blocks: list[dict[str, Any]] = []
+    code: list[str] | None = None
+    for line in text.splitlines():
+        if line.startswith("```"):
+            if code is None:
+                code = []
+            else:
+                blocks.append({"kind": "code", "text": "\n".join(code)})
+                code = None
+        elif code is not None:
+            code.append(line)
+        else:
+            _add(blocks, line)
+    if code:
+        blocks.append({"kind": "code", "text": "\n".join(code)})
+    return [block for block in blocks if block["kind"] != "gap"]
+
+
+def _add(blocks: list[dict[str, Any]], line: str) -> None:
+    """One line, into the block before it where it goes on."""
+    last: dict[str, Any] = blocks[-1] if blocks else {"kind": "gap"}
+    if not line.strip():
+        blocks.append({"kind": "gap"})
+    elif line.startswith("#"):
+        marks = len(line) - len(line.lstrip("#"))
+        blocks.append({"kind": "heading", "level": min(marks, 3), "text": line.lstrip("# ")})
+    elif _RULE.match(line) and last["kind"] == "table":
+        pass
+    elif row := _ROW.match(line):
+        cells = [_plain(cell) for cell in row[1].split("|")]
+        if last["kind"] == "table":
+            last["rows"].append(cells)
+        else:
+            blocks.append({"kind": "table", "heads": cells, "rows": []})
+    elif line.startswith(("- ", "* ")):
+        if last["kind"] != "list":
+            blocks.append({"kind": "list", "lines": []})
+        blocks[-1]["lines"].append(_plain(line[2:]))
+    elif last["kind"] == "text":
+        last["text"] += f" {_plain(line)}"
+    else:
+        blocks.append({"kind": "text", "text": _plain(line)})
+
+
+def _plain(text: str) -> str:
+    """Text without the marks for code and bold."""
+    return text.strip().replace("**", "").replace("`", "")
+
 
 _LARGEST = 30_000_000  # bytes of a study's page
 _MOST_TEXT = 60_000  # letters of a card
@@ -31,7 +90,7 @@ def training(site: Site, item: Item) -> Page:
     if history is not None and last is not None:
         stat = history.stat()
         job = {"kind": "training", "path": str(item.path), "time": stat.st_mtime_ns, "size": stat.st_size}
-        curves = site.studio.sections(job, of=item.id)
+        curves = site.plot_worker.sections(job, of=item.id)
         if curves is None:
             waiting = "The curves are being drawn. This page is loaded again when it is done."
             sections.append(made("curves", "Learning curves", waiting))
@@ -80,7 +139,7 @@ def _last_line(history: Path) -> dict[str, Any] | None:
 def _episodes(site: Site, item: Item, settings: dict[str, Any]) -> Section:
     """Episodes drawn as the training draws them, in pictures."""
     job = {"kind": "episodes", "path": str(item.path), "settings": settings}
-    samples = site.studio.sections(job) if settings.get("episodes") else None
+    samples = site.plot_worker.sections(job) if settings.get("episodes") else None
     datasets = [each for each in site.library.items() if each.kind == "dataset" and not each.problem]
     fingerprint = settings.get("fingerprint")
     owner = next((each for each in datasets if each.facts.get("fingerprint") == fingerprint), None)
@@ -179,7 +238,7 @@ def release(site: Site, item: Item) -> Page:
     path = inner_file(item.path, "README.md")
     card = "The release has no README.md." if path is None else without_front_matter(_read_text(path))
     beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
-    from longshot.explorer.pages.board import bed_section, everybody
+    from longshot.explorer.home_views import bed_section, everybody
 
     sections = [
         bed_section(site, beds),
@@ -193,7 +252,7 @@ def verification(site: Site, item: Item) -> Page:
     """Every file of a release against its hash, every task against the images that are here."""
     sums = inner_file(item.path, "SHA256SUMS")
     stamp = sums.stat().st_mtime_ns if sums is not None else 0
-    checked = site.studio.sections({"kind": "verify", "path": str(item.path), "time": stamp})
+    checked = site.plot_worker.sections({"kind": "verify", "path": str(item.path), "time": stamp})
     waiting = (
         "The release is being checked: images are read again. This page is loaded again when it is done."
     )
@@ -224,8 +283,8 @@ def _release_frame(item: Item, here: str, sections: list[Section]) -> Page:
 
 def why(site: Site, item: Item, number: int, query: Any) -> Page:
     """In what a task's support differs from its queries, by the attributes of its images."""
-    from longshot.explorer.pages.task import frame
-    from longshot.explorer.tiles import read_task
+    from longshot.explorer.sprites import read_task
+    from longshot.explorer.task_views import task_frame
 
     task = read_task(site.testbed(item), number)
     job = {
@@ -235,10 +294,10 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
         "task": number if int(item.facts["tasks"]) > 600 else None,
         "measured": _measured_at(),  # what the pixels say is known once somebody has measured them
     }
-    explained = site.studio.sections(job)
+    explained = site.plot_worker.sections(job)
     if explained is None:
         waiting = "The task is being looked at. This page is loaded again when it is done."
-        return frame(site, item, task, query, "why", [made("why", "Why it is hard", waiting)])
+        return task_frame(site, item, task, query, "why", [made("why", "Why it is hard", waiting)])
     row = next((each for each in explained[0].get("rows", []) if each["task"] == number), None)
     lines = [] if row is None else [*row["sentences"], *row["attractions"]]
     context = {
@@ -248,7 +307,7 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
     }
     sections = [Section("why", "What sets its support apart from its queries", context, "lines")]
     sections.append(Section("how", "", {"how": explained[0]["heading"]}, "why_how"))
-    return frame(site, item, task, query, "why", sections)
+    return task_frame(site, item, task, query, "why", sections)
 
 
 def _measured_at() -> int:

@@ -1,4 +1,4 @@
-"""A dataset: its classes in pictures, its taxonomy, its attributes, and the images of a class."""
+"""A dataset: its classes in pictures, its taxonomy, histograms of its attributes, and the images of a class."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from longshot.base import Ints, UserError, count
 from longshot.data import class_labels
-from longshot.explorer.gallery import SHOWN, image_gallery
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, page_number, show
 from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.explorer.sprites import SHOWN, image_gallery
+from longshot.explorer.svg_plots import Bar, bar_plot
 from longshot.reports import Section, class_names
-from longshot.tasks import rows_mask
+from longshot.tasks import bars, rows_mask
 
 if TYPE_CHECKING:
     from longshot.data import Branch, Dataset
+
 
 _CLASSES, _IMAGES = SHOWN, SHOWN
 BRANCHES = 250  # of the tree
 
 
-def frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
+def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
     """The page of a dataset around some sections."""
     names = {"Classes": "", "Images": "images"}
     names |= {} if dataset.taxonomy is None else {"Taxonomy": "taxonomy"}
@@ -46,7 +49,7 @@ def open_item(site: Site, item: Item) -> Dataset:
     return site.opened(str(item.facts["source"]), item.name)
 
 
-def classes(site: Site, item: Item, query: Any) -> Page:
+def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     """Every class with its first picture, its number of images and its split; ``q`` searches, ``sort`` orders."""
     dataset = open_item(site, item)
     labels = class_labels(dataset)
@@ -97,10 +100,10 @@ def classes(site: Site, item: Item, query: Any) -> Page:
         "example": "",
         **pager_of(link, page, start, len(shown), len(chosen), "classes"),
     }
-    return frame(item, dataset, "", [Section("classes", "Classes", context, "image_grid")])
+    return dataset_frame(item, dataset, "", [Section("classes", "Classes", context, "image_grid")])
 
 
-def images(site: Site, item: Item, query: Any) -> Page:
+def dataset_images(site: Site, item: Item, query: Any) -> Page:
     """The images of a class or of all, chosen by a rule over their attributes."""
     dataset = open_item(site, item)
     rows, name, where, notices = _chosen(dataset, query)
@@ -134,7 +137,7 @@ def images(site: Site, item: Item, query: Any) -> Page:
         **pager_of(link, page, start, len(shown), len(rows), "images"),
     }
     heading = f"Images of {labels.get(name) or name.rsplit('/', 1)[-1]}" if name else "Images"
-    shown_page = frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
+    shown_page = dataset_frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
     shown_page.notices += notices
     return shown_page
 
@@ -154,7 +157,7 @@ def _chosen(dataset: Dataset, query: Any) -> tuple[Ints, str, str, list[str]]:
     return rows, name, where, []
 
 
-def image(site: Site, item: Item, row: int, query: Any) -> Page:
+def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     """One image with all that is known of it."""
     dataset = open_item(site, item)
     if not 0 <= row < len(dataset):
@@ -177,7 +180,7 @@ def image(site: Site, item: Item, row: int, query: Any) -> Page:
         "name": label or dataset.class_names[number],
         "class_url": address(f"{item.url}/images", [("class", class_id)]),
     }
-    page = frame(item, dataset, "image", [Section("image", "Image", context, "dataset_image")])
+    page = dataset_frame(item, dataset, "image", [Section("image", "Image", context, "dataset_image")])
     rows, name, where, _ = _chosen(dataset, query)
     carried = [pair for pair in (("class", name), ("where", where)) if pair[1]]
     at = int(np.searchsorted(rows, row))
@@ -192,7 +195,7 @@ def image(site: Site, item: Item, row: int, query: Any) -> Page:
     return page
 
 
-def taxonomy(site: Site, item: Item) -> Page:
+def dataset_taxonomy(site: Site, item: Item) -> Page:
     """The tree above the classes."""
     from longshot.data import display_tree
 
@@ -206,7 +209,7 @@ def taxonomy(site: Site, item: Item) -> Page:
         return address(f"{item.url}/images", [("class", node)]) if node in leaves else ""
 
     context = {"trees": [tree_context(root, url, "images")]}
-    return frame(item, dataset, "taxonomy", [Section("taxonomy", "Taxonomy", context, "taxonomy")])
+    return dataset_frame(item, dataset, "taxonomy", [Section("taxonomy", "Taxonomy", context, "taxonomy")])
 
 
 def tree_context(root: Branch, url: Callable[[str], str], noun: str, most: int = BRANCHES) -> dict[str, Any]:
@@ -236,7 +239,7 @@ def tree_context(root: Branch, url: Callable[[str], str], noun: str, most: int =
     return {**grow(root, 0), "cut": budget[0] <= 0, "noun": noun, "limit": most}
 
 
-def facts(site: Site, item: Item) -> Page:
+def dataset_facts(site: Site, item: Item) -> Page:
     """Where it lies, what was left out, its splits."""
     dataset = open_item(site, item)
     left_out = [*(f"unreadable: {key}" for key in dataset.skipped), *dataset.left_out]
@@ -264,18 +267,18 @@ def facts(site: Site, item: Item) -> Page:
             "lines",
         ),
     ]
-    return frame(item, dataset, "facts", sections)
+    return dataset_frame(item, dataset, "facts", sections)
 
 
-def suspects(site: Site, item: Item, query: Any) -> Page:
+def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
     """Images whose label looks wrong by the features in the cache."""
     dataset = open_item(site, item)
     job = {"kind": "suspects", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
-    judged = site.studio.sections(job)
+    judged = site.plot_worker.sections(job)
     waiting = "The images are still being looked at. This page is loaded again when it is done."
     problem = waiting if judged is None else judged[0]["problem"]
     if judged is None or problem:
-        return frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
+        return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
     listed = judged[0]["rows"]
     page, start = page_of(query, len(listed), SHOWN)
     shown = listed[start : start + SHOWN]
@@ -295,7 +298,9 @@ def suspects(site: Site, item: Item, query: Any) -> Page:
         "empty": "No image is suspected.",
         "note": judged[0]["heading"],
     }
-    return frame(item, dataset, "suspects", [Section("suspects", "Suspected labels", context, "gallery")])
+    return dataset_frame(
+        item, dataset, "suspects", [Section("suspects", "Suspected labels", context, "gallery")]
+    )
 
 
 def example_rule(dataset: Dataset) -> str:
@@ -327,3 +332,73 @@ def pager_of(link: Any, page: int, start: int, shown: int, total: int, noun: str
         "next": link(page=page + 1) if start + shown < total else None,
         "empty": "There are none.",
     }
+
+
+_WORDS = 16  # of an attribute that are counted
+_PANELS = 15  # of a page
+
+
+def dataset_attributes(site: Site, item: Item, query: Any) -> Page:
+    """Each attribute as a histogram; a bar leads to its images."""
+    dataset = open_item(site, item)
+    table = dataset.attributes if dataset.attributes is not None else pa.table({})
+    page, start = page_of(query, table.num_columns, _PANELS)
+    names = table.column_names[start : start + _PANELS]
+
+    def link(**changes: Any) -> str:
+        return address(f"{item.url}/attributes", [(key, str(value)) for key, value in changes.items()])
+
+    context = {
+        "panels": [_panel(name, table[name].combine_chunks(), item) for name in names],
+        "example": example_rule(dataset),
+        "path": f"{item.url}/images",
+        **pager_of(link, page, start, len(names), table.num_columns, "attributes"),
+    }
+    return dataset_frame(
+        item, dataset, "attributes", [Section("attributes", "Attributes", context, "attributes")]
+    )
+
+
+def _panel(name: str, column: Any, item: Item) -> dict[str, Any]:
+    """The histogram of one attribute; every bar with the rule that it stands for."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    quoted = name if name.replace("_", "").replace("-", "").isalnum() else f'"{name}"'
+    kind = column.type
+    pairs: list[tuple[str, int, str]] = []  # label, count, rule
+    values_in_all = 0
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        pairs = _ranges(column, quoted)
+    elif pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_large_string(kind):
+        counted = pc.value_counts(pc.drop_null(column)).to_pylist()
+        counted.sort(key=lambda entry: -entry["counts"])
+        values_in_all = len(counted)
+        for entry in counted[:_WORDS]:
+            value = entry["values"]
+            written = str(value).lower() if isinstance(value, bool) else f'"{value}"'
+            pairs.append((str(value)[:60], int(entry["counts"]), f"{quoted} == {written}"))
+    rows = [
+        Bar(label, number, address(f"{item.url}/images", [("where", rule)])) for label, number, rule in pairs
+    ]
+    return {
+        "name": name,
+        "svg": bar_plot(rows, name) if rows else "",
+        "more": max(0, values_in_all - _WORDS),
+        "missing": int(column.null_count),
+    }
+
+
+def _ranges(column: Any, quoted: str) -> list[tuple[str, int, str]]:
+    """Numbers in a few ranges, each with its rule."""
+    values = pc.drop_null(column).cast(pa.float64()).to_numpy()
+    values = values[np.isfinite(values)]
+    if pa.types.is_integer(column.type):
+        values = values.astype(np.int64)
+    pairs = []
+    for label, number in bars(values, 12):
+        ends = [end.strip() for end in label.replace("–", "…").split("…")]
+        rule = f"{quoted} == {ends[0]}"
+        if len(ends) == 2:
+            rule = f"{quoted} >= {ends[0]} and {quoted} <= {ends[-1]}"
+        pairs.append((label, number, rule))
+    return pairs

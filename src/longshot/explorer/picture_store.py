@@ -23,6 +23,7 @@ from longshot.explorer.decoder import receive, send
 if TYPE_CHECKING:
     from longshot.data import Dataset
 
+
 TILE, COLUMNS = 96, 12  # pixels of a tile, tiles in a row of a sprite
 LARGE = 900  # longer side of a picture that was clicked
 PICTURE_TYPE = "image/jpeg"  # of all of them, whatever the originals are
@@ -135,7 +136,7 @@ class Decoders:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ImageRequest:
     """An image to show: its dataset, row, and what its bytes are expected to be (nothing: they are not on record)."""
 
     dataset: Dataset
@@ -144,7 +145,7 @@ class Wanted:
     bits: int = 64
 
 
-def address(parts: Any) -> str:
+def picture_address(parts: Any) -> str:
     """The address of a picture: a digest of what decides it.
 
     >>> len(address(["a", 1]))
@@ -189,7 +190,7 @@ class PictureStore:
         return data, lasting
 
     def tiles(
-        self, images: Sequence[Wanted], *, side: int = TILE, columns: int = COLUMNS
+        self, images: Sequence[ImageRequest], *, side: int = TILE, columns: int = COLUMNS
     ) -> tuple[bytes, bool]:
         """A sprite of the images, and whether every one is what it should be."""
         loaded = [read_image(image) for image in images]
@@ -198,14 +199,14 @@ class PictureStore:
         )
         return picture, all(good for _, good in loaded) and not any(problems)
 
-    def single(self, image: Wanted, side: int = LARGE) -> tuple[bytes, bool]:
+    def single(self, image: ImageRequest, side: int = LARGE) -> tuple[bytes, bool]:
         """One image, scaled to fit."""
         data, good = read_image(image)
         picture, problems = self.decoders.sheet([data], side=side, columns=1, square=False)
         return picture, good and not problems[0]
 
 
-def read_image(image: Wanted) -> tuple[bytes, bool]:
+def read_image(image: ImageRequest) -> tuple[bytes, bool]:
     """The bytes of an image and whether they are as expected; empty where they are gone, too many or others."""
     from longshot.data import FileStore, ZipStore, encoded_of, innermost
 
@@ -230,7 +231,7 @@ def read_image(image: Wanted) -> tuple[bytes, bool]:
     return _as_png(image), True
 
 
-def _as_png(image: Wanted) -> bytes:
+def _as_png(image: ImageRequest) -> bytes:
     """Pixels that are stored as an array, as a file that the decoder reads; no foreign decoder is involved."""
     import io
 

@@ -61,7 +61,7 @@ def build_beside(run: Path, stamp: str, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
     try:
-        build(run, stamp, temporary)
+        build_index(run, stamp, temporary)
         with contextlib.suppress(OSError):  # another server was faster
             temporary.rename(folder)
     finally:
@@ -71,7 +71,7 @@ def build_beside(run: Path, stamp: str, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def build(run: Path, stamp: str, folder: Path) -> None:
+def build_index(run: Path, stamp: str, folder: Path) -> None:
     """Write the index of a run into a folder."""
     results = Results(run)
     notes: list[str] = []

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from longshot.base import count
-from longshot.explorer.index import BedIndex, RunIndex
 from longshot.explorer.library import Item
 from longshot.explorer.listing import (
     ListPage,
@@ -21,8 +20,9 @@ from longshot.explorer.listing import (
     select,
     task_link,
 )
-from longshot.explorer.scatter import Point, scatter
+from longshot.explorer.run_index import BedIndex, RunIndex
 from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.explorer.svg_plots import Point, scatter
 from longshot.reports import Section
 from longshot.statistics import mean_interval
 
@@ -44,14 +44,14 @@ _HEADINGS = {
 }
 
 
-def job(run: Item, index: RunIndex) -> dict[str, Any]:
-    """What the studio is asked for."""
+def run_job(run: Item, index: RunIndex) -> dict[str, Any]:
+    """Return what the plot worker is asked for."""
     return {"kind": "run", "path": str(run.path), "run": run.id, "stamp": index.stamp}
 
 
-def frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Section]) -> Page:
+def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Section]) -> Page:
     """The page of a run around some sections."""
-    ready = site.studio.ready(job(run, index))
+    ready = site.plot_worker.ready(run_job(run, index))
     names = (
         list(dict.fromkeys(each["name"] for each in ready if not each["problem"]))
         if ready
@@ -82,7 +82,7 @@ def frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Sect
     )
 
 
-def overview(site: Site, run: Item) -> Page:
+def run_overview(site: Site, run: Item) -> Page:
     """State, and the mean of every series on every testbed; each leads to its tasks."""
     index = site.index(run)
     beds = index.beds()
@@ -131,7 +131,7 @@ def overview(site: Site, run: Item) -> Page:
         ],
         "lines": rows,
     }
-    return frame(site, run, index, "", [Section("overview", "Means", context, "run_overview")])
+    return run_frame(site, run, index, "", [Section("overview", "Means", context, "run_overview")])
 
 
 def _mean_of(cells: Sequence[Any]) -> float:
@@ -188,7 +188,7 @@ def list_state(path: str, query: Any, bed: BedIndex) -> ListState:
     return state
 
 
-def tasks(site: Site, run: Item, query: Any) -> Page:
+def run_tasks(site: Site, run: Item, query: Any) -> Page:
     """Every task of a testbed with its accuracies: sorted, filtered, paged."""
     index = site.index(run)
     bed = choose_bed(index, query)
@@ -200,7 +200,9 @@ def tasks(site: Site, run: Item, query: Any) -> Page:
     example = f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5"
     context = list_context(listed, link, example, download_links(state, bool(item)))
     context |= {"beds": bed_links(state.path, index, bed), "series": bed.series}
-    page = frame(site, run, index, "tasks", [Section("tasks", f"Tasks of {bed.name}", context, "task_list")])
+    page = run_frame(
+        site, run, index, "tasks", [Section("tasks", f"Tasks of {bed.name}", context, "task_list")]
+    )
     if bed.problem:
         page.notices.append(bed.problem)
     return page
@@ -237,7 +239,7 @@ def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
     return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
 
 
-def plot(site: Site, run: Item, query: Any) -> Page:
+def run_plot(site: Site, run: Item, query: Any) -> Page:
     """Two columns of the tasks against each other; a point is a task."""
     index = site.index(run)
     bed = choose_bed(index, query)
@@ -291,7 +293,7 @@ def plot(site: Site, run: Item, query: Any) -> Page:
         "path": state.path,
         "svg_url": address(f"{run.url}/plot", [*state.parameters(), ("as", "svg")]),
     }
-    return frame(
+    return run_frame(
         site,
         run,
         index,
@@ -300,15 +302,15 @@ def plot(site: Site, run: Item, query: Any) -> Page:
     )
 
 
-def report(site: Site, run: Item, name: str, query: Any) -> Page:
+def run_section(site: Site, run: Item, name: str, query: Any) -> Page:
     """One section of the run's report; ``part`` counts from 1 where its plots need several pages."""
     index = site.index(run)
     if name not in _HEADINGS:
         raise NotThere(f"The report of a run has no section '{name[:40]}'.")
-    drawn_plots = site.studio.sections(job(run, index))
+    drawn_plots = site.plot_worker.sections(run_job(run, index))
     if drawn_plots is None:
         waiting = "The plots of this run are still being drawn. This page is loaded again when it is done."
-        return frame(site, run, index, name, [made("waiting", "Being drawn", waiting)])
+        return run_frame(site, run, index, name, [made("waiting", "Being drawn", waiting)])
     problem = next((each["problem"] for each in drawn_plots if each["problem"]), "")
     parts = [each for each in drawn_plots if each["name"] == name]
     if not parts and not problem:
@@ -321,4 +323,4 @@ def report(site: Site, run: Item, name: str, query: Any) -> Page:
             (f"part {each}", address(f"{run.url}/report/{name}", [("part", str(each))]), each == number)
             for each in range(1, len(parts) + 1)
         ]
-    return frame(site, run, index, name, [shown])
+    return run_frame(site, run, index, name, [shown])

@@ -1,18 +1,29 @@
-"""Right and wrong, query by query: two series side by side, and who is taken for whom."""
+"""Right and wrong, query by query: two series side by side, who is taken for whom, and the nearest support."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base import Bools, Ints, Ragged
+from longshot.base import Bools, Floats, Ints, Ragged, UserError
 from longshot.evaluation import count_confusions, numbered_classes
-from longshot.explorer.index import BedIndex
+from longshot.explorer.caches import CachedTestbed
+from longshot.explorer.listing import address
+from longshot.explorer.run_index import BedIndex
+from longshot.explorer.site import Site
+from longshot.explorer.sprites import sprite_of, tile_page
+from longshot.reports import class_names
 from longshot.tasks import Testbed
+
+if TYPE_CHECKING:
+    from longshot.explorer.compare_views import Candidate
+    from longshot.tasks import Task
+
 
 KINDS = ("only_a", "only_b", "neither", "both")
 
@@ -115,3 +126,74 @@ def confused_queries(
         )
         pairs += [(task, int(position)) for position in np.flatnonzero(hit)]
     return pairs
+
+
+def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
+    """The features of some rows of a dataset as the cache has them: of those in use, or of all its images."""
+    import json
+
+    from longshot.base import cache_places
+    from longshot.models import grown_arrays, open_array, sidecar
+
+    for kind in ("float16", "float32") if features else ():
+        for grown in grown_arrays(features, images, kind):
+            if grown.holds(rows, None).all():
+                return np.asarray(grown.array[rows], np.float64)
+    for path in (path for folder in cache_places("features") for path in sorted(folder.glob("*.npy"))):
+        try:
+            facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
+            if (facts["fingerprint"], facts["backbone"], facts["rows"]) == (fingerprint, backbone, images):
+                return np.asarray(open_array(path)[rows], np.float64)
+        except (UserError, OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def nearest_support(
+    site: Site,
+    cached: CachedTestbed,
+    task: Task,
+    position: int,
+    every: Sequence[Candidate],
+    base: str,
+    carried: list[tuple[str, str]],
+) -> tuple[list[dict[str, Any]], str]:
+    """The support images that lie nearest to a query by the features of a series; and why there are none."""
+    names = class_names(task.classes, task.labels)
+    fingerprint = cached.testbed.datasets[task.dataset]
+    for each in every:
+        features = site.index(each.run).features.get(each.series.backbone, {}).get(fingerprint, "")
+        try:
+            dataset = site.dataset(task.dataset, fingerprint)
+            rows = dataset.find_rows(pa.array([task.query[position], *task.support]))
+        except UserError:
+            continue
+        vectors = _vectors(features, each.series.backbone, fingerprint, len(dataset), rows)
+        if vectors is None:
+            continue
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        similar = vectors[1:] @ vectors[0]
+        order = np.argsort(-similar, kind="stable")[:8]
+        pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
+        lies = {
+            tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"
+        }
+        near = [
+            {
+                "style": lies[int(index)][1].style if int(index) in lies else "",
+                "sprite": sprite_of(base.removesuffix("/support"), cached, task, lies[int(index)][0])
+                if int(index) in lies
+                else "",
+                "key": task.support[int(index)],
+                "name": names[int(task.support_label[index])],
+                "same": int(task.support_label[index]) == int(task.query_label[position]),
+                "similar": float(similar[index]),
+                "url": address(f"{base}/{int(index)}", carried),
+            }
+            for index in order
+        ]
+        return near, f"By the cosine of {each.series.backbone}'s features."
+    return (
+        [],
+        "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known.",
+    )

@@ -28,7 +28,7 @@ _SECONDS = 600.0
 WAIT = 6.0  # seconds that a page waits; it is loaded again by itself until they are made
 
 
-class Studio:
+class PlotWorker:
     """Sections of runs and testbeds, each made once by one process at a time."""
 
     def __init__(self, base: Path | None = None) -> None:
@@ -56,9 +56,7 @@ class Studio:
             event = self._working.get(key)
             if event is None:
                 event = self._working[key] = threading.Event()
-                threading.Thread(
-                    target=self._work, args=(job, key, event), name="studio", daemon=True
-                ).start()
+                threading.Thread(target=self._work, args=(job, key, event), name="plots", daemon=True).start()
         return event
 
     def sections(
@@ -96,7 +94,7 @@ class Studio:
                     return
                 environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "svg"}
                 with subprocess.Popen(
-                    [sys.executable, "-m", "longshot.explorer.studio"],
+                    [sys.executable, "-m", "longshot.explorer.plot_worker"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Floats, UserError, cache_dir
 from longshot.evaluation import part_path
-from longshot.explorer.index_build import SeriesColumn, build_beside, open_table
+from longshot.explorer.run_index_build import SeriesColumn, build_beside, open_table
 
 FORMAT = 6
 _OPEN = 6  # indexes held open

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import Floats, count, span
-from longshot.explorer.index import read_scores
+from longshot.explorer.caches import CachedTestbed
+from longshot.explorer.compare_views import Candidate
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListState, address, neighbours, page_number, show
-from longshot.explorer.nearest import nearest_support
-from longshot.explorer.pages.compare import Candidate
-from longshot.explorer.pages.testbed import dataset_links, siblings, tasks_with
-from longshot.explorer.pictures import LARGE, TILE
-from longshot.explorer.shelf import ShelvedTestbed
+from longshot.explorer.picture_store import LARGE, TILE
+from longshot.explorer.query_answers import nearest_support
+from longshot.explorer.run_index import read_scores
 from longshot.explorer.site import NotThere, Page, Site, tabs_of
-from longshot.explorer.tiles import TilePage, read_task, sprite_of, tile_page
+from longshot.explorer.sprites import TilePage, read_task, sprite_of, tile_page
+from longshot.explorer.testbed_views import dataset_links, siblings, tasks_with
 from longshot.reports import Section, class_names
 
 if TYPE_CHECKING:
     from longshot.tasks import Task
 
+
 CARRIED = ("run", "class", "where", "sort")  # of the list that a task was opened from
-_SERIES = 4  # whose marks stand under each query
+_MARKED_SERIES = 4  # whose marks stand under each query
 _RUNS = 6  # that are looked at where none is named
 
 
@@ -36,8 +37,8 @@ class Answers(Candidate):
     accuracy: float
 
 
-def answers(
-    site: Site, shelved: ShelvedTestbed, content_hash: str, task: Task, run: str
+def task_answers(
+    site: Site, cached: CachedTestbed, content_hash: str, task: Task, run: str
 ) -> tuple[list[Answers], list[str]]:
     """What series answered: those of one run, or of all runs on this testbed; and what could not be read."""
     runs = site.library.runs_of(content_hash)
@@ -45,7 +46,7 @@ def answers(
         runs = [each for each in runs if each.digits == run.rsplit("-", 1)[-1]]
         if not runs:
             return [], [f"There is no run '{run[:60]}' on this testbed (any more)."]
-    labels = shelved.testbed.column("query_label")
+    labels = cached.testbed.column("query_label")
     begin, end = int(labels.offsets[task.index]), int(labels.offsets[task.index + 1])
     given_answers, problems = [], []
     for each in runs[:_RUNS]:
@@ -67,14 +68,14 @@ def answers(
     return given_answers, problems
 
 
-def frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: list[Section]) -> Page:
+def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: list[Section]) -> Page:
     """The page of a task around some sections; arrow keys lead to its neighbours in the list it was opened from."""
     base = f"{item.url}/task"
     run = str(query.get("run", ""))
     state = ListState.read(f"{base}/{task.index}", query, fixed=("run", "class"))
     carried = state.parameters(page=1, columns=())
-    shelved = site.testbed(item)
-    table = tasks_with(shelved, str(query.get("class", "")))
+    cached = site.testbed(item)
+    table = tasks_with(cached, str(query.get("class", "")))
     own = tuple(pair for pair in state.fixed if pair[0] == "class")
     default, back = "task", address(f"{item.url}/tasks", state.parameters(page=1, columns=(), fixed=own))
     if run:
@@ -112,19 +113,19 @@ def frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: l
     return Page(f"Task {task.index:,}", sections, counts=facts, crumbs=crumbs, tabs=tabs, keys=keys)
 
 
-def pictures(site: Site, item: Item, number: int, query: Any) -> Page:
+def task_pictures(site: Site, item: Item, number: int, query: Any) -> Page:
     """Support and queries by class; every query with what each series answered."""
-    shelved = site.testbed(item)
-    task = read_task(shelved, number)
+    cached = site.testbed(item)
+    task = read_task(cached, number)
     tiles = tile_page(task, page_number(query, "classes"))
-    given_answers, problems = answers(site, shelved, item.facts["hash"], task, str(query.get("run", "")))
+    given_answers, problems = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
     section = Section(
         "pictures",
         "Support and queries",
-        _context(site, item, task, tiles, given_answers, query, shelved),
+        _context(site, item, task, tiles, given_answers, query, cached),
         "task_pictures",
     )
-    page = frame(site, item, task, query, "", [section])
+    page = task_frame(site, item, task, query, "", [section])
     page.notices += problems
     return page
 
@@ -136,10 +137,10 @@ def _context(
     tiles: TilePage,
     every: list[Answers],
     query: Any,
-    shelved: ShelvedTestbed,
+    cached: CachedTestbed,
 ) -> dict[str, Any]:
     names = class_names(task.classes, task.labels)
-    marked = every[:_SERIES]
+    marked = every[:_MARKED_SERIES]
     carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
     base = f"{item.url}/task/{task.index}"
     rows = []
@@ -192,10 +193,10 @@ def _context(
     return {
         "rows": rows,
         "tiles": tiles,
-        "sprite": sprite_of(base, shelved, task, tiles),
+        "sprite": sprite_of(base, cached, task, tiles),
         "every": [
             {
-                "index": index if index < _SERIES else None,
+                "index": index if index < _MARKED_SERIES else None,
                 "series": each.series,
                 "run": each.run,
                 "accuracy": each.accuracy,
@@ -208,14 +209,14 @@ def _context(
             for page in range(1, tiles.pages + 1)
         ][:40],
         "side": TILE,
-        "datasets": dataset_links(site, {task.dataset: shelved.testbed.datasets[task.dataset]}),
+        "datasets": dataset_links(site, {task.dataset: cached.testbed.datasets[task.dataset]}),
     }
 
 
-def image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
+def task_image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
     """One picture of a task, large; for a query what each series answered with its scores, and its nearest support."""
-    shelved = site.testbed(item)
-    task = read_task(shelved, number)
+    cached = site.testbed(item)
+    task = read_task(cached, number)
     if part not in ("query", "support"):
         raise NotThere("A task has support and query images.")
     keys, labels = (task.query, task.query_label) if part == "query" else (task.support, task.support_label)
@@ -228,7 +229,7 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
     near: list[dict[str, Any]] = []
     note = ""
     if part == "query":
-        every, _ = answers(site, shelved, item.facts["hash"], task, str(query.get("run", "")))
+        every, _ = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
         for each in every:
             scores = read_scores(each.run.path, each.bed.units[each.position], task.index)
             own = None
@@ -246,7 +247,7 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
                     else sorted(zip(own.tolist(), names, strict=True), reverse=True)[:8],
                 }
             )
-        near, note = nearest_support(site, shelved, task, position, every, f"{base}/support", carried)
+        near, note = nearest_support(site, cached, task, position, every, f"{base}/support", carried)
     context: dict[str, Any] = {
         "part": part,
         "key": keys[position],
@@ -264,7 +265,7 @@ def image(site: Site, item: Item, number: int, part: str, position: int, query: 
             if 0 <= other < len(keys)
         ],
     }
-    page = frame(
+    page = task_frame(
         site,
         item,
         task,
@@ -289,11 +290,11 @@ def shares(scores: Floats) -> Floats:
     return shares
 
 
-def supports(site: Site, item: Item, number: int, query: Any) -> Page:
+def other_supports(site: Site, item: Item, number: int, query: Any) -> Page:
     """The same queries under other supports: testbeds drawn with one seed that differ in how the support is chosen."""
-    shelved = site.testbed(item)
-    task = read_task(shelved, number)
-    asked_here = int(shelved.asks[number])
+    cached = site.testbed(item)
+    task = read_task(cached, number)
+    asked_here = int(cached.asks[number])
     columns = []
     for each in [item, *siblings(site, item)]:
         try:
@@ -304,7 +305,7 @@ def supports(site: Site, item: Item, number: int, query: Any) -> Page:
             continue
         twin = other.testbed[number]
         tiles = tile_page(twin, 1)
-        given_answers, _ = answers(site, other, each.facts["hash"], twin, "")
+        given_answers, _ = task_answers(site, other, each.facts["hash"], twin, "")
         sampler = other.testbed.meta["sampler"]
         instances = sampler.get("instances", {}) if isinstance(sampler, dict) else {}
         names = class_names(twin.classes, twin.labels)
@@ -326,7 +327,7 @@ def supports(site: Site, item: Item, number: int, query: Any) -> Page:
             }
         )
     context = {"columns": columns[:6], "alone": len(columns) < 2}
-    return frame(
+    return task_frame(
         site,
         item,
         task,
@@ -334,3 +335,62 @@ def supports(site: Site, item: Item, number: int, query: Any) -> Page:
         "supports",
         [Section("supports", "The same queries under other supports", context, "task_supports")],
     )
+
+
+_SERIES = 8  # columns of a page
+
+
+def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
+    """A row per query: its picture, its class, and per series the class that it gave and the share of its score."""
+    cached = site.testbed(item)
+    task = read_task(cached, number)
+    tiles = tile_page(task, page_number(query, "classes"))
+    every, problems = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
+    names = class_names(task.classes, task.labels)
+    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
+    base = f"{item.url}/task/{task.index}"
+    shown = every[:_SERIES]
+    scores = []
+    for each in shown:
+        flat = read_scores(each.run.path, each.bed.units[each.position], task.index)
+        fits = flat is not None and len(flat) == len(task.query) * task.way
+        scores.append(flat.reshape(len(task.query), task.way) if fits and flat is not None else None)
+    rows: list[dict[str, Any]] = []
+    for tile in (tile for tile in tiles.tiles if tile.part == "query"):
+        cells = []
+        for each, own in zip(shown, scores, strict=True):
+            answer = int(each.predicted[tile.position])
+            share = None if own is None else float(shares(own[tile.position])[answer])
+            cells.append({"name": names[answer], "right": answer == tile.label, "share": share})
+        rows.append(
+            {
+                "tile": tile,
+                "name": names[tile.label],
+                "wrong": sum(not cell["right"] for cell in cells),
+                "cells": cells,
+                "url": address(f"{base}/query/{tile.position}", carried),
+            }
+        )
+    rows.sort(key=lambda row: -row["wrong"])
+    context = {
+        "rows": rows,
+        "series": [each.series for each in shown],
+        "more": len(every) - len(shown),
+        "kept": any(own is not None for own in scores),
+        "sprite": sprite_of(base, cached, task, tiles),
+        "pages": [
+            (page, address(f"{base}/answers", [*carried, ("classes", str(page))]), page == tiles.page)
+            for page in range(1, tiles.pages + 1)
+        ][:40],
+        "hidden": tiles.hidden_queries,
+    }
+    page = task_frame(
+        site,
+        item,
+        task,
+        query,
+        "answers",
+        [Section("answers", "Every query and what it was taken for", context, "task_answers")],
+    )
+    page.notices += problems
+    return page
