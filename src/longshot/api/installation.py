@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -271,11 +272,10 @@ def _identity() -> dict[str, Any]:
         identity = default_identity()
     except UserError as error:
         return make_row("identity", "wrong", str(error))
-    vouched = "the bytes of images" if identity == "content" else "names of images only"
+    by_bytes = identity == "content"
+    vouched = "the bytes of images" if by_bytes else "names of images only"
     origin = "the default" if not value else f"{IDENTITY_VARIABLE}={value}"
-    return make_row(
-        "identity", "ok" if identity == "content" else "names", f"results vouch for {vouched} ({origin})"
-    )
+    return make_row("identity", "ok" if by_bytes else "names", f"results vouch for {vouched} ({origin})")
 
 
 def _telemetry() -> dict[str, Any]:
@@ -318,24 +318,27 @@ _PROBED = 4  # images that every node is to read
 def look_at_cluster(
     on: str, dataset: Dataset | str | Path | None, out: str | Path | None
 ) -> list[dict[str, Any]]:
-    """One row for the cluster, one per node, and what can be read and written."""
+    """Return one row for the cluster, one per node, and what can be read and written."""
     from longshot.base import join
 
     release_executors()  # their workers hold processors that those who answer need
-    opened = join(on, check=False)
-    try:
-        return _look(opened, on, dataset, out)
-    finally:
-        opened.close()
+    with closing(join(on, check=False)) as opened:
+        rows = [make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
+        rows += _nodes(opened)
+        rows += [] if dataset is None else _reads(opened, as_dataset(dataset))
+    if out is not None:
+        state, verb = ("ok", "can") if is_writable(Path(out)) else ("refused", "cannot")
+        rows.append(
+            make_row("results", state, f"{out} {verb} be written here, where all results are written")
+        )
+    return rows
 
 
-def _look(
-    opened: Any, on: str, dataset: Dataset | str | Path | None, out: str | Path | None
-) -> list[dict[str, Any]]:
+def _nodes(opened: Any) -> list[dict[str, Any]]:
+    """Return one row per node: what it has, and whether it would compute the same bytes."""
     from longshot.base import compare
 
-    rows = [make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
-    here = node_facts()
+    rows, here = [], node_facts()
     answers = opened.everywhere(node_facts)
     for node in living().values():
         name = node_name(node)
@@ -355,22 +358,8 @@ def _look(
             f"{has.get('memory', 0) / 2**30:.0f} GiB memory, object store "
             f"{has.get('object_store_memory', 0) / 2**30:.1f} GiB; {versions}; cache {facts['cache']}"
         )
-        rows.append(
-            make_row(
-                f"node {name}", "refused" if problem else "ok", f"{problem}; {detail}" if problem else detail
-            )
-        )
-    if dataset is not None:
-        rows += _reads(opened, as_dataset(dataset))
-    if out is not None:
-        writable = is_writable(Path(out))
-        rows.append(
-            make_row(
-                "results",
-                "ok" if writable else "refused",
-                f"{out} can{'' if writable else 'not'} be written here, where all results are written",
-            )
-        )
+        detail = f"{problem}; {detail}" if problem else detail
+        rows.append(make_row(f"node {name}", "refused" if problem else "ok", detail))
     return rows
 
 
@@ -383,10 +372,8 @@ def _reads(opened: Any, dataset: Dataset) -> list[dict[str, Any]]:
         if there == here:
             state, detail = "ok", f"reads '{dataset.name}' itself"
         elif isinstance(there, list) and not any(digest.startswith("unreadable") for digest in there):
-            state, detail = (
-                "other images",
-                f"has other images under these names; '{dataset.name}' will be sent along",
-            )
+            state = "other images"
+            detail = f"has other images under these names; '{dataset.name}' will be sent along"
         else:
             state, detail = "cannot read", f"cannot read '{dataset.name}'; its images will be sent along"
         rows.append(make_row(f"data on {name}", state, detail))

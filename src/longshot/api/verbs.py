@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from longshot.base import UserError, explain_long_names, is_url, load_target, nearest, plugged, shown
 
@@ -71,13 +71,10 @@ def _check_urls(
             )
 
 
-Records: TypeAlias = list[dict[str, Any]]
-
-
 class Estimate(NamedTuple):
     """The steps of a piece of work, each with its ``seconds`` and ``bytes``, and what there is to know about them."""
 
-    steps: Records
+    steps: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from longshot.audit import Overlap
 
 
-_SHOWN = 10  # pairs and classes listed on the screen; the file has all
+_SHOWN = 10  # pairs, classes and suspects listed on the screen; the file has all
 
 
 @click.command("overlap")
@@ -189,9 +189,6 @@ def _more(total: int, noun: str, remedy: str) -> str | None:
     return f"… {total - _SHOWN:,} more {noun}: {remedy} writes all." if total > _SHOWN else None
 
 
-_SUSPECTS_SHOWN = 10  # suspects listed on the screen; the file has all
-
-
 @click.command("suspects")
 @click.argument("dataset")
 @click.option("--backbone", required=True, help="Whose features judge the labels (see 'longshot backbones').")
@@ -237,9 +234,9 @@ def suspects(dataset: str, as_json: bool, **settings: Any) -> None:
                 "looks like": row["looks_like"] or "",
                 "odds": "copy" if row["odds"] is None else f"{min(row['odds'], 1e6):,.0f}",
             }
-            for row in rows[:_SUSPECTS_SHOWN]
+            for row in rows[:_SHOWN]
         ]
-        more = len(rows) - _SUSPECTS_SHOWN
+        more = len(rows) - _SHOWN
         print_table(shown, footer=f"… {more:,} more: -o FILE.csv writes all." if more > 0 else None)
     for name in ("out", "view"):
         if settings[name] is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from longshot.base import UserError
 from longshot.cli.audit_commands import overlap, suspects, without
 from longshot.cli.common import COUNT, echo_json, print_table, shared
+
+if TYPE_CHECKING:
+    from longshot.data import Dataset
 
 
 @click.command("get")
@@ -49,15 +52,20 @@ def get(
         _plan(name, to, as_json)
         return
     import longshot
-    from longshot.data import describe_dataset
 
     dataset = longshot.get_dataset(name, to=to, keep_archives=keep_archives)
+    _print_registered(dataset, dataset.name, as_json)
+
+
+def _print_registered(dataset: Dataset, name: str, as_json: bool, note: str = "") -> None:
+    """Print what a name stands for from now on."""
+    from longshot.data import describe_dataset
+
     if as_json:
-        facts = describe_dataset(dataset)
-        echo_json({key: value for key, value in facts.items() if key != "class_list"})
+        echo_json(_summary(describe_dataset(dataset)))
         return
     counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
-    click.echo(f"'{dataset.name}' is {dataset.source}: {counts}.")
+    click.echo(f"'{name}' is {dataset.source}: {counts}{note}.")
 
 
 def _print_downloads(as_json: bool) -> None:
@@ -145,10 +153,8 @@ def datasets_command(ctx: click.Context, as_json: bool) -> None:
         _list(as_json)
 
 
-datasets_command.add_command(get)
-datasets_command.add_command(overlap)
-datasets_command.add_command(without)
-datasets_command.add_command(suspects)
+for _inner in (get, overlap, without, suspects):
+    datasets_command.add_command(_inner)
 
 
 def _list(as_json: bool) -> None:
@@ -164,9 +170,7 @@ def _list(as_json: bool) -> None:
             "classes": _number(row["classes"]),
             "images": _number(row["images"]),
             "left out": _number(row["skipped"] or None),
-            "fingerprint": (row["fingerprint"] or "made on first use")[
-                : 17 if row["fingerprint"] is None else 12
-            ],
+            "fingerprint": "made on first use" if row["fingerprint"] is None else row["fingerprint"][:12],
             "where": row["source"] + ("" if row["present"] else "  (gone)"),
         }
         for row in rows
@@ -191,15 +195,10 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
         longshot datasets add birds ./birds
         longshot datasets add clevr ~/tensorflow_datasets --as "vtab(task='clevr-count')"
     """
-    from longshot.data import add_dataset, describe_dataset
+    from longshot.data import add_dataset
 
     dataset, before = add_dataset(name, path, form=form, skip_bad=skip_bad, refresh=refresh)
-    if as_json:
-        echo_json(_summary(describe_dataset(dataset)))
-        return
-    counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
-    replaced = f" (it stood for {before} before)" if before else ""
-    click.echo(f"'{name}' is {dataset.source}: {counts}{replaced}.")
+    _print_registered(dataset, name, as_json, f" (it stood for {before} before)" if before else "")
 
 
 @datasets_command.command("formats")
@@ -231,8 +230,7 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
 
     facts = describe_dataset(dataset)
     if as_json:
-        shown = facts if list_classes else _summary(facts)
-        echo_json(shown)
+        echo_json(facts if list_classes else _summary(facts))
         return
     print_table([{"what": name, "value": value} for name, value in _readable(facts).items()])
     if list_classes:
@@ -256,8 +254,8 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
 
     checked = check_dataset(dataset, workers=workers, refresh=refresh)
     if as_json:
-        records = [{"key": key, "reason": reason} for key, reason in checked.bad]
-        echo_json({"images": len(checked.dataset), "bad": records})
+        bad = [{"key": key, "reason": reason} for key, reason in checked.bad]
+        echo_json({"images": len(checked.dataset), "bad": bad})
     elif checked.bad:
         print_table([{"image": key, "reason": reason} for key, reason in checked.bad])
     else:

@@ -146,6 +146,7 @@ def embed_command(
             continue
         features = longshot.embed(opened, backbone, **settings)
         work = features.work
+        written = features.path if out is None else out if isinstance(out, str) else out.resolve()
         if out is not None:
             features.save(out, force=force)
         rows.append(
@@ -164,13 +165,11 @@ def embed_command(
                 "resumed_shards": work.resumed,
                 "computed_images": work.images,
                 "seconds": round(work.seconds, 2),
-                "images_per_second": _rate(work.images, work.seconds),
+                "images_per_second": round(work.images / work.seconds, 1)
+                if work.images and work.seconds
+                else None,
                 "hash": features.hash,
-                "path": str(features.path)
-                if out is None
-                else out
-                if isinstance(out, str)
-                else str(out.resolve()),
+                "path": str(written),
             }
         )
     if as_json:
@@ -181,10 +180,6 @@ def embed_command(
         print_table([_done(row) for row in rows])
         for row in rows:
             click.echo(f"{row['backbone']}: {row['path']}")
-
-
-def _rate(images: int, seconds: float) -> float | None:
-    return round(images / seconds, 1) if images and seconds else None
 
 
 def _size(count: float) -> str:

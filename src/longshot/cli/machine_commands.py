@@ -142,16 +142,13 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
     if not as_json:
         print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in entries])
     if dry_run or not entries:
-        freed = 0
-        verb = "would free"
+        freed, verb = 0, "would free"
     else:
         if not yes and not _agreed(f"Delete {len(entries)} entries, {_size(total)}?"):
             raise UserError("Nothing was deleted; answer y, or add --yes where no one can answer.")
-        freed = delete(entries)
-        verb = "freed"
+        freed, verb = delete(entries), "freed"
     if as_json:
-        summary = {"entries": [e.name for e in entries], "bytes": total, "freed": freed, "dry_run": dry_run}
-        echo_json(summary)
+        echo_json({"entries": [e.name for e in entries], "bytes": total, "freed": freed, "dry_run": dry_run})
     else:
         click.echo(f"{verb} {_size(total if dry_run else freed)} in {len(entries)} entries")
 

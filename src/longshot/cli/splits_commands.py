@@ -136,11 +136,12 @@ def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
 def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool) -> None:
     if as_json:
         paths: list[str | None] = [str(file) for file in files] or [None] * len(splits)
-        rows = [
-            {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
-            for split, path in zip(splits, paths, strict=True)
-        ]
-        echo_json(rows)
+        echo_json(
+            [
+                {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
+                for split, path in zip(splits, paths, strict=True)
+            ]
+        )
         return
     print_table([_row(split) for split in splits])
     made = splits[0].made
@@ -159,12 +160,8 @@ def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool)
         click.echo(target_line(made))
     if "hardness" in made:
         click.echo()
-        print_hardness(
-            [
-                *({"split": split.name, **split.made["hardness"]} for split in splits),
-                *made.get("references", []),
-            ]
-        )
+        records = [{"split": split.name, **split.made["hardness"]} for split in splits]
+        print_hardness([*records, *made.get("references", [])])
     for file in files:
         click.echo(str(file))
     click.echo(f"in {seconds:.1f} s")
@@ -260,9 +257,8 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
     sizes = ", ".join(f"{count:,} {part}" for part, count in split.sizes.items())
     click.echo(f"{split.name}: {sizes}")
     click.echo(f"dataset fingerprint: {split.fingerprint[:12] or 'none, a list by hand'}")
-    tables = ("hardness", "references", "target")
     for key, value in split.story.items():
-        if key not in tables:
+        if key not in ("hardness", "references", "target"):
             click.echo(f"  {key}: {plain(value)}")
     if "target" in split.made:
         click.echo(target_line(split.made))

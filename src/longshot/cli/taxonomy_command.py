@@ -61,13 +61,9 @@ def show(
         click.echo(f"wrote {picture}", err=True)
     top = display_tree(shown.taxonomy, shown.class_ids, shown.images)
     if as_json:
-        nodes = [_describe(shown.taxonomy, branch, level, depth) for level, branch in top.walk()]
-        value = {
-            "name": shown.name,
-            "root": shown.taxonomy.root,
-            "nodes": [n for n in nodes if n is not None],
-        }
-        echo_json(value)
+        branches = [(level, branch) for level, branch in top.walk() if depth is None or level <= depth]
+        nodes = [_describe(shown.taxonomy, branch, level) for level, branch in branches]
+        echo_json({"name": shown.name, "root": shown.taxonomy.root, "nodes": nodes})
         return
     print_rich(_rich_tree(top, depth))
 
@@ -141,9 +137,7 @@ def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path, 
     click.echo(f"wrote {out}: {len(ids):,} classes, {len(part):,} nodes, {len(part.edges):,} edges")
 
 
-def _describe(taxonomy: Taxonomy, branch: Branch, level: int, depth: int | None) -> dict[str, Any] | None:
-    if depth is not None and level > depth:
-        return None
+def _describe(taxonomy: Taxonomy, branch: Branch, level: int) -> dict[str, Any]:
     return {
         "node": branch.node,
         "label": " › ".join(branch.labels),

@@ -87,7 +87,10 @@ def train_command(
     same command goes on after an interruption and ends with the same weights.
     """
     if show:
-        _print_algorithms(as_json)
+        from longshot.training import list_algorithms
+
+        footer = '\nSettings as in longshot train "protonet(way=20, shot=1)" toybox.'
+        print_table(list_algorithms(), as_json=as_json, footer=footer)
         return
     if algorithm is None or dataset is None:
         raise UserError(
@@ -139,13 +142,6 @@ def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
         click.echo(f"--minutes {cost['minutes']:g} will be over after about {cost['steps_in_time']:,} steps")
     for note in cost["notes"]:
         click.echo(note)
-
-
-def _print_algorithms(as_json: bool) -> None:
-    from longshot.training import list_algorithms
-
-    footer = '\nSettings as in longshot train "protonet(way=20, shot=1)" toybox.'
-    print_table(list_algorithms(), as_json=as_json, footer=footer)
 
 
 def _time(seconds: float) -> str:

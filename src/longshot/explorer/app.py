@@ -128,25 +128,17 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
     def in_task(make: Callable[..., Page]) -> Callable[[Request], Page]:
         def show(request: Request) -> Page:
             item = site.item("testbed", request.path_params["id"])
-            return make(site, item, int(request.path_params["task"]), request.query_params)
+            return make(site, item, request.path_params["task"], request.query_params)
 
         return show
 
     def image(request: Request) -> Page:
-        position = request.path_params
-        item = site.item("testbed", position["id"])
-        return task_image(
-            site,
-            item,
-            int(position["task"]),
-            position["part"],
-            int(position["position"]),
-            request.query_params,
-        )
+        item, where = site.item("testbed", request.path_params["id"]), request.path_params
+        return task_image(site, item, where["task"], where["part"], where["position"], request.query_params)
 
     def one_image(request: Request) -> Page:
         item = site.item("dataset", request.path_params["id"])
-        return dataset_image(site, item, int(request.path_params["row"]), request.query_params)
+        return dataset_image(site, item, request.path_params["row"], request.query_params)
 
     def written_page(_: Site, item: Item, __: Any) -> Response:
         data, policy = study_page(item)
@@ -243,9 +235,8 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
             return Response(status_code=304, headers={"etag": tag})
         headers = {"etag": tag}
         if _WAITING in text:
-            headers["refresh"] = (
-                "3"  # something is being made: the browser asks again, with or without scripts
-            )
+            # Something is being made: the browser asks again, with or without scripts.
+            headers["refresh"] = "3"
         return HTMLResponse(text, headers=headers)
 
     return endpoint

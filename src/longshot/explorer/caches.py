@@ -129,21 +129,14 @@ class TestbedCache:
 
     def __init__(self, base: Path | None = None) -> None:
         self._base = base or cache_dir("explorer", "testbeds")
-        self._open: OrderedDict[str, CachedTestbed] = OrderedDict()
-        self._lock = threading.Lock()
+        self._open = LruCache(_OPEN)
+        self._lock = threading.Lock()  # a testbed is read once, whoever asks
 
     def open(self, item: Item) -> CachedTestbed:
         """The testbed of an item; UserError where its file is gone or was changed."""
         content_hash = str(item.facts["hash"])
         with self._lock:
-            held = self._open.get(content_hash)
-            if held is None:
-                held = self._read(content_hash, item.path, item.name)
-                self._open[content_hash] = held
-                while len(self._open) > _OPEN:
-                    self._open.popitem(last=False)
-            self._open.move_to_end(content_hash)
-        return held
+            return self._open.get(content_hash, lambda: self._read(content_hash, item.path, item.name))
 
     def _read(self, content_hash: str, path: Path, name: str) -> CachedTestbed:
         folder = self._base / f"{content_hash[:32]}-{FORMAT}"

@@ -212,29 +212,15 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         begin = int(compared.offsets[tile["task"]]) + tile["position"]
         assert first is not None and second is not None
         tile["caption"] = f"A: {names[int(first[begin])]}, B: {names[int(second[begin])]}"
-    sections.append(
-        Section(
-            "queries",
-            f"Queries: {WORDS[kind]}",
-            {**gallery, **pager_of(link, page, start, len(pairs), totals[kind], "queries")},
-            "gallery",
-        )
-    )
+    shown = {**gallery, **pager_of(link, page, start, len(pairs), totals[kind], "queries")}
+    sections.append(Section("queries", f"Queries: {WORDS[kind]}", shown, "gallery"))
     state = replace(state, fixed=chosen_queries(kind, page))
     listed = make_page(
         compared.counts, state, default_sort="-disagreements", defaults=compared.counts.column_names
     )
-    sections.append(
-        Section(
-            "tasks",
-            "Tasks, most disagreements first",
-            list_context(
-                listed, task_link(f"{item.url}/task", []), "only_a > 3", download_links(state, False)
-            ),
-            "task_list",
-        )
-    )
-    return sections
+    leads = task_link(f"{item.url}/task", [])
+    rows = list_context(listed, leads, "only_a > 3", download_links(state, False))
+    return [*sections, Section("tasks", "Tasks, most disagreements first", rows, "task_list")]
 
 
 def compared_table(site: Site, query: Any) -> ListPage:

@@ -13,7 +13,7 @@ from longshot.base import Ints, UserError, count
 from longshot.data import class_labels
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, page_number, show
-from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.sprites import SHOWN, image_gallery
 from longshot.explorer.svg_plots import Bar, bar_plot
 from longshot.reports import Section, class_names
@@ -35,13 +35,7 @@ def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Sectio
     tabs = tabs_of(item.url, here, names | {"Facts": "facts", "Suspected labels": "suspects"})
     counts = [count(len(dataset.class_ids), "class", "classes"), count(len(dataset), "image")]
     counts += [f"{len(classes):,} {split} classes" for split, classes in dataset.splits.items()]
-    return Page(
-        item.name,
-        sections,
-        counts=counts,
-        crumbs=[("Explorer", "/"), ("datasets", "/?kind=dataset")],
-        tabs=tabs,
-    )
+    return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item), tabs=tabs)
 
 
 def open_item(site: Site, item: Item) -> Dataset:

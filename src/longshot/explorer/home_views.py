@@ -11,27 +11,15 @@ import numpy as np
 from longshot.base import UserError, count
 from longshot.explorer.compare_views import Candidate, candidates
 from longshot.explorer.dataset_views import page_of, pager_of
-from longshot.explorer.library import KINDS, Item
+from longshot.explorer.library import PLURALS, Item
 from longshot.explorer.listing import address
 from longshot.explorer.run_views import tasks_url
-from longshot.explorer.site import NotThere, Page, Site
+from longshot.explorer.site import NotThere, Page, Site, crumbs_of
 from longshot.explorer.testbed_views import testbed_frame
 from longshot.reports import Section, column_marks
 from longshot.statistics import mean_interval
 
 _ROWS = 60  # of a page
-_PLURALS = {
-    "run": "runs",
-    "training": "trainings",
-    "study": "studies",
-    "testbed": "testbeds",
-    "suite": "suites",
-    "board": "leaderboards",
-    "release": "releases",
-    "dataset": "datasets",
-}
-
-
 _SINGULARS = {"board": "leaderboard"}
 
 
@@ -49,9 +37,9 @@ def home(site: Site, query: Any) -> Page:
     items = site.library.items()
     words = str(query.get("q", ""))[:200].strip()
     kind = str(query.get("kind", ""))
-    kind = kind if kind in KINDS else ""
+    kind = kind if kind in PLURALS else ""
     state = str(query.get("state", ""))[:20]
-    counted = {name: sum(item.kind == name for item in items) for name in KINDS}
+    counted = {name: sum(item.kind == name for item in items) for name in PLURALS}
     shown = [item for item in items if _matches(item, words.lower(), kind, state)]
     number, start = page_of(query, len(shown), _ROWS)
     listed = shown[start : start + _ROWS]
@@ -65,7 +53,9 @@ def home(site: Site, query: Any) -> Page:
         "words": words,
         "kind": kind,
         "state": state,
-        "kinds": [(name, _PLURALS[name], counted[name], link(kind=name)) for name in KINDS if counted[name]],
+        "kinds": [
+            (name, nouns, counted[name], link(kind=name)) for name, nouns in PLURALS.items() if counted[name]
+        ],
         "everything": link(kind=""),
         "cards": [card(item, now) for item in listed],
         **pager_of(link, number, start, len(listed), len(shown), "items"),
@@ -74,13 +64,13 @@ def home(site: Site, query: Any) -> Page:
     running = [item for item in items if item.state in ("running", "stalled", "stopped")]
     sections = []
     if running and not words and not kind and number == 1 and not state:
-        section = Section(
-            "running", "Now", {"cards": [card(item, now) for item in running[:12]]}, "home_running"
-        )
-        sections.append(section)
+        cards = [card(item, now) for item in running[:12]]
+        sections.append(Section("running", "Now", {"cards": cards}, "home_running"))
     sections.append(Section("everything", "What there is", context, "home_items"))
     counts = [
-        count(counted[name], _SINGULARS.get(name, name), _PLURALS[name]) for name in KINDS if counted[name]
+        count(counted[name], _SINGULARS.get(name, name), nouns)
+        for name, nouns in PLURALS.items()
+        if counted[name]
     ]
     # What starts while the page is open appears on it too.
     return Page("Explorer", sections, counts=counts, live="/live")
@@ -143,10 +133,9 @@ def testbed_board(site: Site, item: Item) -> Page:
     rows = sorted(
         lines.values(), key=lambda line: (line["series"].transductive, line["judge"], -line["mean"])
     )
-    note = _mark(rows)
     context = {
         "rows": rows,
-        "note": note,
+        "note": _mark(rows),
         "judges": any(row["judge"] for row in rows),
         "chance": float(np.mean(1 / cached.testbed.table["way"].to_numpy())),
         "compare": address("/compare", [("testbed", item.id)]),
@@ -211,8 +200,7 @@ def suite_board(site: Site, item: Item) -> Page:
     if board.entries:
         sections.insert(0, Section("board", "Leaderboard", {"sheet": card.board_sheet()}, "sheet"))
     counts = [f"suite {board.suite} {board.version}", count(len(board.entries), "entry", "entries")]
-    crumbs = [("Explorer", "/"), ("leaderboards", "/?kind=board")]
-    return Page(item.name, sections, counts=counts, crumbs=crumbs)
+    return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item))
 
 
 def suite(site: Site, item: Item) -> Page:
@@ -226,7 +214,7 @@ def suite(site: Site, item: Item) -> Page:
         Section("facts", "Facts", {"facts": facts}, "facts"),
     ]
     counts = [f"version {item.facts.get('version')}", count(len(beds), "testbed")]
-    return Page(item.name, sections, counts=counts, crumbs=[("Explorer", "/"), ("suites", "/?kind=suite")])
+    return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item))
 
 
 def everybody(site: Site, beds: dict[str, str]) -> Section:

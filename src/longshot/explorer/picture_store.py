@@ -148,7 +148,7 @@ class ImageRequest:
 def picture_address(parts: Any) -> str:
     """The address of a picture: a digest of what decides it.
 
-    >>> len(address(["a", 1]))
+    >>> len(picture_address(["a", 1]))
     20
     """
     return hashlib.sha256(json.dumps([FORMAT, parts]).encode("utf-8", "backslashreplace")).hexdigest()[:20]

@@ -21,7 +21,7 @@ from longshot.explorer.listing import (
     task_link,
 )
 from longshot.explorer.run_index import BedIndex, RunIndex
-from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.svg_plots import Point, scatter
 from longshot.reports import Section
 from longshot.statistics import mean_interval
@@ -75,7 +75,7 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
             count(len(facts["methods"]), "method"),
             count(index.rows, "task result"),
         ],
-        crumbs=[("Explorer", "/"), ("runs", "/?kind=run")],
+        crumbs=crumbs_of(run),
         tabs=tabs,
         notices=notices,
         live=f"/live?item={run.id}" if run.state != "finished" else "",  # what stopped may go on
@@ -94,13 +94,12 @@ def run_overview(site: Site, run: Item) -> Page:
             if not len(values):
                 continue
             interval = mean_interval(values)
-            url = tasks_url(run, bed, series.column)
             lines.setdefault((series.method, series.backbone, series.setting, series.seed), {})[number] = {
                 "mean": interval.mean,
                 "half": interval.half,
                 "n": len(values),
                 "of": bed.table.num_rows,
-                "url": url,
+                "url": tasks_url(run, bed, series.column),
                 "chance": float(np.nanmean(1 / bed.table["way"].to_numpy())),
             }
     several = len({key[3] for key in lines}) > 1
@@ -231,11 +230,8 @@ def list_context(
 
 def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
     """Where a list can be had as a file."""
-    kinds = [
-        ("CSV", "csv"),
-        ("Parquet", "parquet"),
-        *([("testbed of these tasks", "testbed")] if testbed else []),
-    ]
+    kinds = [("CSV", "csv"), ("Parquet", "parquet")]
+    kinds += [("testbed of these tasks", "testbed")] if testbed else []
     return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
 
 
@@ -250,16 +246,11 @@ def run_plot(site: Site, run: Item, query: Any) -> Page:
         for name in table.column_names
         if name != "dataset" and str(table.schema.field(name).type) != "string"
     ]
-    y = (
-        str(query.get("y", ""))
-        if query.get("y") in numeric
-        else (bed.series[0].column if bed.series else "task")
-    )
-    x = (
-        str(query.get("x", ""))
-        if query.get("x") in numeric
-        else ("coarsity" if "coarsity" in numeric else "spread")
-    )
+    x, y = str(query.get("x", "")), str(query.get("y", ""))
+    if x not in numeric:
+        x = "coarsity" if "coarsity" in numeric else "spread"
+    if y not in numeric:
+        y = bed.series[0].column if bed.series else "task"
     rows, problem = select(table, state.where)
     rows = order(table, rows, "task")
     values = np.stack([table[name].to_numpy()[rows].astype(float) for name in (x, y)])
@@ -293,13 +284,8 @@ def run_plot(site: Site, run: Item, query: Any) -> Page:
         "path": state.path,
         "svg_url": address(f"{run.url}/plot", [*state.parameters(), ("as", "svg")]),
     }
-    return run_frame(
-        site,
-        run,
-        index,
-        "plot",
-        [Section("plot", f"Tasks of {bed.name}: {y} against {x}", context, "run_plot")],
-    )
+    section = Section("plot", f"Tasks of {bed.name}: {y} against {x}", context, "run_plot")
+    return run_frame(site, run, index, "plot", [section])
 
 
 def run_section(site: Site, run: Item, name: str, query: Any) -> Page:

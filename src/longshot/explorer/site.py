@@ -17,7 +17,7 @@ from longshot.base import UserError
 from longshot.explorer import listing
 from longshot.explorer.caches import CachedTestbed, TestbedCache
 from longshot.explorer.exports import with_files
-from longshot.explorer.library import Item, Library
+from longshot.explorer.library import PLURALS, Item, Library
 from longshot.explorer.picture_store import Decoders, PictureStore
 from longshot.explorer.plot_worker import PlotWorker
 from longshot.explorer.run_index import Indexes, RunIndex
@@ -190,6 +190,11 @@ class Site:
 def made(name: str, heading: str, problem: str = "", html: str = "") -> Section:
     """A section that is HTML already, or a sentence that says why it is not there (yet)."""
     return Section(name, heading, {"html": html, "problem": problem}, "made")
+
+
+def crumbs_of(item: Item) -> list[tuple[str, str]]:
+    """Return what lies above the page of an item: the first page, and the list of its kind."""
+    return [("Explorer", "/"), (PLURALS[item.kind], f"/?kind={item.kind}")]
 
 
 def tabs_of(base: str, here: str, names: Mapping[str, str]) -> list[tuple[str, str, bool]]:

@@ -36,6 +36,12 @@ class Answers(Candidate):
     predicted: Any  # [Q] positions in the task's classes, −1 where there is none
     accuracy: float
 
+    def scores(self, task: Task) -> Floats | None:
+        """Return its scores [Q, way]; None where the run did not keep them."""
+        flat = read_scores(self.run.path, self.bed.units[self.position], task.index)
+        fits = flat is not None and len(flat) == len(task.query) * task.way
+        return flat.reshape(len(task.query), task.way) if fits and flat is not None else None
+
 
 def task_answers(
     site: Site, cached: CachedTestbed, content_hash: str, task: Task, run: str
@@ -231,10 +237,8 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
     if part == "query":
         every, _ = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
         for each in every:
-            scores = read_scores(each.run.path, each.bed.units[each.position], task.index)
-            own = None
-            if scores is not None and len(scores) == len(task.query) * task.way:
-                own = shares(scores.reshape(len(task.query), task.way)[position])
+            scores = each.scores(task)
+            own = None if scores is None else shares(scores[position])
             answer = int(each.predicted[position])
             rows.append(
                 {
@@ -265,19 +269,10 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
             if 0 <= other < len(keys)
         ],
     }
-    page = task_frame(
-        site,
-        item,
-        task,
-        query,
-        "image",
-        [Section("image", f"{part.capitalize()} image", context, "task_image")],
-    )
-    steps = dict(context["sides"])
-    keys_of_page = {"Escape": context["back"]}
-    keys_of_page |= {"ArrowLeft": steps["previous"]} if "previous" in steps else {}
-    keys_of_page |= {"ArrowRight": steps["next"]} if "next" in steps else {}
-    page.keys = keys_of_page
+    section = Section("image", f"{part.capitalize()} image", context, "task_image")
+    page = task_frame(site, item, task, query, "image", [section])
+    arrows = {"previous": "ArrowLeft", "next": "ArrowRight"}
+    page.keys = {"Escape": context["back"]} | {arrows[text]: url for text, url in context["sides"]}
     page.title = f"Task {task.index:,}, {part} {position}"
     return page
 
@@ -327,14 +322,8 @@ def other_supports(site: Site, item: Item, number: int, query: Any) -> Page:
             }
         )
     context = {"columns": columns[:6], "alone": len(columns) < 2}
-    return task_frame(
-        site,
-        item,
-        task,
-        query,
-        "supports",
-        [Section("supports", "The same queries under other supports", context, "task_supports")],
-    )
+    section = Section("supports", "The same queries under other supports", context, "task_supports")
+    return task_frame(site, item, task, query, "supports", [section])
 
 
 _SERIES = 8  # columns of a page
@@ -350,11 +339,7 @@ def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
     carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
     base = f"{item.url}/task/{task.index}"
     shown = every[:_SERIES]
-    scores = []
-    for each in shown:
-        flat = read_scores(each.run.path, each.bed.units[each.position], task.index)
-        fits = flat is not None and len(flat) == len(task.query) * task.way
-        scores.append(flat.reshape(len(task.query), task.way) if fits and flat is not None else None)
+    scores = [each.scores(task) for each in shown]
     rows: list[dict[str, Any]] = []
     for tile in (tile for tile in tiles.tiles if tile.part == "query"):
         cells = []
@@ -384,13 +369,7 @@ def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
         ][:40],
         "hidden": tiles.hidden_queries,
     }
-    page = task_frame(
-        site,
-        item,
-        task,
-        query,
-        "answers",
-        [Section("answers", "Every query and what it was taken for", context, "task_answers")],
-    )
+    section = Section("answers", "Every query and what it was taken for", context, "task_answers")
+    page = task_frame(site, item, task, query, "answers", [section])
     page.notices += problems
     return page

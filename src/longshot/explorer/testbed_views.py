@@ -15,7 +15,7 @@ from longshot.explorer.dataset_views import tree_context
 from longshot.explorer.library import Item
 from longshot.explorer.listing import DEFAULT_COLUMNS, ListState, address, make_page, task_link
 from longshot.explorer.run_views import download_links, list_context
-from longshot.explorer.site import Page, Site, made, tabs_of
+from longshot.explorer.site import Page, Site, crumbs_of, made, tabs_of
 from longshot.reports import Section, class_names
 from longshot.tasks import Testbed
 
@@ -28,8 +28,7 @@ def testbed_frame(site: Site, item: Item, here: str, sections: list[Section]) ->
     tabs = tabs_of(item.url, here, names | {"Leaderboard": "board"})
     facts = item.facts
     counts = [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), f"hash {facts['hash'][:12]}"]
-    crumbs = [("Explorer", "/"), ("testbeds", "/?kind=testbed")]
-    return Page(item.name, sections, counts=counts, crumbs=crumbs, tabs=tabs)
+    return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item), tabs=tabs)
 
 
 def testbed_overview(site: Site, item: Item) -> Page:
@@ -76,12 +75,8 @@ def dataset_links(site: Site, datasets: dict[str, str]) -> list[tuple[str, str, 
     for name, fingerprint in datasets.items():
         same = [each for each in known_sets if each.facts.get("fingerprint") == fingerprint]
         same.sort(key=lambda each: each.name != name)
-        page = (
-            same[0].url
-            if same
-            else next((each.url for each in known_sets if name == each.name == "toybox"), None)
-        )
-        links.append((name, fingerprint, page))
+        same += [each for each in known_sets if name == each.name == "toybox"]
+        links.append((name, fingerprint, same[0].url if same else None))
     return links
 
 

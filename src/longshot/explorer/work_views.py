@@ -12,7 +12,7 @@ from typing import Any
 
 from longshot.base import count
 from longshot.explorer.library import Item, inner_file
-from longshot.explorer.site import NotThere, Page, Site, made, tabs_of
+from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.sprites import image_gallery
 from longshot.publish import without_front_matter
 from longshot.reports import Section
@@ -106,13 +106,7 @@ def training(site: Site, item: Item) -> Page:
     sections.append(Section("settings", "Settings", {"facts": plain}, "facts"))
     counts = [str(settings.get(key)) for key in ("algorithm", "network", "dataset") if settings.get(key)]
     live = f"/live?item={item.id}" if item.state != "finished" else ""  # what stopped may go on
-    page = Page(
-        item.name,
-        sections,
-        counts=counts,
-        crumbs=[("Explorer", "/"), ("trainings", "/?kind=training")],
-        live=live,
-    )
+    page = Page(item.name, sections, counts=counts, crumbs=crumbs_of(item), live=live)
     page.notices += [str(note) for note in item.facts.get("notes", [])]
     return page
 
@@ -198,13 +192,8 @@ def study(site: Site, item: Item) -> Page:
         count(len(verdicts), "claim"),
         count(len(trainings), "training"),
     ]
-    crumbs = [("Explorer", "/"), ("studies", "/?kind=study")]
-    return Page(
-        item.name,
-        [Section("study", "What it found", context, "study_overview")],
-        counts=counts,
-        crumbs=crumbs,
-    )
+    section = Section("study", "What it found", context, "study_overview")
+    return Page(item.name, [section], counts=counts, crumbs=crumbs_of(item))
 
 
 def _claims(item: Item) -> dict[str, str]:
@@ -272,13 +261,7 @@ def verification(site: Site, item: Item) -> Page:
 def _release_frame(item: Item, here: str, sections: list[Section]) -> Page:
     tabs = tabs_of(item.url, here, {"Card": "", "Verification": "verify"})
     counts = [f"version {item.facts.get('version')}", count(len(item.facts.get("testbeds") or ()), "testbed")]
-    return Page(
-        item.name,
-        sections,
-        counts=counts,
-        crumbs=[("Explorer", "/"), ("releases", "/?kind=release")],
-        tabs=tabs,
-    )
+    return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item), tabs=tabs)
 
 
 def why(site: Site, item: Item, number: int, query: Any) -> Page:
