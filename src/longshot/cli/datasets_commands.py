@@ -75,33 +75,19 @@ def _print_downloads(as_json: bool) -> None:
     if as_json:
         echo_json(rows)
         return
-    print_table(
-        [
-            {
-                "name": row["name"],
-                "what": row["title"],
-                "size": row["size"],
-                "checksum": _checksums(row),
-                "licence": row["licence"],
-                "studies": ", ".join(row["studies"]),
-            }
-            for row in rows
-            if row["by_hand"] is None
-        ]
-    )
+    fetched, by_hand = [], []
+    for row in rows:
+        end = {"studies": ", ".join(row["studies"])}
+        shown = {"name": row["name"], "what": row["title"]}
+        if row["by_hand"] is None:
+            shown |= {"size": row["size"], "checksum": _checksums(row), "licence": row["licence"]}
+            fetched.append(shown | end)
+        else:
+            by_hand.append(shown | {name: row["by_hand"][name] for name in ("where", "why")} | end)
+    print_table(fetched)
     click.echo("\nTo be fetched by hand:\n")
     print_table(
-        [
-            {
-                "name": row["name"],
-                "what": row["title"],
-                "where": row["by_hand"]["where"],
-                "why": row["by_hand"]["why"],
-                "studies": ", ".join(row["studies"]),
-            }
-            for row in rows
-            if row["by_hand"] is not None
-        ],
+        by_hand,
         footer="\nA licence that is not known is not a permission: ask the authors. Then: longshot datasets get NAME",
     )
 
@@ -149,15 +135,8 @@ def datasets_command(ctx: click.Context, as_json: bool) -> None:
     A dataset is a folder of class folders (or a .zip of one), a .csv, .tsv or .parquet table with the
     columns path and label, a .npz file with images and labels, or the embedded 'toybox'.
     """
-    if ctx.invoked_subcommand is None:
-        _list(as_json)
-
-
-for _inner in (get, overlap, without, suspects):
-    datasets_command.add_command(_inner)
-
-
-def _list(as_json: bool) -> None:
+    if ctx.invoked_subcommand is not None:
+        return
     import longshot
 
     rows = longshot.list_datasets()
@@ -176,6 +155,10 @@ def _list(as_json: bool) -> None:
         for row in rows
     ]
     print_table(shown)
+
+
+for _inner in (get, overlap, without, suspects):
+    datasets_command.add_command(_inner)
 
 
 @datasets_command.command("add")

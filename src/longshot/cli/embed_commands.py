@@ -182,10 +182,6 @@ def embed_command(
             click.echo(f"{row['backbone']}: {row['path']}")
 
 
-def _size(count: float) -> str:
-    return f"{count / 1e6:,.1f} MB"
-
-
 def _done(row: dict[str, Any]) -> dict[str, Any]:
     work = "from the cache" if row["cached"] else f"{row['seconds']:.1f} s"
     if row["resumed_shards"]:
@@ -213,7 +209,7 @@ def _planned(row: dict[str, Any]) -> dict[str, Any]:
         "time": "none, it is in the cache" if row["cached"] else f"about {row['seconds']:,.0f} s",
         "images/s": f"{rate:,.0f}" if rate else "",
         # While shards are joined they and the whole lie on the disk together.
-        "disk": f"{_size(row['bytes'])} ({_size(2 * row['bytes'])} for a moment)",
+        "disk": f"{row['bytes'] / 1e6:,.1f} MB ({2 * row['bytes'] / 1e6:,.1f} MB for a moment)",
         "shards": f"{row['finished_shards']} of {row['shards']} done",
         "preprocessing": row["preprocessing"],
     }

@@ -83,15 +83,10 @@ def show(as_json: bool) -> None:
     from longshot.models import cache_entries
 
     stored = cache_entries()
-    kinds = sorted({entry.kind for entry in stored})
-    totals: list[dict[str, Any]] = [
-        {
-            "kind": kind,
-            "entries": sum(entry.kind == kind for entry in stored),
-            "bytes": sum(entry.bytes for entry in stored if entry.kind == kind),
-        }
-        for kind in kinds
-    ]
+    totals: list[dict[str, Any]] = []
+    for kind in sorted({entry.kind for entry in stored}):
+        sizes = [entry.bytes for entry in stored if entry.kind == kind]
+        totals.append({"kind": kind, "entries": len(sizes), "bytes": sum(sizes)})
     if as_json:
         listed = [{"kind": e.kind, "name": e.name, "bytes": e.bytes, "used": e.used} for e in stored]
         echo_json({"path": str(own_cache()), "kinds": totals, "entries": listed})

@@ -136,12 +136,11 @@ def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
 def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool) -> None:
     if as_json:
         paths: list[str | None] = [str(file) for file in files] or [None] * len(splits)
-        echo_json(
-            [
-                {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
-                for split, path in zip(splits, paths, strict=True)
-            ]
-        )
+        rows = [
+            {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
+            for split, path in zip(splits, paths, strict=True)
+        ]
+        echo_json(rows)
         return
     print_table([_row(split) for split in splits])
     made = splits[0].made
@@ -303,14 +302,10 @@ def compare(
     opened = longshot.open_dataset(dataset)
     comparisons = longshot.compare_splits(splits, opened, **settings)
     if as_json:
-        records = [
-            {
-                **comparison.record(),
-                "shared_test": comparison.shared_test,
-                "nearest": [vars(pair) for pair in comparison.nearest],
-            }
-            for comparison in comparisons
-        ]
+        records = []
+        for each in comparisons:
+            nearest = [vars(pair) for pair in each.nearest]
+            records.append({**each.record(), "shared_test": each.shared_test, "nearest": nearest})
         echo_json(records)
         return
     rows = [comparison_row(comparison) for comparison in comparisons]
@@ -325,19 +320,13 @@ def compare(
             click.echo()
             print_hardness(hardness, markdown, backbone)
     if with_classes:
-        for comparison in (comparison for comparison in comparisons if not comparison.reference):
-            farthest = sorted(comparison.nearest, key=lambda pair: -pair.distance)
-            listed = [
-                {
-                    "test class": pair.test,
-                    "nearest train class": pair.train,
-                    "distance": f"{pair.distance:.3f}",
-                }
-                for pair in farthest
-            ]
+        for each in (each for each in comparisons if not each.reference):
+            farthest = sorted(each.nearest, key=lambda pair: -pair.distance)
+            heads = ("test class", "nearest train class", "distance")
+            cells = [(pair.test, pair.train, f"{pair.distance:.3f}") for pair in farthest]
             click.echo()
-            title = f"{comparison.split}, {comparison.backbone}: farthest test classes first"
-            print_rows(listed, markdown, title)
+            title = f"{each.split}, {each.backbone}: farthest test classes first"
+            print_rows([dict(zip(heads, row, strict=True)) for row in cells], markdown, title)
 
 
 @splits_command.command("tree")

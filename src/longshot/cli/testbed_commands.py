@@ -76,13 +76,12 @@ def inspect_command(
         echo_json({**inspection.facts, **page})
     else:
         click.echo(f"{inspection}\n")
-    if verify and not as_json:
-        for check in inspection.images:
+        for check in inspection.images if verify else ():
             click.echo(f"{check.dataset}: {check}")
-        if not inspection.findings:
+        if verify and not inspection.findings:
             click.echo("verified: content hash, fingerprints, and every class and image name of every task")
-    if html is not None and not as_json:
-        print_written(html)
+        if html is not None:
+            print_written(html)
     for finding in inspection.findings or ():
         click.echo(f"differs: {finding}", err=True)
     if code := EXIT_CODES[inspection.outcome]:

@@ -125,11 +125,8 @@ def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
     if as_json:
         echo_json(cost)
         return
-    validations = (
-        f" and {cost['validations']} validations of {cost['seconds_per_validation']:.1f} s"
-        if cost["validations"]
-        else ""
-    )
+    validations = f" and {cost['validations']} validations of {cost['seconds_per_validation']:.1f} s"
+    validations = validations if cost["validations"] else ""
     click.echo(
         f"would train {cost['network']} ({cost['parameters']:,} parameters, {cost['gflops_per_image']:g} GFLOP an "
         f"image) with {cost['algorithm']} on {cost['train_classes']:,} classes"
