@@ -27,11 +27,14 @@ from longshot.cli.faces import face_of
 # name → (where in this room its click command is, what it does). A module is imported only when a command of its is
 # called, so that `longshot --help` stays fast. Plugins add theirs.
 _OWN = {
-    "demo": ("demo_command:command", "The whole street on the embedded default: a table and a report."),
+    "demo": ("demo_command:demo_command", "The whole street on the embedded default: a table and a report."),
     "datasets": ("datasets_commands:datasets_command", "List, add and describe datasets."),
     "backbones": ("embed_commands:backbones_command", "List the backbones that can embed images."),
     "embed": ("embed_commands:embed_command", "Run a backbone over a dataset and keep the features."),
-    "taxonomy": ("taxonomy_command:command", "Show class hierarchies and distances between classes."),
+    "taxonomy": (
+        "taxonomy_command:taxonomy_command",
+        "Show class hierarchies and distances between classes.",
+    ),
     "train": ("train_commands:train_command", "Train a network on the train classes of a dataset."),
     "tune": ("train_commands:tune_command", "Search for settings on validation tasks."),
     "split": (

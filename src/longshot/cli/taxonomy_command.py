@@ -19,7 +19,7 @@ _KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
 
 
 @click.group()
-def command() -> None:
+def taxonomy_command() -> None:
     """Show class hierarchies and distances between classes.
 
     \b
@@ -33,7 +33,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@taxonomy_command.command()
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--depth", type=click.IntRange(min=0), help="Show so many levels below the root.")
 @click.option("--picture", type=FILE, help="Also draw it: FILE.png, .svg or .pdf.")
@@ -68,7 +68,7 @@ def show(
     print_rich(_rich_tree(top, depth))
 
 
-@command.command()
+@taxonomy_command.command()
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--kind", type=click.Choice(_KINDS), default=_KINDS[0], help="Which distance.")
 @shared("reduction")
@@ -111,7 +111,7 @@ def distances(
     )
 
 
-@command.command()
+@taxonomy_command.command()
 @click.option("--classes", type=FILE, required=True, help="ImageNet ids (n01440764), one a line.")
 @click.option("--file", type=FILE, help="WordNet 3.0's data.noun; hierarchy if not given.")
 @click.option("--reduction", type=click.Choice(["shortest-paths"]), help="Keep one shortest path per class.")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from longshot.base import Ints, UserError, count
 from longshot.data import class_labels
 from longshot.explorer.library import Item
-from longshot.explorer.listing import address, page_number, show
+from longshot.explorer.listing import address, cell_text, page_number
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.sprites import SHOWN, image_gallery
 from longshot.explorer.svg_plots import Bar, bar_plot
@@ -165,7 +165,7 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     if dataset.attributes is not None:
         values = dataset.attributes.slice(row, 1).to_pylist()[0]
         facts += [
-            (name, str(value)[:200] if isinstance(value, list | dict) else show(value))
+            (name, str(value)[:200] if isinstance(value, list | dict) else cell_text(value))
             for name, value in values.items()
         ]
     context = {

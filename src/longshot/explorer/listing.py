@@ -224,10 +224,10 @@ def neighbours(
     return before, after, position + 1, len(rows)
 
 
-def show(value: Any, name: str = "") -> str:
-    """A value as a list shows it: shares in per cent, numbers with few digits, nothing for what is not there.
+def cell_text(value: Any, name: str = "") -> str:
+    """Return a value as a list shows it: shares in per cent, numbers with few digits, nothing for what is not there.
 
-    >>> show(0.5, "accuracy"), show(float("nan")), show(12.3456), show(1234567)
+    >>> cell_text(0.5, "accuracy"), cell_text(float("nan")), cell_text(12.3456), cell_text(1234567)
     ('50.0', '–', '12.35', '1,234,567')
     """
     if value is None:

@@ -139,7 +139,7 @@ class Site:
     def templates(self) -> Environment:
         """Templates of pages that are served, above those of pages that are written."""
         templates = frame.environment(TEMPLATES)
-        templates.filters.update(show=listing.show, ago=ago, bytes=human_bytes)
+        templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes)
         templates.globals.update(
             style_url=self.asset_url("explorer.css"), script_url=self.asset_url("explorer.js")
         )

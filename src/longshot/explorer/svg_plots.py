@@ -9,7 +9,7 @@ from html import escape
 
 import numpy as np
 
-from longshot.explorer.listing import is_share, show
+from longshot.explorer.listing import cell_text, is_share
 
 _BARS_WIDTH, _ROW, _TEXT, _NUMBER = 340, 20, 120, 62
 
@@ -81,12 +81,13 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, *, links: bool = 
     for tick in y_ticks:
         parts.append(
             f'<path class="grid" d="M{_LEFT} {place_y(tick):.1f}H{_WIDTH - _RIGHT}"/>'
-            f'<text x="{_LEFT - 8}" y="{place_y(tick) + 4:.1f}" text-anchor="end">{escape(show(tick, ylabel))}</text>'
+            f'<text x="{_LEFT - 8}" y="{place_y(tick) + 4:.1f}" text-anchor="end">'
+            f"{escape(cell_text(tick, ylabel))}</text>"
         )
     for tick in x_ticks:
         parts.append(
             f'<text x="{place_x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
-            f"{escape(show(tick, xlabel))}</text>"
+            f"{escape(cell_text(tick, xlabel))}</text>"
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(

@@ -11,7 +11,7 @@ from longshot.base import Floats, count, span
 from longshot.explorer.caches import CachedTestbed
 from longshot.explorer.compare_views import Candidate
 from longshot.explorer.library import Item
-from longshot.explorer.listing import ListState, address, neighbours, page_number, show
+from longshot.explorer.listing import ListState, address, cell_text, neighbours, page_number
 from longshot.explorer.picture_store import LARGE, TILE
 from longshot.explorer.query_answers import nearest_support
 from longshot.explorer.run_index import read_scores
@@ -110,7 +110,7 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
         task.dataset,
     ]
     facts += [
-        f"{name} {show(value, name)}"
+        f"{name} {cell_text(value, name)}"
         for name, value in task.measured.items()
         if isinstance(value, int | float)
     ][:6]
