@@ -118,7 +118,7 @@ def index_speed(run: Path, rows: int) -> None:
     """Build and reopen, in a process of its own each."""
     code = (
         "import sys, time; from pathlib import Path; import pyarrow.parquet, pyarrow.dataset\n"
-        "from longshot.explorer.index import Indexes\n"
+        "from longshot.explorer.run_index import Indexes\n"
         "began, used = time.perf_counter(), time.process_time(); Indexes().open(Path(sys.argv[1]))\n"
         "print(time.perf_counter() - began, time.process_time() - used)"
     )

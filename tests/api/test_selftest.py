@@ -17,9 +17,10 @@ import longshot
 from longshot.api import selftest
 from longshot.api.selftest import Check, all_checks, largest_difference, run_check
 from longshot.base import TaskBatch, UserError
-from longshot.cli.doctor_command import command
-from longshot.models import ProtoNet, methods
+from longshot.cli.machine_commands import doctor_command
+from longshot.models import ProtoNet
 from longshot.models.engines import ENGINES
+from longshot.models.methods import registry
 from longshot.tasks import NAMES
 from longshot.training import ALGORITHMS
 
@@ -28,8 +29,8 @@ CPU = torch.device("cpu")
 
 def test_everything_registered_is_checked() -> None:
     checked = {(check.kind, check.name.partition(",")[0]) for check in all_checks()}
-    by_name = {("method", name) for name in methods.METHODS | methods.IMAGE_METHODS}
-    assert checked == by_name | {
+    methods = {("method", name) for name in registry.METHODS | registry.IMAGE_METHODS}
+    assert checked == methods | {
         *(("selection", name) for name in NAMES),
         *(("engine", name) for name in ENGINES if name != "auto"),
         *(("training", name) for name in ALGORITHMS),
@@ -74,7 +75,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     module.Planted = Planted  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "planted_methods", module)
     monkeypatch.setattr(
-        methods, "METHODS", {"planted": "planted_methods:Planted", "protonet": methods.METHODS["protonet"]}
+        registry, "METHODS", {"planted": "planted_methods:Planted", "protonet": registry.METHODS["protonet"]}
     )
 
     def broken(device: torch.device, dtype: torch.dtype) -> list[Tensor]:
@@ -84,7 +85,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def planted_checks() -> Iterator[Check]:
         yield from (
-            check for check in registered() if check.name in methods.METHODS and check.kind == "method"
+            check for check in registered() if check.name in registry.METHODS and check.kind == "method"
         )
         yield Check("training", "broken", 1e-3, broken)
 
@@ -94,14 +95,14 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("planted")
 def test_a_wrong_method_and_a_broken_one_are_told_and_fail(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    result = CliRunner().invoke(command, ["--selftest", "--device", "cpu", "-o", str(path), "--json"])
+    result = CliRunner().invoke(doctor_command, ["--selftest", "--device", "cpu", "-o", str(path), "--json"])
     assert result.exit_code == 1
     rows = {row["what"]: row for row in json.loads(result.stdout)}
     states = {name: rows[name]["state"] for name in ("method planted", "method protonet", "training broken")}
     assert states == {"method planted": "differs", "method protonet": "ok", "training broken": "failed"}
     assert "at most 1e-03 allowed" in rows["method planted"]["detail"]
     assert rows["selftest"]["detail"].startswith("1 of 3 checks agree with the CPU in double precision")
-    again = CliRunner().invoke(command, ["--selftest", "--device", "cpu", "-o", str(path)])
+    again = CliRunner().invoke(doctor_command, ["--selftest", "--device", "cpu", "-o", str(path)])
     assert isinstance(again.exception, SystemExit)  # no UserError: a report of its own is replaced
     text = path.read_text()
     assert str(Path.home()) not in text and str(tmp_path) not in text

@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from longshot.api.doctor import EXTRAS
+from longshot.api.installation import EXTRAS
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def install(site: Path, package: str, code: str) -> None:
-    """A package as pip would leave it: metadata and a module."""
+def install(site: Path, package: str, code: str, plugins: str = "") -> None:
+    """Write a package as pip would leave it: metadata and a module, and the plugins that it names."""
     (site / package).mkdir(parents=True)
     (site / package / "__init__.py").write_text(code)
     record = site / f"{package}-9.9.dist-info"
     record.mkdir()
     (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9\n")
+    (record / "entry_points.txt").write_text(f"[longshot.plugins]\n{plugins}" if plugins else "")
 
 
 BROKEN = {  # package: its code
@@ -38,6 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("site")
     for package in {package for packages, _ in EXTRAS.values() for package in packages}:
         install(folder, package.replace("-", "_"), BROKEN.get(package, ""))
+    code = 'from longshot.base import Plugin\nPLUGIN = Plugin("what others add")\n'
+    install(folder, "added", code, "added = added:PLUGIN\ngone = added:GONE\nother = added:Plugin\n")
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 
@@ -63,6 +66,23 @@ def test_an_extra_is_ok_when_it_can_be_imported(
 ) -> None:
     row = rows[f"extra {extra}"]
     assert row["state"] == state and detail in row["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "detail"),
+    [
+        ("added", "ok", "what others add"),
+        ("gone", "absent", "added:GONE cannot be imported: module 'added' has no attribute 'GONE'"),
+        ("other", "absent", "added:Plugin is a type, and a Plugin is needed"),
+    ],
+)
+def test_plugins_are_named(rows: dict[str, dict[str, str]], name: str, state: str, detail: str) -> None:
+    assert rows[f"plugin {name}"] == {"what": f"plugin {name}", "state": state, "detail": detail}
+
+
+def test_the_wings_of_longshot_are_plugins(rows: dict[str, dict[str, str]]) -> None:
+    wings = ("diagnosis", "publish", "studies", "explorer", "arena")
+    assert {rows[f"plugin {wing}"]["state"] for wing in wings} == {"ok"}
 
 
 def test_every_extra_of_users_is_asked_for() -> None:
@@ -105,16 +125,16 @@ def test_every_place_of_the_cache_is_shown(
 def test_what_results_vouch_for_is_told(
     monkeypatch: pytest.MonkeyPatch, value: str, state: str, words: str
 ) -> None:
-    from longshot.api import doctor
+    from longshot.api import installation
 
     monkeypatch.setenv("LONGSHOT_IDENTITY", value)
-    assert doctor._identity() == {"what": "identity", "state": state, "detail": words}
+    assert installation._identity() == {"what": "identity", "state": state, "detail": words}
 
 
 def test_whether_libraries_tell_their_makers_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    from longshot.api import doctor
+    from longshot.api import installation
 
-    assert doctor._telemetry()["state"] == "off"
+    assert installation._telemetry()["state"] == "off"
     monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "0")
-    row = doctor._telemetry()
+    row = installation._telemetry()
     assert (row["state"], row["detail"]) == ("on", "switched on by ORT_DISABLE_TELEMETRY=0")

@@ -15,7 +15,7 @@ import longshot
 from longshot.audit import leave_out_overlap
 from longshot.audit.record import recall
 from longshot.base import UserError
-from longshot.cli.overlap_command import overlap, without
+from longshot.cli.audit_commands import overlap, without
 from longshot.data import open_dataset
 
 

@@ -21,7 +21,7 @@ from tests.reports.runs import DEFAULT, write_run
 import longshot
 from longshot.base import write_text
 from longshot.explorer.decoder import PIXELS
-from longshot.explorer.pictures import Decoders
+from longshot.explorer.picture_store import Decoders
 
 from .conftest import Client
 from .reader import reading

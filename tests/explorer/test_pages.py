@@ -19,10 +19,10 @@ from PIL import Image
 
 import longshot
 from longshot.api.reports import report_text
-from longshot.explorer.index import Indexes
+from longshot.explorer.exports import page_tables
 from longshot.explorer.listing import select
-from longshot.explorer.studio import run_sections
-from longshot.explorer.table_files import page_tables
+from longshot.explorer.plot_worker import run_sections
+from longshot.explorer.run_index import Indexes
 from longshot.tasks import Testbed
 
 from .conftest import Client

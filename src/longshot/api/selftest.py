@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from longshot.api.doctor import installed
+from longshot.api.installation import installed
 from longshot.base import progress
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The command line: one thin file per command, imported only when it is called."""
+"""The command line: thin commands in files by subject, imported only when they are called."""
 
 import lazy_loader
 

@@ -187,10 +187,7 @@ def print_estimate(cost: Estimate, as_json: Any) -> None:
         return
     rows = [
         {
-            "step": step["step"],
-            "testbed": step["testbed"],
-            **({"backbone": step["backbone"]} if "backbone" in step else {}),
-            "method": step["method"],
+            **{name: step[name] for name in ("step", "testbed", "backbone", "method") if name in step},
             "left": f"{step['left']:,} {'tasks' if step['method'] else 'images'}",
             **({"per task": _seconds(step["per_task"])} if "per_task" in step else {}),
             "time": f"about {step['seconds']:,.1f} s",

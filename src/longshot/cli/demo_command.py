@@ -25,7 +25,7 @@ BACKBONES = ("pixels", "efficientnet-lite0(size=84)")
 )
 @click.option("--tasks", type=click.IntRange(min=2), default=600, help="Tasks per testbed.")
 @shared("device", "engine", "json")
-def command(out: Path, tasks: int, device: str, engine: str | None, as_json: bool) -> None:
+def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json: bool) -> None:
     """Generate toybox, draw an easy and a look-alike testbed, measure two backbones, write a report.
 
     \b

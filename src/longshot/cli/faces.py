@@ -69,8 +69,7 @@ class StudyFace(ShellFace):
 
 def command_words(function: str) -> str:
     """The command of a function of ``longshot``: ``make_split`` → ``split``."""
-    words: str | None = _COMMAND_OF.get(function) or plugged("command_of").get(function)
-    return words or function.replace(".", " ")
+    return str(_COMMAND_OF.get(function) or plugged("command_of").get(function, function.replace(".", " ")))
 
 
 def face_of(context: click.Context | None) -> ShellFace:
@@ -102,21 +101,17 @@ def _written(flag: str, value: str | None) -> str:
 
 def _flags(command: click.Command) -> dict[str, str]:
     """Parameter → how it is given: an option's flag, an argument's place in capitals."""
-    flags = {}
-    for param in command.params:
-        if isinstance(param, click.Option):
-            flags[str(param.name)] = _flag_of(param)
-        else:
-            flags[str(param.name)] = (param.metavar or str(param.name).upper()).strip("[]")
-    return flags
+    return {str(param.name): _flag_of(param) for param in command.params}
 
 
-def _flag_of(option: click.Parameter) -> str:
+def _flag_of(param: click.Parameter) -> str:
     """Of an option's names the one that is like its parameter, as --judge beside --backbone."""
-    if "-o" in option.opts:
+    if not isinstance(param, click.Option):
+        return (param.metavar or str(param.name).upper()).strip("[]")
+    if "-o" in param.opts:
         return "-o"
-    namesake = f"--{option.name}".replace("_", "-")
-    return namesake if namesake in option.opts else max(option.opts, key=len)
+    namesake = f"--{param.name}".replace("_", "-")
+    return namesake if namesake in param.opts else max(param.opts, key=len)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The ``longshot`` command: finds the sub-command's file by name and turns mistakes into one sentence."""
+"""The ``longshot`` command: finds where a sub-command is and turns mistakes into one sentence."""
 
 from __future__ import annotations
 
@@ -24,35 +24,44 @@ from longshot.base import (
 )
 from longshot.cli.faces import face_of
 
-# name → what it does. The module of that name is imported only when its command is called, so that
-# `longshot --help` stays fast; each module holds a click command called `command`. Plugins add theirs.
+# name → (where in this room its click command is, what it does). A module is imported only when a command of its is
+# called, so that `longshot --help` stays fast. Plugins add theirs.
 _OWN = {
-    "demo": "The whole street on the embedded default: a table and a report.",
-    "datasets": "List, add and describe datasets.",
-    "backbones": "List the backbones that can embed images.",
-    "embed": "Run a backbone over a dataset and keep the features.",
-    "taxonomy": "Show class hierarchies and distances between classes.",
-    "train": "Train a network on the train classes of a dataset.",
-    "tune": "Search for settings on validation tasks.",
-    "split": "Divide classes into train, validation and test, at a chosen distance.",
-    "splits": "Compare and draw class splits; class trees against a taxonomy.",
-    "sample": "Draw tasks into a testbed file.",
-    "inspect": "Describe a testbed and check it against its dataset.",
-    "methods": "List the methods that learn from a support set.",
-    "evaluate": "Run methods over testbeds; one result row per task.",
-    "compare": "Compare runs task by task; can gate a pipeline.",
-    "report": "Write a page or a table from the results of a run.",
-    "score": "Score predictions that any code made on a testbed.",
-    "doctor": "What is installed, which extras, device, cache.",
-    "cache": "Show and prune what Longshot keeps on disk.",
+    "demo": ("demo_command:demo_command", "The whole street on the embedded default: a table and a report."),
+    "datasets": ("datasets_commands:datasets_command", "List, add and describe datasets."),
+    "backbones": ("embed_commands:backbones_command", "List the backbones that can embed images."),
+    "embed": ("embed_commands:embed_command", "Run a backbone over a dataset and keep the features."),
+    "taxonomy": (
+        "taxonomy_command:taxonomy_command",
+        "Show class hierarchies and distances between classes.",
+    ),
+    "train": ("train_commands:train_command", "Train a network on the train classes of a dataset."),
+    "tune": ("train_commands:tune_command", "Search for settings on validation tasks."),
+    "split": (
+        "splits_commands:split_command",
+        "Divide classes into train, validation and test, at a chosen distance.",
+    ),
+    "splits": (
+        "splits_commands:splits_command",
+        "Compare and draw class splits; class trees against a taxonomy.",
+    ),
+    "sample": ("sample_command:command", "Draw tasks into a testbed file."),
+    "inspect": ("testbed_commands:inspect_command", "Describe a testbed and check it against its dataset."),
+    "methods": ("evaluate_commands:methods_command", "List the methods that learn from a support set."),
+    "evaluate": ("evaluate_commands:evaluate_command", "Run methods over testbeds; one result row per task."),
+    "compare": ("results_commands:compare_command", "Compare runs task by task; can gate a pipeline."),
+    "report": ("results_commands:report_command", "Write a page or a table from the results of a run."),
+    "score": ("testbed_commands:score_command", "Score predictions that any code made on a testbed."),
+    "doctor": ("machine_commands:doctor_command", "What is installed, which extras, device, cache."),
+    "cache": ("machine_commands:cache_command", "Show and prune what Longshot keeps on disk."),
 }
 
 
 @cache
 def commands() -> dict[str, tuple[str, str]]:
     """Return every command: name → (``module:attribute`` of a click command, its line in ``longshot --help``)."""
-    own = {name: (f"longshot.cli.{name}_command:command", line) for name, line in _OWN.items()}
-    return own | {name: entry for name, entry in plugged("commands").items() if name not in own}
+    own = {name: (f"longshot.cli.{target}", line) for name, (target, line) in _OWN.items()}
+    return own | plugged("commands") | own  # a plugin takes no name of the core
 
 
 class _Context(click.Context):
@@ -97,8 +106,9 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         # A command of the core is found without a look at what is installed.
-        entry = (f"longshot.cli.{name}_command:command", "") if name in _OWN else commands().get(name)
-        return None if entry is None else _remembered(load_target(entry[0]))
+        if name in _OWN:
+            return _remembered(load_target(f"longshot.cli.{_OWN[name][0]}"))
+        return _remembered(load_target(commands()[name][0])) if name in commands() else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -19,7 +19,7 @@ _KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
 
 
 @click.group()
-def command() -> None:
+def taxonomy_command() -> None:
     """Show class hierarchies and distances between classes.
 
     \b
@@ -33,7 +33,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@taxonomy_command.command()
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--depth", type=click.IntRange(min=0), help="Show so many levels below the root.")
 @click.option("--picture", type=FILE, help="Also draw it: FILE.png, .svg or .pdf.")
@@ -61,18 +61,14 @@ def show(
         click.echo(f"wrote {picture}", err=True)
     top = display_tree(shown.taxonomy, shown.class_ids, shown.images)
     if as_json:
-        nodes = [_describe(shown.taxonomy, branch, level, depth) for level, branch in top.walk()]
-        value = {
-            "name": shown.name,
-            "root": shown.taxonomy.root,
-            "nodes": [n for n in nodes if n is not None],
-        }
-        echo_json(value)
+        branches = [(level, branch) for level, branch in top.walk() if depth is None or level <= depth]
+        nodes = [_describe(shown.taxonomy, branch, level) for level, branch in branches]
+        echo_json({"name": shown.name, "root": shown.taxonomy.root, "nodes": nodes})
         return
     print_rich(_rich_tree(top, depth))
 
 
-@command.command()
+@taxonomy_command.command()
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--kind", type=click.Choice(_KINDS), default=_KINDS[0], help="Which distance.")
 @shared("reduction")
@@ -115,7 +111,7 @@ def distances(
     )
 
 
-@command.command()
+@taxonomy_command.command()
 @click.option("--classes", type=FILE, required=True, help="ImageNet ids (n01440764), one a line.")
 @click.option("--file", type=FILE, help="WordNet 3.0's data.noun; hierarchy if not given.")
 @click.option("--reduction", type=click.Choice(["shortest-paths"]), help="Keep one shortest path per class.")
@@ -141,9 +137,7 @@ def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path, 
     click.echo(f"wrote {out}: {len(ids):,} classes, {len(part):,} nodes, {len(part.edges):,} edges")
 
 
-def _describe(taxonomy: Taxonomy, branch: Branch, level: int, depth: int | None) -> dict[str, Any] | None:
-    if depth is not None and level > depth:
-        return None
+def _describe(taxonomy: Taxonomy, branch: Branch, level: int) -> dict[str, Any]:
     return {
         "node": branch.node,
         "label": " › ".join(branch.labels),

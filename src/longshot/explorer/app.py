@@ -19,27 +19,28 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from longshot.base import UserError
-from longshot.explorer import downloads, gallery
-from longshot.explorer.export import PAGES, export_files, export_folder, zipped
-from longshot.explorer.guard import App, Guard
-from longshot.explorer.library import Item
-from longshot.explorer.pages import (
-    answers,
-    attributes,
-    bed_classes,
-    board,
-    confusions,
-    dataset,
-    home,
-    run,
-    task,
-    testbed,
-    work,
+from longshot.explorer import downloads
+from longshot.explorer.compare_views import confusion
+from longshot.explorer.dataset_views import (
+    dataset_attributes,
+    dataset_classes,
+    dataset_facts,
+    dataset_image,
+    dataset_images,
+    dataset_suspects,
+    dataset_taxonomy,
 )
-from longshot.explorer.picture_pages import large_picture, sprite
-from longshot.explorer.pictures import PICTURE_TYPE
+from longshot.explorer.exports import PAGES, export_files, export_folder, page_tables, zipped
+from longshot.explorer.home_views import home, suite, suite_board, testbed_board
+from longshot.explorer.library import Item
+from longshot.explorer.picture_store import PICTURE_TYPE
+from longshot.explorer.run_views import run_overview, run_plot, run_section, run_tasks
 from longshot.explorer.site import NotThere, Page, Site, ago, made
-from longshot.explorer.table_files import page_tables
+from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite
+from longshot.explorer.task_views import answers_table, other_supports, task_image, task_pictures
+from longshot.explorer.testbed_views import testbed_classes, testbed_overview, testbed_plots, testbed_tasks
+from longshot.explorer.web_server import App, Guard
+from longshot.explorer.work_views import release, study, study_page, training, verification, why
 
 _PICTURE_THREADS = 4  # that wait for decoders; lists have threads of their own
 _WAITING = b"This page is loaded again when it is done."
@@ -127,33 +128,25 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
     def in_task(make: Callable[..., Page]) -> Callable[[Request], Page]:
         def show(request: Request) -> Page:
             item = site.item("testbed", request.path_params["id"])
-            return make(site, item, int(request.path_params["task"]), request.query_params)
+            return make(site, item, request.path_params["task"], request.query_params)
 
         return show
 
     def image(request: Request) -> Page:
-        position = request.path_params
-        item = site.item("testbed", position["id"])
-        return task.image(
-            site,
-            item,
-            int(position["task"]),
-            position["part"],
-            int(position["position"]),
-            request.query_params,
-        )
+        item, where = site.item("testbed", request.path_params["id"]), request.path_params
+        return task_image(site, item, where["task"], where["part"], where["position"], request.query_params)
 
     def one_image(request: Request) -> Page:
         item = site.item("dataset", request.path_params["id"])
-        return dataset.image(site, item, int(request.path_params["row"]), request.query_params)
+        return dataset_image(site, item, request.path_params["row"], request.query_params)
 
     def written_page(_: Site, item: Item, __: Any) -> Response:
-        data, policy = work.study_page(item)
+        data, policy = study_page(item)
         return HTMLResponse(data, headers={"content-security-policy": policy})
 
     def section(request: Request) -> Page:
         item = site.item("run", request.path_params["id"])
-        return run.report(site, item, request.path_params["name"], request.query_params)
+        return run_section(site, item, request.path_params["name"], request.query_params)
 
     def asset(request: Request) -> Response:
         name = request.path_params["name"]
@@ -173,47 +166,50 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         return JSONResponse({"items": facts, "time": time.time()}, headers={"etag": tag})
 
     return [
-        page("/", lambda request: home.home(site, request.query_params)),
-        page("/run/{id}", of("run", lambda site, item, _: run.overview(site, item))),
-        page("/run/{id}/tasks", of("run", downloads.or_file(run.tasks, downloads.run_tasks))),
-        page("/run/{id}/plot", of("run", downloads.or_file(run.plot, downloads.run_plot))),
+        page("/", lambda request: home(site, request.query_params)),
+        page("/run/{id}", of("run", lambda site, item, _: run_overview(site, item))),
+        page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks, downloads.run_tasks_file))),
+        page("/run/{id}/plot", of("run", downloads.or_file(run_plot, downloads.run_plot_file))),
         page("/run/{id}/report/{name}", section),
-        page("/testbed/{id}", of("testbed", lambda site, item, _: testbed.overview(site, item))),
-        page("/testbed/{id}/tasks", of("testbed", downloads.or_file(testbed.tasks, downloads.testbed_tasks))),
+        page("/testbed/{id}", of("testbed", lambda site, item, _: testbed_overview(site, item))),
+        page(
+            "/testbed/{id}/tasks",
+            of("testbed", downloads.or_file(testbed_tasks, downloads.testbed_tasks_file)),
+        ),
         page(
             "/testbed/{id}/classes",
-            of("testbed", downloads.or_file(bed_classes.classes, downloads.bed_classes)),
+            of("testbed", downloads.or_file(testbed_classes, downloads.testbed_classes_file)),
         ),
-        page("/testbed/{id}/plots", of("testbed", lambda site, item, _: testbed.plots(site, item))),
-        page("/testbed/{id}/task/{task:int}", in_task(task.pictures)),
-        page("/testbed/{id}/task/{task:int}/answers", in_task(answers.answers_table)),
-        page("/testbed/{id}/task/{task:int}/supports", in_task(task.supports)),
+        page("/testbed/{id}/plots", of("testbed", lambda site, item, _: testbed_plots(site, item))),
+        page("/testbed/{id}/task/{task:int}", in_task(task_pictures)),
+        page("/testbed/{id}/task/{task:int}/answers", in_task(answers_table)),
+        page("/testbed/{id}/task/{task:int}/supports", in_task(other_supports)),
         page("/testbed/{id}/task/{task:int}/{part}/{position:int}", image),
         _picture_route(site, pool, "/testbed/{id}/task/{task:int}/sprite-{page:int}-{name}.jpg", sprite),
         _picture_route(
             site, pool, "/testbed/{id}/task/{task:int}/{part}-{position:int}-{name}.jpg", large_picture
         ),
-        _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.jpg", gallery.query_sprite),
-        page("/testbed/{id}/board", of("testbed", lambda site, item, _: board.testbed_board(site, item))),
-        page("/run/{id}/confusion", of("run", confusions.confusion)),
+        _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.jpg", query_sprite),
+        page("/testbed/{id}/board", of("testbed", lambda site, item, _: testbed_board(site, item))),
+        page("/run/{id}/confusion", of("run", confusion)),
         page("/compare", lambda request: downloads.comparison(site, request.query_params)),
-        page("/board/{id}", of("board", lambda site, item, _: board.suite_board(site, item))),
-        page("/suite/{id}", of("suite", lambda site, item, _: board.suite(site, item))),
-        page("/dataset/{id}", of("dataset", dataset.classes)),
-        page("/dataset/{id}/images", of("dataset", dataset.images)),
+        page("/board/{id}", of("board", lambda site, item, _: suite_board(site, item))),
+        page("/suite/{id}", of("suite", lambda site, item, _: suite(site, item))),
+        page("/dataset/{id}", of("dataset", dataset_classes)),
+        page("/dataset/{id}/images", of("dataset", dataset_images)),
         page("/dataset/{id}/image/{row:int}", one_image),
-        page("/dataset/{id}/taxonomy", of("dataset", lambda site, item, _: dataset.taxonomy(site, item))),
-        page("/dataset/{id}/attributes", of("dataset", attributes.attributes)),
-        page("/dataset/{id}/facts", of("dataset", lambda site, item, _: dataset.facts(site, item))),
-        page("/dataset/{id}/suspects", of("dataset", dataset.suspects)),
-        _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.jpg", gallery.image_sprite),
-        _picture_route(site, pool, "/dataset/{id}/image-{row:int}.jpg", gallery.image_large),
-        page("/testbed/{id}/task/{task:int}/why", in_task(work.why)),
-        page("/training/{id}", of("training", lambda site, item, _: work.training(site, item))),
-        page("/study/{id}", of("study", lambda site, item, _: work.study(site, item))),
+        page("/dataset/{id}/taxonomy", of("dataset", lambda site, item, _: dataset_taxonomy(site, item))),
+        page("/dataset/{id}/attributes", of("dataset", dataset_attributes)),
+        page("/dataset/{id}/facts", of("dataset", lambda site, item, _: dataset_facts(site, item))),
+        page("/dataset/{id}/suspects", of("dataset", dataset_suspects)),
+        _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.jpg", image_sprite),
+        _picture_route(site, pool, "/dataset/{id}/image-{row:int}.jpg", image_large),
+        page("/testbed/{id}/task/{task:int}/why", in_task(why)),
+        page("/training/{id}", of("training", lambda site, item, _: training(site, item))),
+        page("/study/{id}", of("study", lambda site, item, _: study(site, item))),
         page("/study/{id}/page", of("study", written_page)),
-        page("/release/{id}", of("release", lambda site, item, _: work.release(site, item))),
-        page("/release/{id}/verify", of("release", lambda site, item, _: work.verification(site, item))),
+        page("/release/{id}", of("release", lambda site, item, _: release(site, item))),
+        page("/release/{id}/verify", of("release", lambda site, item, _: verification(site, item))),
         Route("/static/{version}/{name}", asset),
         Route("/live", live),
     ]
@@ -239,9 +235,8 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
             return Response(status_code=304, headers={"etag": tag})
         headers = {"etag": tag}
         if _WAITING in text:
-            headers["refresh"] = (
-                "3"  # something is being made: the browser asks again, with or without scripts
-            )
+            # Something is being made: the browser asks again, with or without scripts.
+            headers["refresh"] = "3"
         return HTMLResponse(text, headers=headers)
 
     return endpoint

@@ -59,9 +59,9 @@ def table_bytes(table: pa.Table, kind: str) -> bytes:
     return sink.getvalue()
 
 
-def run_tasks(site: Site, run: Item, query: Any, kind: str) -> Response:
+def run_tasks_file(site: Site, run: Item, query: Any, kind: str) -> Response:
     """The list of a run as a file: every row that the filter leaves, in the order of the list."""
-    from longshot.explorer.pages.run import choose_bed, list_state
+    from longshot.explorer.run_views import choose_bed, list_state
 
     bed = choose_bed(site.index(run), query)
     state = list_state(f"{run.url}/tasks", query, bed)
@@ -70,18 +70,18 @@ def run_tasks(site: Site, run: Item, query: Any, kind: str) -> Response:
     )
 
 
-def testbed_tasks(site: Site, item: Item, query: Any, kind: str) -> Response:
+def testbed_tasks_file(site: Site, item: Item, query: Any, kind: str) -> Response:
     """The list of a testbed as a file."""
-    from longshot.explorer.pages.testbed import tasks_with
+    from longshot.explorer.testbed_views import tasks_with
 
     state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
     table = tasks_with(site.testbed(item), str(query.get("class", ""))[:500])
     return _tasks(site, item, table, state, kind, item.name, "task")
 
 
-def bed_classes(site: Site, item: Item, query: Any, kind: str) -> Response:
+def testbed_classes_file(site: Site, item: Item, query: Any, kind: str) -> Response:
     """The class balance of a testbed as a file."""
-    from longshot.explorer.pages.bed_classes import classes_table
+    from longshot.explorer.testbed_views import classes_table
 
     if kind not in ("csv", "parquet"):
         raise NotThere("A list of classes can be had as CSV or Parquet.")
@@ -128,11 +128,11 @@ def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
         return path.read_bytes()
 
 
-def run_plot(site: Site, run: Item, query: Any, kind: str) -> Response:
+def run_plot_file(site: Site, run: Item, query: Any, kind: str) -> Response:
     """The plot as SVG with colours of its own."""
-    from longshot.explorer.pages.run import plot
+    from longshot.explorer.run_views import run_plot
 
-    page = plot(site, run, query)
+    page = run_plot(site, run, query)
     drawing = str(page.sections[0].context["svg"])
     if kind != "svg" or not drawing:
         raise NotThere("This plot can be had as SVG.")
@@ -147,11 +147,11 @@ def run_plot(site: Site, run: Item, query: Any, kind: str) -> Response:
 
 def comparison(site: Site, query: Any) -> Page | Response:
     """A comparison as a page, or its tasks as a file."""
-    from longshot.explorer.pages.compare import compare, compared_table
+    from longshot.explorer.compare_views import compare_series, compared_table
 
     kind = str(query.get("as", ""))
     if not kind:
-        return compare(site, query)
+        return compare_series(site, query)
     if kind not in ("csv", "parquet"):
         raise NotThere("A comparison can be had as CSV or Parquet.")
     listed = compared_table(site, query)

@@ -6,7 +6,7 @@ PLUGIN = Plugin(
     "Runs, tasks and datasets in the browser: serve.",
     commands={
         "serve": (
-            "longshot.explorer.serve_command:command",
+            "longshot.explorer.serving:serve_command",
             "Look at every task, every mistake, every run, in the browser.",
         ),
     },

@@ -20,7 +20,16 @@ from typing import Any
 from longshot.base import Sign, read_sign
 from longshot.explorer.headers import READERS, HeaderMemory
 
-KINDS = ("run", "training", "study", "testbed", "suite", "board", "release", "dataset")
+PLURALS = {  # of the kinds of items
+    "run": "runs",
+    "training": "trainings",
+    "study": "studies",
+    "testbed": "testbeds",
+    "suite": "suites",
+    "board": "leaderboards",
+    "release": "releases",
+    "dataset": "datasets",
+}
 # what a folder is, by the file that says so
 _MARKS = {
     "run.json": "run",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Ints, UserError
-from longshot.explorer.held import Held
+from longshot.explorer.caches import LruCache
 from longshot.tasks import rows_mask
 
 MOST_ROWS, MOST_CELLS = 100, 900  # of a page; more columns, fewer rows
@@ -142,7 +142,7 @@ def order(table: pa.Table, rows: Ints, sort: str) -> Ints:
     return ordered
 
 
-_ordered = Held(24)  # orders of lists: the next page and the neighbours of a task need the same
+_ordered = LruCache(24)  # orders of lists: the next page and the neighbours of a task need the same
 
 
 def ordered_rows(table: pa.Table, where: str, sort: str, noun: str = "task") -> tuple[Ints, str]:
@@ -224,10 +224,10 @@ def neighbours(
     return before, after, position + 1, len(rows)
 
 
-def show(value: Any, name: str = "") -> str:
-    """A value as a list shows it: shares in per cent, numbers with few digits, nothing for what is not there.
+def cell_text(value: Any, name: str = "") -> str:
+    """Return a value as a list shows it: shares in per cent, numbers with few digits, nothing for what is not there.
 
-    >>> show(0.5, "accuracy"), show(float("nan")), show(12.3456), show(1234567)
+    >>> cell_text(0.5, "accuracy"), cell_text(float("nan")), cell_text(12.3456), cell_text(1234567)
     ('50.0', '–', '12.35', '1,234,567')
     """
     if value is None:

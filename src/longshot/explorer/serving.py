@@ -1,4 +1,4 @@
-"""``longshot.serve``: the explorer on a port of this machine."""
+"""``longshot.serve`` and ``longshot serve``: the explorer on a port of this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import click
+
 from longshot.base import UserError
-from longshot.explorer.running import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
+from longshot.cli import PATH
+from longshot.explorer.web_server import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
     from longshot.evaluation import Results
+
 
 Source: TypeAlias = "str | os.PathLike[str] | Results"
 PORT = 8420
@@ -253,3 +257,31 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
             held.append(TemporaryDirectory(prefix="longshot-results-"))
             roots.append(Path(write_folder(source.store, Path(held[-1].name) / "results")).resolve())
     return roots, held
+
+
+@click.command(short_help="Look at every task, every mistake, every run, in the browser.")
+@click.argument("folders", nargs=-1, type=PATH)
+@click.option("--host", default="127.0.0.1", help="Address to listen on; others need --token.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8420, help="Port, or the next free one.")
+@click.option("--token", help="What readers must know: they open …/?token=TOKEN once.")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Further name that browsers reach it by, behind a proxy.",
+)
+@click.option("--browser", is_flag=True, help="Also open the page in this machine's browser.")
+def serve_command(folders: tuple[Path, ...], **settings: Any) -> None:
+    """Show what lies under FOLDERS (the current one unless given) and the remembered datasets, live, until Ctrl-C.
+
+    \b
+    Example:
+      longshot demo
+      longshot serve longshot-demo
+    """
+    import longshot
+
+    explorer = longshot.serve(folders, framed=False, **settings)
+    click.echo(f"Longshot explorer at {explorer.url}  (Ctrl-C ends it)")
+    explorer.wait()

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.base import UserError
 from longshot.explorer import listing
-from longshot.explorer.index import Indexes, RunIndex
-from longshot.explorer.library import Item, Library
-from longshot.explorer.pictures import Decoders, PictureStore
-from longshot.explorer.shelf import Shelf, ShelvedTestbed
-from longshot.explorer.studio import Studio
-from longshot.explorer.table_files import with_files
+from longshot.explorer.caches import CachedTestbed, TestbedCache
+from longshot.explorer.exports import with_files
+from longshot.explorer.library import PLURALS, Item, Library
+from longshot.explorer.picture_store import Decoders, PictureStore
+from longshot.explorer.plot_worker import PlotWorker
+from longshot.explorer.run_index import Indexes, RunIndex
 from longshot.reports import Section, frame
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Site:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.library = Library(roots)
-        self.indexes, self.shelf, self.studio = Indexes(), Shelf(), Studio()
+        self.indexes, self.testbed_cache, self.plot_worker = Indexes(), TestbedCache(), PlotWorker()
         self.decoders = Decoders()
         self.pictures = PictureStore(self.decoders)
         self._datasets: OrderedDict[str, tuple[Dataset, float]] = OrderedDict()
@@ -65,7 +65,7 @@ class Site:
     def close(self) -> None:
         """End the processes it started."""
         self.decoders.close()
-        self.studio.close()
+        self.plot_worker.close()
 
     # --- what pages ask for ---
 
@@ -88,7 +88,7 @@ class Site:
             reason = str(error) if isinstance(error, UserError) else "its files cannot be read."
             raise NotThere(f"The run {run.name} cannot be shown: {reason}") from error
 
-    def testbed(self, item: Item) -> ShelvedTestbed:
+    def testbed(self, item: Item) -> CachedTestbed:
         """The tasks of a testbed; another copy is taken where one is damaged."""
         problem = ""
         copies = [
@@ -97,7 +97,7 @@ class Site:
         ]
         for copy in copies:
             try:
-                return self.shelf.open(copy)
+                return self.testbed_cache.open(copy)
             except (UserError, OSError, ValueError) as error:
                 problem = problem or (
                     str(error) if isinstance(error, UserError) else "its file cannot be read."
@@ -139,7 +139,7 @@ class Site:
     def templates(self) -> Environment:
         """Templates of pages that are served, above those of pages that are written."""
         templates = frame.environment(TEMPLATES)
-        templates.filters.update(show=listing.show, ago=ago, bytes=human_bytes)
+        templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes)
         templates.globals.update(
             style_url=self.asset_url("explorer.css"), script_url=self.asset_url("explorer.js")
         )
@@ -190,6 +190,11 @@ class Site:
 def made(name: str, heading: str, problem: str = "", html: str = "") -> Section:
     """A section that is HTML already, or a sentence that says why it is not there (yet)."""
     return Section(name, heading, {"html": html, "problem": problem}, "made")
+
+
+def crumbs_of(item: Item) -> list[tuple[str, str]]:
+    """Return what lies above the page of an item: the first page, and the list of its kind."""
+    return [("Explorer", "/"), (PLURALS[item.kind], f"/?kind={item.kind}")]
 
 
 def tabs_of(base: str, here: str, names: Mapping[str, str]) -> list[tuple[str, str, bool]]:

@@ -1,0 +1,243 @@
+"""``longshot datasets overlap``, ``without`` and ``suspects``: copies, a dataset without them, doubtful labels."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.cli.common import COUNT, FILE, PATH, echo_json, print_table, shared
+
+if TYPE_CHECKING:
+    from longshot.audit import Overlap
+
+
+_SHOWN = 10  # pairs, classes and suspects listed on the screen; the file has all
+
+
+@click.command("overlap")
+@click.argument("dataset", metavar="A")
+@click.argument("other", metavar="B")
+@click.option("--backbone", help="Also look at neighbours in this embedding (see 'longshot backbones').")
+@click.option(
+    "--similarity",
+    type=click.FloatRange(-1, 1),
+    default=0.95,
+    help="Cosine in the embedding from which a pair is listed as similar.",
+)
+@click.option(
+    "--neighbours", type=COUNT, default=10, help="Pairs of each image whose pixels are compared at most."
+)
+@click.option(
+    "--index",
+    type=click.Choice(["auto", "exact", "ivf"]),
+    default="auto",
+    help="How neighbours are found; auto takes FAISS beyond 100,000 images on both sides.",
+)
+@click.option("--workers", type=COUNT, help="Threads that read images; all cores by default.")
+@shared("device", "engine", "on", "gpus_per_worker", "retry_failed")
+@click.option("-o", "--out", type=FILE, help="Write all pairs: .parquet or .json.")
+@click.option("--page", type=FILE, help="Write a page with pictures of the pairs.")
+@shared("force")
+@click.option(
+    "--pictures", type=click.IntRange(min=0), default=48, help="Pairs of each kind that the page shows."
+)
+@click.option("--fail-if-any", is_flag=True, help="Exit code 1 when there are exact or near copies.")
+@shared("json")
+def overlap(
+    dataset: str,
+    other: str,
+    out: Path | None,
+    page: Path | None,
+    fail_if_any: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Find images and classes that datasets A and B share: exact copies, near copies, related class names.
+
+    \b
+    Example:
+        longshot datasets overlap toybox toybox               # copies within one dataset
+        longshot datasets overlap upstream test -o overlap.parquet --page overlap.html
+        longshot datasets without upstream overlap.parquet -o upstream-deduplicated.view.json
+
+    A near copy survives re-encoding, resizing, other brightness or contrast, grey, a border of 6 %, crops to 80 % of
+    each side, mirroring and quarter turns; every one was compared pixel by pixel.
+    What was found is remembered: 'longshot evaluate' warns when a network's training data overlaps the testbed.
+    """
+    import longshot
+
+    overlap = longshot.find_overlap(dataset, other, out=out, page=page, **settings)
+    copies = overlap.copies().num_rows
+    if as_json:
+        facts = {"counts": overlap.counts(), "relations": overlap.relations(), **overlap.meta()}
+        echo_json({**facts, "pairs": overlap.pairs.to_pylist()})
+    else:
+        _print(overlap)
+        for path in filter(None, (out, page)):
+            click.echo(f"Wrote {path}.")
+    if fail_if_any and copies:
+        click.echo(f"{copies:,} copies were found and none are allowed (--fail-if-any).", err=True)
+        sys.exit(1)
+
+
+@click.command("without")
+@click.argument("dataset")
+@click.argument("overlap_file", type=PATH)
+@click.option("--classes", is_flag=True, help="Leave out classes related to B's, not single images.")
+@click.option("--images", is_flag=True, help="With --classes: leave out the copies of B's images as well.")
+@click.option(
+    "--relation",
+    "relations",
+    multiple=True,
+    type=click.Choice(["same", "name", "synonym", "above", "below"]),
+    help="Which relations count for --classes; repeat for several.  [default: all]",
+)
+@click.option("-o", "--out", type=FILE, required=True, help="FILE.view.json")
+@shared("force", "json")
+def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settings: Any) -> None:
+    """Write DATASET without what OVERLAP_FILE says it shares with another: deduplicated, or class-ablated.
+
+    \b
+    Example:
+        longshot datasets overlap toybox toybox -o copies.parquet
+        longshot datasets without toybox copies.parquet -o toybox-deduplicated.view.json
+        longshot embed toybox-deduplicated.view.json --backbone pixels
+
+    DATASET is the first of the two that were compared. The view opens like any dataset.
+    """
+    from longshot.audit import leave_out_overlap
+
+    view, original, variant = leave_out_overlap(dataset, overlap_file, out=out, **settings)
+    counts = {
+        "variant": variant,
+        "images": len(view),
+        "classes": len(view.class_ids),
+        "images_left_out": len(original) - len(view),
+        "classes_left_out": len(original.class_ids) - len(view.class_ids),
+    }
+    if as_json:
+        click.echo(json.dumps({**counts, "path": str(out), "fingerprint": view.fingerprint}, indent=2))
+        return
+    click.echo(
+        f"{out} is '{original.name}' {variant}: {counts['images']:,} of {len(original):,} images in "
+        f"{counts['classes']:,} of {len(original.class_ids):,} classes."
+    )
+
+
+def _print(overlap: Overlap) -> None:
+    a, b = overlap.a, overlap.b
+    rows = [
+        {
+            "kind": row["kind"],
+            "pairs": f"{row['pairs']:,}",
+            f"images of {a['name']}": f"{row['images_a']:,} of {a['images']:,}",
+            f"images of {b['name']}"
+            + (" (second)" if overlap.within else ""): f"{row['images_b']:,} of {b['images']:,}",
+            "across classes": f"{row['across']:,}",
+            "across splits": f"{row['across_splits']:,}",
+        }
+        for row in overlap.counts()
+        if row["kind"] != "similar" or overlap.settings["backbone"]
+    ]
+    print_table(rows)
+    if by_name := sorted({side["name"] for side in (a, b) if side["identity"] == "names"}):
+        click.echo(f"\nidentity: names only of {', '.join(by_name)}; changed images would go unnoticed")
+    pairs = overlap.pairs.slice(0, _SHOWN).to_pylist()
+    if pairs:
+        click.echo()
+        print_table(
+            [
+                {
+                    "kind": pair["kind"]
+                    + (", mirrored" if pair["mirrored"] else "")
+                    + (f", turned {pair['turned']}°" if pair["turned"] else ""),
+                    "distance": f"{pair['distance']:.3f}",
+                    "A": pair["key_a"],
+                    "B": pair["key_b"],
+                }
+                for pair in pairs
+            ],
+            footer=_more(overlap.pairs.num_rows, "pairs", "-o FILE.parquet"),
+        )
+    if overlap.classes:
+        click.echo()
+        print_table(
+            [
+                {"class of A": s.a, "is": _WORDS[s.relation], "class of B": s.b, "by": s.by}
+                for s in overlap.classes[:_SHOWN]
+            ],
+            footer=_more(len(overlap.classes), "related classes", "-o FILE.json"),
+        )
+    elif not overlap.within:
+        click.echo("No class of A is related to one of B by name.")
+
+
+_WORDS = {
+    "same": "the same as",
+    "name": "named like",
+    "synonym": "a synonym of",
+    "above": "above",
+    "below": "a kind of",
+}
+
+
+def _more(total: int, noun: str, remedy: str) -> str | None:
+    return f"… {total - _SHOWN:,} more {noun}: {remedy} writes all." if total > _SHOWN else None
+
+
+@click.command("suspects")
+@click.argument("dataset")
+@click.option("--backbone", required=True, help="Whose features judge the labels (see 'longshot backbones').")
+@click.option(
+    "--near-copies/--equal-files",
+    "near_copies",
+    default=True,
+    help="Look for near copies too, which reads every image, or only for files of equal bytes.",
+)
+@click.option("-o", "--out", type=FILE, help="Write all suspects: FILE.csv.")
+@click.option("--view", type=FILE, help="Write the dataset without them: FILE.view.json.")
+@shared("force")
+@click.option("--workers", type=COUNT, help="Threads that read images; all cores by default.")
+@shared("device", "engine", "json")
+def suspects(dataset: str, as_json: bool, **settings: Any) -> None:
+    """Find images of DATASET whose label looks wrong, and copies of other images.
+
+    \b
+    Example:
+        longshot datasets suspects toybox --backbone pixels
+        longshot datasets suspects ./birds --backbone efficientnet-lite0 -o suspects.csv --view clean.view.json
+        longshot sample clean.view.json -o clean.parquet
+
+    A label is suspected where another class is at least 100 times as probable to a classifier that was fitted
+    without the image. Look at the images before you leave them out: look-alike classes are suspected too.
+    """
+    import longshot
+
+    suspicion = longshot.find_suspects(dataset, **settings)
+    facts, rows = suspicion.facts(), suspicion.table().to_pylist()
+    if as_json:
+        echo_json({**facts, "suspects": rows})
+        return
+    click.echo(
+        f"{facts['mislabelled']:,} of {facts['images']:,} images have a doubtful label, {facts['copies']:,} are "
+        f"{'copies or near copies' if facts['near_copies'] else 'copies'} of others."
+    )
+    if rows:
+        shown = [
+            {
+                "image": row["key"],
+                "label": row["class"],
+                "looks like": row["looks_like"] or "",
+                "odds": "copy" if row["odds"] is None else f"{min(row['odds'], 1e6):,.0f}",
+            }
+            for row in rows[:_SHOWN]
+        ]
+        more = len(rows) - _SHOWN
+        print_table(shown, footer=f"… {more:,} more: -o FILE.csv writes all." if more > 0 else None)
+    for name in ("out", "view"):
+        if settings[name] is not None:
+            click.echo(f"Wrote {settings[name]}.")

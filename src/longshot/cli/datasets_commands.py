@@ -1,0 +1,299 @@
+"""``longshot datasets``: list, get, add, describe, check and forget datasets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.base import UserError
+from longshot.cli.audit_commands import overlap, suspects, without
+from longshot.cli.common import COUNT, echo_json, print_table, shared
+
+if TYPE_CHECKING:
+    from longshot.data import Dataset
+
+
+@click.command("get")
+@click.argument("name", required=False)
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False),  # text, so that an empty one is told from the folder here
+    help="The folder in which a folder NAME is made.  [default: LONGSHOT_DATA, or your folder for data]",
+)
+@click.option("--keep-archives", is_flag=True, help="Keep the archives after they are unpacked.")
+@click.option("--list", "show", is_flag=True, help="List what can be got, with sizes, licences and studies.")
+@shared("dry_run", "json")
+def get(
+    name: str | None, to: str | None, keep_archives: bool, show: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Download the published dataset NAME, unpack it and register it under its name.
+
+    \b
+    Example:
+        longshot datasets get --list
+        longshot datasets get omniglot --dry-run
+        longshot datasets get omniglot --to ~/data        # then: longshot sample omniglot …
+        longshot datasets get hub:OWNER/NAME              # a dataset of the Hugging Face Hub
+
+    Stopped? The same command goes on where it was. Checksums are compared where any are published. Nothing else in
+    Longshot downloads a dataset.
+    """
+    if show:
+        _print_downloads(as_json)
+        return
+    if name is None:
+        raise UserError(
+            "Getting a dataset needs its name",
+            "give a {name} of those that {data.list_downloads()} shows",
+        )
+    if dry_run:
+        _plan(name, to, as_json)
+        return
+    import longshot
+
+    dataset = longshot.get_dataset(name, to=to, keep_archives=keep_archives)
+    _print_registered(dataset, dataset.name, as_json)
+
+
+def _print_registered(dataset: Dataset, name: str, as_json: bool, note: str = "") -> None:
+    """Print what a name stands for from now on."""
+    from longshot.data import describe_dataset
+
+    if as_json:
+        echo_json(_summary(describe_dataset(dataset)))
+        return
+    counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
+    click.echo(f"'{name}' is {dataset.source}: {counts}{note}.")
+
+
+def _print_downloads(as_json: bool) -> None:
+    from longshot.data import list_downloads
+
+    rows = list_downloads()
+    if as_json:
+        echo_json(rows)
+        return
+    fetched, by_hand = [], []
+    for row in rows:
+        end = {"studies": ", ".join(row["studies"])}
+        shown = {"name": row["name"], "what": row["title"]}
+        if row["by_hand"] is None:
+            shown |= {"size": row["size"], "checksum": _checksums(row), "licence": row["licence"]}
+            fetched.append(shown | end)
+        else:
+            by_hand.append(shown | {name: row["by_hand"][name] for name in ("where", "why")} | end)
+    print_table(fetched)
+    click.echo("\nTo be fetched by hand:\n")
+    print_table(
+        by_hand,
+        footer="\nA licence that is not known is not a permission: ask the authors. Then: longshot datasets get NAME",
+    )
+
+
+def _checksums(row: dict[str, Any]) -> str:
+    number, files = row["checksums"], row["files"]
+    return "published" if number == files else f"of {number} of {files} files" if number else "none"
+
+
+def _plan(name: str, to: str | None, as_json: bool) -> None:
+    from longshot.data import in_bytes, plan_download
+
+    plan: dict[str, Any] = plan_download(name, to=to)
+    if as_json:
+        echo_json(plan)
+        return
+    print_table(
+        [
+            {
+                "file": file["name"],
+                "size": "not known" if file["bytes"] is None else in_bytes(file["bytes"]),
+                "checksum": file["checksum"] or "NO CHECKSUM IS PUBLISHED",
+                "from": ", then ".join(file["urls"]) or "the Hub",
+            }
+            for file in plan["files"]
+        ],
+        title=f"{plan['name']}: {plan['title']} (licence: {plan['licence']})",
+        footer=f"\n{plan['size']} to {plan['folder']}, where {in_bytes(plan['free'])} are free; nothing was written.",
+    )
+
+
+@click.group(invoke_without_command=True)
+@shared("json")
+@click.pass_context
+def datasets_command(ctx: click.Context, as_json: bool) -> None:
+    """List the datasets that are known, or get, add, describe, check and forget one.
+
+    \b
+    Example:
+        longshot datasets show toybox
+        longshot datasets get --list             # published datasets that can be downloaded
+        longshot datasets add birds ./birds      # then: longshot embed birds --backbone pixels
+        longshot datasets check ./birds          # decode every image, list the unreadable ones
+
+    A dataset is a folder of class folders (or a .zip of one), a .csv, .tsv or .parquet table with the
+    columns path and label, a .npz file with images and labels, or the embedded 'toybox'.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    import longshot
+
+    rows = longshot.list_datasets()
+    if as_json:
+        print_table(rows, as_json=True)
+        return
+    shown = [
+        {
+            "name": row["name"],
+            "classes": _number(row["classes"]),
+            "images": _number(row["images"]),
+            "left out": _number(row["skipped"] or None),
+            "fingerprint": "made on first use" if row["fingerprint"] is None else row["fingerprint"][:12],
+            "where": row["source"] + ("" if row["present"] else "  (gone)"),
+        }
+        for row in rows
+    ]
+    print_table(shown)
+
+
+for _inner in (get, overlap, without, suspects):
+    datasets_command.add_command(_inner)
+
+
+@datasets_command.command("add")
+@click.argument("name")
+@click.argument("path")
+@click.option(
+    "--as", "form", metavar="FORMAT", help="What lies at PATH: a name from 'longshot datasets formats'."
+)
+@click.option("--skip-bad", is_flag=True, help="Leave unreadable images out, and record them.")
+@click.option("--refresh", is_flag=True, help="Scan anew, and drop the record of images left out.")
+@shared("json")
+def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, as_json: bool) -> None:
+    """Remember the dataset at PATH under NAME.
+
+    \b
+    Example:
+        longshot datasets add birds ./birds
+        longshot datasets add clevr ~/tensorflow_datasets --as "vtab(task='clevr-count')"
+    """
+    from longshot.data import add_dataset
+
+    dataset, before = add_dataset(name, path, form=form, skip_bad=skip_bad, refresh=refresh)
+    _print_registered(dataset, name, as_json, f" (it stood for {before} before)" if before else "")
+
+
+@datasets_command.command("formats")
+@shared("json")
+def formats(as_json: bool) -> None:
+    """List the formats of datasets that are opened where they lie, and where people get such data.
+
+    \b
+    Example:
+        longshot datasets formats
+    """
+    from longshot.data import list_formats
+
+    print_table(list_formats(), as_json=as_json)
+
+
+@datasets_command.command("show")
+@click.argument("dataset")
+@click.option("--classes", "list_classes", is_flag=True, help="Also list the classes with size and split.")
+@shared("json")
+def show(dataset: str, list_classes: bool, as_json: bool) -> None:
+    """Describe DATASET: a name or a path.
+
+    \b
+    Example:
+        longshot datasets show toybox
+    """
+    from longshot.data import describe_dataset
+
+    facts = describe_dataset(dataset)
+    if as_json:
+        echo_json(facts if list_classes else _summary(facts))
+        return
+    print_table([{"what": name, "value": value} for name, value in _readable(facts).items()])
+    if list_classes:
+        click.echo()
+        print_table(facts["class_list"])
+
+
+@datasets_command.command("check")
+@click.argument("dataset")
+@click.option("--workers", type=COUNT, help="Threads that decode; all cores by default.")
+@click.option("--refresh", is_flag=True, help="Decode every image again, also those known to be good.")
+@shared("json")
+def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> None:
+    """Decode every image of DATASET and list those that cannot be read; exit code 2 when there are any.
+
+    \b
+    Example:
+        longshot datasets check toybox
+    """
+    from longshot.data import check_dataset
+
+    checked = check_dataset(dataset, workers=workers, refresh=refresh)
+    if as_json:
+        bad = [{"key": key, "reason": reason} for key, reason in checked.bad]
+        echo_json({"images": len(checked.dataset), "bad": bad})
+    elif checked.bad:
+        print_table([{"image": key, "reason": reason} for key, reason in checked.bad])
+    else:
+        click.echo(f"All {len(checked.dataset):,} images of '{checked.dataset.name}' can be read.")
+    checked.raise_if_bad()
+
+
+@datasets_command.command("forget")
+@click.argument("name")
+@shared("json")
+def forget(name: str, as_json: bool) -> None:
+    """Forget the dataset called NAME, its scan and the record of images left out; the images stay.
+
+    \b
+    Example:
+        longshot datasets forget birds
+    """
+    from longshot.data import registry
+
+    source = registry.forget(name)
+    click.echo(
+        json.dumps({"forgotten": name, "source": source}) if as_json else f"'{name}' ({source}) is forgotten."
+    )
+
+
+def _summary(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts without the list of classes."""
+    return {name: value for name, value in facts.items() if name != "class_list"}
+
+
+def _readable(summary: dict[str, Any]) -> dict[str, str]:
+    """The summary in words."""
+    sizes, taxonomy = summary["images_per_class"], summary["taxonomy"]
+    splits = ", ".join(f"{split} {number:,}" for split, number in summary["splits"].items())
+    attributes = ", ".join(f"{name} ({kind})" for name, kind in summary["attributes"].items())
+    skipped = summary["skipped"]
+    left_out = [f"{len(skipped):,} unreadable: {', '.join(skipped[:10])}"] if skipped else []
+    left_out += summary["left_out"]
+    return {
+        "name": summary["name"],
+        "where": summary["source"],
+        "classes": f"{summary['classes']:,}",
+        "images": f"{summary['images']:,}",
+        "images per class": f"{sizes['least']:,} to {sizes['most']:,}, median {sizes['median']:g}",
+        "class splits": splits or "none",
+        "taxonomy": f"{taxonomy['nodes']:,} nodes in {taxonomy['levels']} levels below the root"
+        if taxonomy
+        else "none; the classes are called by WordNet ids, and --taxonomy wordnet puts WordNet above them"
+        if summary["wordnet_ids"]
+        else "none",
+        "attributes": attributes or "none",
+        "left out": "; ".join(left_out) or "none",
+        "fingerprint": summary["fingerprint"],
+    }
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"

@@ -1,0 +1,270 @@
+"""``longshot compare`` and ``report``: whether B is better than A, and a page or a table of runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.base import count
+from longshot.cli.common import (
+    FILE_PLACE,
+    PATH,
+    PLACE,
+    datasets_option,
+    echo_json,
+    print_table,
+    print_written,
+    shared,
+)
+
+if TYPE_CHECKING:
+    from longshot.evaluation import Compared, Outcome, RunComparison
+
+
+EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
+_METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
+
+
+@click.command()
+@click.argument("a", metavar="RUN_A", type=PLACE)
+@click.argument("b", metavar="[RUN_B]", type=PLACE, required=False)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="Only this method, by name or by its whole call; repeat for several.",
+)
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="NAME",
+    help="The method in B, where it is another than that of --method; with one run, the method to compare with.",
+)
+@click.option("--metric", type=click.Choice(_METRICS), default="accuracy")
+@click.option("--testbed", metavar="NAME", help="Only this testbed, by name or by its hash.")
+@click.option(
+    "--fail-if-worse",
+    type=click.FloatRange(min=0),
+    metavar="POINTS",
+    help="Gate: fail if B is worse than A by more than POINTS (percentage points; nats for the loss) and chance does "
+    "not explain it (corrected p < 0.05), or if B lacks a series of A.",
+)
+@click.option("--allow-missing", is_flag=True, help="Accept that B lacks series or testbeds of A.")
+@click.option(
+    "--undecided",
+    type=click.Choice(["pass", "fail"]),
+    default="fail",
+    help="What becomes of a loss of more than POINTS that chance may explain.",
+)
+@shared("seed", "json")
+def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> None:
+    """Compare RUN_B with RUN_A task by task; with one run, all its series with one another.
+
+    \b
+    Example:
+      longshot sample toybox --tasks 600 -o easy.parquet
+      longshot evaluate easy.parquet --backbone pixels --method protonet -o runs/old
+      longshot evaluate easy.parquet --backbone pixels --method "protonet(distance='cosine')" -o runs/new
+      longshot compare runs/old runs/new
+      longshot compare runs/old runs/new --fail-if-worse 1.0 || echo "do not ship"
+      longshot compare runs/old runs/new --method protonet --against "protonet(distance='cosine')"
+
+    The interval is Student's t of the paired difference (95 %), for other tasks of these classes; 'over classes' is the
+    one for other classes and images too, where it differs by more than a fifth. p is the two-sided sign-flip test, and
+    'p corr.' is corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
+
+    The gate asks for both, a loss that matters and one that is no chance. A loss that matters and that chance may
+    explain is undecided: the command says how many tasks would tell.
+
+    \b
+    Exit codes:
+      0  not worse, or no gate
+      1  worse, or a series of A is missing from B
+      2  a mistake in the input, such as fewer tasks than the test could ever decide with
+      3  undecided (0 with --undecided pass)
+    """
+    import longshot
+
+    compared = longshot.compare(a, b, **settings)
+    if as_json:
+        echo_json(compared.record())
+    else:
+        print_table([_row(pair, compared) for pair in compared.pairs], title=_title(compared))
+        for line in _lines_below(compared):
+            click.echo(f"\n{line}")
+    for line in _reasons(compared):
+        click.echo(line, err=True)
+    if code := EXIT_CODES[compared.outcome]:
+        sys.exit(code)
+
+
+def _lines_below(compared: RunComparison) -> list[str]:
+    """What stands under the table: what was not compared, what cannot be told, and a gate that holds."""
+    lines = []
+    if compared.unmatched:
+        lines.append(f"Without a partner, not compared: {'; '.join(compared.unmatched)}.")
+    fewest, least = compared.fewest_tasks, min(pair.result.n for pair in compared.pairs)
+    if least < fewest:
+        lines.append(
+            f"{count(least, 'task')} cannot tell: the test can reach p < 0.05 from {fewest} tasks on "
+            f"({count(len(compared.pairs), 'comparison')})."
+        )
+    lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
+    lines += [f"{line}." for line in compared.judges]
+    if compared.outcome == "passed":
+        bound = f"{compared.fail_if_worse:g} {compared.unit if compared.fail_if_worse != 1 else compared.unit[:-1]}"
+        lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")
+        lines += [f"Passed although undecided: {_loss(pair, compared)}." for pair in compared.undecided]
+        if compared.missing:
+            lines.append(f"Passed although missing from {compared.b}: {'; '.join(compared.missing)}.")
+    return lines
+
+
+def _reasons(compared: RunComparison) -> list[str]:
+    """Why the gate does not hold, one line each."""
+    if compared.outcome == "undecided":
+        lines = [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
+        return [*lines, "Evaluate more tasks, or let this pass with --undecided pass."]
+    if compared.outcome != "failed":
+        return []
+    lines = [_failed(compared)] if compared.failures else []
+    if compared.missing and not compared.allow_missing:
+        lines.append(
+            f"failed: {compared.b} lacks what {compared.a} has: {'; '.join(compared.missing)}. Evaluate it there, or "
+            "accept it with --allow-missing."
+        )
+    return lines + [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
+
+
+def _title(compared: RunComparison) -> str:
+    unit = "in %" if compared.unit == "points" else "in nats, lower is better"
+    runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
+    return f"{runs}; {compared.metric} {unit}"
+
+
+def _failed(compared: RunComparison) -> str:
+    failures, unit = compared.failures, compared.unit
+    worst = min(failures, key=lambda pair: pair.gain)
+    return (
+        f"failed: {worst.b} in {compared.b} is worse than {worst.a} in {compared.a} by "
+        f"{-worst.gain * compared.scale:.2f} {unit} on '{worst.testbed}' (p {_p(worst.p_holm)}), more than the "
+        f"{compared.fail_if_worse:g} allowed"
+        + (f"; {len(failures) - 1} more fail" if len(failures) > 1 else "")
+        + "."
+    )
+
+
+def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
+    """One line of the table; what A and B share is said once."""
+    result, scale = pair.result, compared.scale
+    shares = (result.wins, result.ties, result.losses)
+    wider = pair.notable_over_classes
+    over_classes = {"over classes": "" if wider is None else _bounds(wider.low, wider.high, scale)}
+    if all(each.notable_over_classes is None for each in compared.pairs):
+        over_classes = {}
+    interval = _bounds(result.difference.low, result.difference.high, scale)
+    return {
+        "testbed": pair.testbed,
+        "A": str(pair.a),
+        "B": "the same" if pair.a == pair.b else str(pair.b),
+        "tasks": result.n,
+        "mean A": f"{scale * result.mean_a:.2f}",
+        "mean B": f"{scale * result.mean_b:.2f}",
+        "B − A": f"{scale * result.difference.mean:+.2f} {interval}".strip(),
+        **over_classes,
+        "B wins / ties / loses %": " / ".join(f"{100 * share:.0f}" for share in shares),
+        "p": _p(result.p),
+        "p corr.": _p(pair.p_holm),
+        "B is": pair.verdict,
+    }
+
+
+def _bounds(low: float | None, high: float | None, scale: float) -> str:
+    """``[+0.40, +1.17]``, or nothing where there is no interval."""
+    return "" if low is None or high is None else f"[{scale * low:+.2f}, {scale * high:+.2f}]"
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def _loss(pair: Compared, compared: RunComparison) -> str:
+    """A loss beyond the bound that chance may explain, and how many tasks would tell."""
+    needed = pair.tasks_to_decide()
+    more = "" if needed is None else f"; {pair.result.n:,} tasks were compared, about {needed:,} would tell"
+    return (
+        f"{pair.b} in {compared.b} is worse by {-pair.gain * compared.scale:.2f} {compared.unit} on "
+        f"'{pair.testbed}', more than the {compared.fail_if_worse:g} allowed, but chance may explain it "
+        f"(p {_p(pair.p_holm)}){more}"
+    )
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=PLACE, metavar="RUN...")
+@click.option(
+    "-o",
+    "--out",
+    type=FILE_PLACE,
+    help="File or URL to write, - for the screen. [default: report.html; the screen for the other formats]",
+)
+@shared("force")
+@click.option(
+    "--format",
+    type=click.Choice(["html", "md", "csv", "latex", "json"]),
+    help="A whole page, or the table alone. [default: by the file's ending, else html]",
+)
+@click.option(
+    "--pictures",
+    type=click.IntRange(min=0),
+    default=2,
+    help="How many of the hardest and of the easiest tasks to show per testbed.",
+)
+@click.option(
+    "--focus", metavar="TEXT", help="Choose and mark those tasks by the series with TEXT in its name."
+)
+@datasets_option("Where the images of a dataset are now.")
+@click.option(
+    "--layout",
+    type=click.Choice(["plain", "quartiles", "ways", "cost"]),
+    default="plain",
+    help="Of md and latex tables. As in the semantic-sampling paper, quartiles: by coarsity (its tables 1 and 2), "
+    "ways: by the number of classes, top-1 and top-5 (its table 3). cost: time per task beside accuracy.",
+)
+@click.option(
+    "--published", metavar="PAPER", help="Put a paper's own numbers beside, marked as published: semantic."
+)
+@click.option(
+    "--training",
+    multiple=True,
+    type=PATH,
+    metavar="FOLDER",
+    help="Folder of 'longshot train' whose learning curves to show; may be given several times.",
+)
+@click.option("--title", help="Heading of the page.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def report_command(
+    runs: tuple[Path, ...], out: Path | None, format: str | None, as_json: bool, **settings: Any
+) -> None:
+    """Write one self-contained page, or the table alone, from the results of one or several runs.
+
+    \b
+    Example:
+      longshot sample toybox --tasks 100 --way 5 --shot 5 --query 10 -o easy.parquet
+      longshot evaluate easy.parquet --backbone pixels --method protonet -o runs/first
+      longshot report runs/first -o report.html
+      longshot report runs/first --format latex
+      longshot report runs/first --format md --layout quartiles --published semantic
+
+    A RUN is a folder, or the URL of one, such as s3://bucket/runs/first.
+    """
+    import longshot
+
+    format = "json" if as_json else format
+    target: Path | str = out or ("report.html" if format in (None, "html") else "-")
+    written = longshot.report(runs, target, format=format, **settings)
+    if str(target) != "-":
+        print_written(written)

@@ -1,0 +1,387 @@
+"""``longshot split`` and ``splits``: divide classes into train, validation and test; compare and draw splits."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.base import UserError
+from longshot.cli.common import COUNT, FILE, FILE_PLACE, PATH, echo_json, print_table, shared
+from longshot.cli.split_tables import (
+    comparison_row,
+    gap_row,
+    pair_row,
+    plain,
+    print_hardness,
+    print_rows,
+    target_line,
+)
+
+if TYPE_CHECKING:
+    from longshot.tasks import Split
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--like", metavar="SPLIT", help="As hard as this split: fc100, random, a split.json …")
+@click.option("--harder-than", metavar="SPLIT", help="Harder than this split, --by so many points.")
+@click.option(
+    "--by", type=float, metavar="POINTS", help="Of --harder-than: points of learnt accuracy, as 15."
+)
+@click.option(
+    "--learnt-accuracy",
+    type=float,
+    metavar="SHARE",
+    help="At this accuracy after learning from the train classes, as 0.65.",
+)
+@click.option(
+    "--divergence", type=float, metavar="R", help="How far train and test classes are apart; 0 is random."
+)
+@click.option("--sweep", metavar="R,R,…", help="One split for each of several divergences.")
+@click.option("--random", is_flag=True, help="Classes at random.")
+@click.option("--semantic", is_flag=True, help="Whole super-classes of the dataset's taxonomy.")
+@click.option("--published", metavar="NAME", help="A published list: atg:cifar100@0.96, cifar-fs, fc100 …")
+@click.option("--backbone", help="What the classes are seen through (see 'longshot backbones').")
+@click.option("--features", type=FILE_PLACE, help="FILE.npy of 'embed -o' instead.")
+@click.option("--mode", help="principal or paper.  [default: principal]")
+@click.option("--measure", help="kl-symmetric, kl, wasserstein or euclidean.  [default: kl-symmetric]")
+@click.option(
+    "--assignment", help="drawn or sorted.  [default: drawn in mode principal, sorted in mode paper]"
+)
+@click.option("--restarts", type=COUNT, help="Repeat at random and say how far the splits agree.")
+@click.option("--optimiser", help="Of mode paper: lbfgs or sgd, the published one.  [default: lbfgs]")
+@click.option("--start", help="Of mode paper: principal or random.  [default: principal]")
+@click.option("--penalty", type=float, help="Of mode paper: λ, the weight of (D − R)².  [default: 1]")
+@click.option(
+    "--level", type=click.IntRange(min=0), help="Depth of super-classes.  [default: the classes' parents]"
+)
+@shared("taxonomy", "reduction")
+@click.option("--order", type=FILE, help="Class ids in the order of the published numbers, one a line.")
+@click.option(
+    "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"
+)
+@shared("way", "shot")
+@click.option(
+    "--hardness/--no-hardness", default=True, help="Measure how hard the split is, where there are features."
+)
+@click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
+@shared("force", "identity", "device", "engine", "seed", "dry_run", "json")
+def split_command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Divide the classes of DATASET into train, validation and test, and write a split.json.
+
+    \b
+    Examples:
+      longshot split toybox --backbone pixels --harder-than random --by 10 -o hard.json
+      longshot split toybox --backbone pixels --like semantic -o alike.json
+      longshot split toybox --backbone pixels --learnt-accuracy 0.6 -o at60.json
+      longshot split toybox --backbone pixels --divergence 0.64 -o far.json
+      longshot split toybox --backbone pixels --sweep 0.04,0.32,0.64,0.96 -o atg.json
+      longshot split toybox --backbone pixels --mode paper --restarts 5 --divergence 0.64 -o paper.json
+      longshot split toybox --semantic --level 1 -o families.json
+      longshot split ./cifar100 --published atg:cifar100@0.96 -o published.json
+      longshot split ./cifar100 --backbone efficientnet-lite0 --like fc100 -o like.json
+
+    The file can be given wherever a split of the dataset is named. Validation and test get ⌊ratio · classes⌋ classes
+    each, train the rest. How hard it is stands in a second table, beside random, semantic and published splits:
+    frozen (ProtoNet on the features: how alike the test classes are), learnt (after a linear map of the train
+    classes), and transfer loss (what other train classes would give more).
+    """
+    import longshot
+    from longshot.tasks import split_kind, sweep_file
+
+    for name in ("sweep", "ratios"):
+        options[name] = None if options[name] is None else _numbers(options[name], name)
+    kind = split_kind(options)
+    if out is None and not dry_run:
+        raise UserError("No file to write to; name one with -o split.json.")
+    seen = options["backbone"] or options["features"]
+    if dry_run and (seen or kind not in ("random", "semantic", "published")):
+        _print_cost(longshot.estimate("make_split", dataset, **options).steps[0], as_json)
+        return
+    began = time.monotonic()
+    file = None if dry_run else out
+    made = longshot.make_split(dataset, out=file, **options)
+    splits = made if isinstance(made, list) else [made]
+    files = [] if file is None else [file]
+    if kind == "sweep" and file is not None:
+        files = [sweep_file(file, divergence) for divergence in options["sweep"]]
+    _tell(splits, files, time.monotonic() - began, as_json)
+    if not (seen or as_json):
+        click.echo("how hard it is can be measured through features: add --backbone NAME")
+
+
+def _numbers(text: str, option: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(
+            f"--{option} '{text}' is not a list of numbers with commas between, as in 0.2,0.4."
+        ) from None
+
+
+def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({key: cost[key] for key in ("splits", "classes", "embedded", "seconds")}))
+        return
+    before = (
+        "features are there" if cost["embedded"] else f"embedding comes first: about {cost['seconds']:,.0f} s"
+    )
+    click.echo(f"would make {cost['splits']} split(s) of {cost['classes']:,} classes; {before}")
+
+
+def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool) -> None:
+    if as_json:
+        paths: list[str | None] = [str(file) for file in files] or [None] * len(splits)
+        rows = [
+            {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
+            for split, path in zip(splits, paths, strict=True)
+        ]
+        echo_json(rows)
+        return
+    print_table([_row(split) for split in splits])
+    made = splits[0].made
+    if "gap_farthest" in made:
+        click.echo(
+            f"gap: distance of the mean train and mean test class; at most {made['gap_farthest']:.3f} along the "
+            f"leading direction of '{made['backbone']}'"
+        )
+    if made.get("mode") in ("paper", "principal") and made["assignment"] == "sorted" and len(splits) > 1:
+        shared = len(set.intersection(*(set(split.test) for split in splits)))
+        click.echo(
+            f"{shared} of {len(splits[0].test)} test classes are in all {len(splits)} splits: sorting looks at the "
+            f"direction between the centroids alone, --assignment drawn at their distance too"
+        )
+    if "target" in made:
+        click.echo(target_line(made))
+    if "hardness" in made:
+        click.echo()
+        records = [{"split": split.name, **split.made["hardness"]} for split in splits]
+        print_hardness([*records, *made.get("references", [])])
+    for file in files:
+        click.echo(str(file))
+    click.echo(f"in {seconds:.1f} s")
+
+
+def _row(split: Split) -> dict[str, Any]:
+    made, row = split.made, {"split": split.name}
+    row |= {part: f"{size:,}" for part, size in split.sizes.items()}
+    if "divergence" in made:
+        row |= {
+            "asked": f"{made['divergence_asked']:g}",
+            "divergence": f"{made['divergence']:.4f}",
+            "objective − M ln M": f"{made['objective_above_bound']:.3g}",
+            "gap": f"{made['gap']:.3f}",
+        }
+    if "agreement" in made:
+        row["adjusted Rand"] = f"{made['agreement']['adjusted_rand']:.2f}"
+        row["same part"] = f"{100 * made['agreement']['same_part']:.0f} %"
+    return row
+
+
+@click.group()
+def splits_command() -> None:
+    """Look at splits of classes, compare them under any backbone, draw them.
+
+    \b
+    Example:
+      longshot split toybox --backbone pixels --divergence 0.64 -o far.json
+      longshot splits show far.json
+      longshot splits compare far.json random --dataset toybox --backbone pixels
+      longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
+      longshot splits tree toybox --backbone pixels
+
+    'longshot split' makes splits; wherever a SPLIT is named here, it may be a file, a published split
+    ('longshot splits list'), random, random(seed=3) or semantic.
+    """
+
+
+_backbones = click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    required=True,
+    help="Backbone whose features give the class embeddings; repeat for several.",
+)
+_dataset = click.option(
+    "--dataset", required=True, help="Dataset whose classes the splits name: a name or a path."
+)
+_order = click.option(
+    "--order",
+    type=PATH,
+    help="For published splits: text file with one class id a line, in the order of their numbers.",
+)
+_references = click.option(
+    "--references/--no-references", default=True, help="Add random, semantic and fitting published splits."
+)
+
+
+@splits_command.command("list")
+@shared("json")
+def list_splits(as_json: bool) -> None:
+    """List the published splits by name, with the dataset each was made for.
+
+    \b
+    Example:
+      longshot splits list
+    """
+    from longshot.tasks import list_published
+
+    print_table(list_published(), as_json=as_json)
+
+
+@splits_command.command("show")
+@click.argument("file", type=PATH)
+@click.option("--classes", "with_classes", is_flag=True, help="List the classes of every part too.")
+@shared("json")
+def show(file: Path, with_classes: bool, as_json: bool) -> None:
+    """Print what a split file holds: sizes, how it was made, its classes.
+
+    \b
+    Example:
+      longshot split toybox --backbone pixels --divergence 0.64 -o far.json
+      longshot splits show far.json --classes
+    """
+    from longshot.tasks import Split
+
+    split = Split.load(file)
+    if as_json:
+        parts = {part: list(members) for part, members in split.parts.items()}
+        facts = {"name": split.name, "fingerprint": split.fingerprint, "made": split.story}
+        echo_json({**facts, "sizes": split.sizes, **parts})
+        return
+    sizes = ", ".join(f"{count:,} {part}" for part, count in split.sizes.items())
+    click.echo(f"{split.name}: {sizes}")
+    click.echo(f"dataset fingerprint: {split.fingerprint[:12] or 'none, a list by hand'}")
+    for key, value in split.story.items():
+        if key not in ("hardness", "references", "target"):
+            click.echo(f"  {key}: {plain(value)}")
+    if "target" in split.made:
+        click.echo(target_line(split.made))
+    if "hardness" in split.made:
+        print_hardness([{"split": split.name, **split.made["hardness"]}, *split.made.get("references", [])])
+    if with_classes:
+        for part, members in split.parts.items():
+            click.echo(f"\n{part}")
+            for member in members:
+                click.echo(f"  {member}")
+
+
+@splits_command.command("compare")
+@click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
+@_dataset
+@_backbones
+@click.option(
+    "--classes", "with_classes", is_flag=True, help="List every test class with its nearest train class."
+)
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+@_order
+@click.option("--hardness/--no-hardness", default=True, help="Measure class similarity and transfer loss.")
+@_references
+@shared("way", "shot", "device", "engine", "json")
+def compare(
+    splits: tuple[str, ...], dataset: str, with_classes: bool, markdown: bool, as_json: bool, **settings: Any
+) -> None:
+    """Measure splits under one or several backbones: how hard they are, divergences, gap, nearest train classes.
+
+    \b
+    Example:
+      longshot split toybox --backbone pixels --divergence 0.64 -o far.json
+      longshot splits compare far.json random --dataset toybox --backbone pixels
+
+    Divergences are those of the mean train and the mean test class, so that any split has them, and they
+    compare with each other; ATG's own centroids lie further out than these means. How hard a split is stands in
+    a table of its own: frozen accuracy of the test classes (how alike they are), accuracy after a linear map
+    learnt on the train classes, and transfer loss (what other train classes would give more).
+    """
+    import longshot
+
+    opened = longshot.open_dataset(dataset)
+    comparisons = longshot.compare_splits(splits, opened, **settings)
+    if as_json:
+        records = []
+        for each in comparisons:
+            nearest = [vars(pair) for pair in each.nearest]
+            records.append({**each.record(), "shared_test": each.shared_test, "nearest": nearest})
+        echo_json(records)
+        return
+    rows = [comparison_row(comparison) for comparison in comparisons]
+    print_rows(rows, markdown, f"{opened.name}: {len(opened.class_ids):,} classes")
+    for backbone in dict.fromkeys(comparison.backbone for comparison in comparisons):
+        hardness = [
+            {"split": comparison.split, **comparison.hardness.record()}
+            for comparison in comparisons
+            if comparison.backbone == backbone and comparison.hardness is not None
+        ]
+        if hardness:
+            click.echo()
+            print_hardness(hardness, markdown, backbone)
+    if with_classes:
+        for each in (each for each in comparisons if not each.reference):
+            farthest = sorted(each.nearest, key=lambda pair: -pair.distance)
+            heads = ("test class", "nearest train class", "distance")
+            cells = [(pair.test, pair.train, f"{pair.distance:.3f}") for pair in farthest]
+            click.echo()
+            title = f"{each.split}, {each.backbone}: farthest test classes first"
+            print_rows([dict(zip(heads, row, strict=True)) for row in cells], markdown, title)
+
+
+@splits_command.command("tree")
+@click.argument("dataset")
+@_backbones
+@shared("taxonomy", "reduction")
+@click.option("--pairs", type=click.IntRange(min=0), default=3, help="Odd pairs to print.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+@shared("device", "engine", "json")
+def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
+    """Ward clustering of class embeddings against a taxonomy, in hops between classes.
+
+    \b
+    Example:
+      longshot splits tree toybox --backbone pixels
+
+    'hops' is the mean over pairs of classes of the difference in edges between them; 'chance' the same after
+    the classes changed places at random. With several backbones their trees are compared with each other too.
+    """
+    import longshot
+    from longshot.tasks import compare_trees
+
+    opened = longshot.open_dataset(dataset)
+    trees = compare_trees(opened, **settings)
+    rows = [gap_row(name, against, gap, exact=as_json) for name, against, gap in trees.gaps]
+    listed = [pair_row(pair) for pair in trees.pairs]
+    if as_json:
+        echo_json({"trees": rows, "pairs": listed})
+        return
+    print_rows(rows, markdown, f"{opened.name}: {len(opened.class_ids):,} classes")
+    if listed:
+        click.echo()
+        print_rows(listed, markdown, "Where they disagree most")
+
+
+@splits_command.command("plot")
+@click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
+@_dataset
+@click.option("--backbone", required=True, help="Backbone whose features give the class embeddings.")
+@click.option("--of", default="classes", help="classes (a panel per split) or hardness (a point per split).")
+@_order
+@_references
+@shared("way", "shot")
+@click.option("-o", "--out", required=True, type=FILE, help="Picture: FILE.png, .svg or .pdf.")
+@shared("force", "device", "engine")
+def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> None:
+    """Draw the classes in the plane of their first two principal components, coloured by part, or hardness.
+
+    \b
+    Example:
+      longshot split toybox --backbone pixels --divergence 0.64 -o far.json
+      longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
+      longshot splits plot far.json --of hardness --dataset toybox --backbone pixels -o hardness.png
+    """
+    from longshot.api import plot_splits
+
+    plot_splits(splits, dataset, out=out, **settings)
+    click.echo(f"wrote {out}")

@@ -1,0 +1,358 @@
+"""Series side by side, task by task and query by query, and who is taken for whom by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from longshot.base import count
+from longshot.explorer.caches import LruCache
+from longshot.explorer.dataset_views import pager_of
+from longshot.explorer.library import Item
+from longshot.explorer.listing import ListPage, ListState, address, make_page, order, page_number, task_link
+from longshot.explorer.query_answers import KINDS, SideBySide, confused_queries, confusions, side_by_side
+from longshot.explorer.run_index import BedIndex
+from longshot.explorer.run_index_build import SeriesColumn
+from longshot.explorer.run_views import (
+    bed_links,
+    choose_bed,
+    choose_series,
+    download_links,
+    list_context,
+    run_frame,
+)
+from longshot.explorer.site import NotThere, Page, Site
+from longshot.explorer.sprites import SHOWN, query_gallery
+from longshot.reports import Section, class_names, top_classes
+from longshot.statistics import compare_paired, mean_interval, most_confused, t_p_value
+
+_SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
+_MOST = 6  # series whose pairs are listed
+WORDS = {"both": "both right", "only_a": "only A right", "only_b": "only B right", "neither": "both wrong"}
+_compared = LruCache()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A series that can be compared: of any run on the testbed."""
+
+    run: Item
+    bed: BedIndex
+    position: int
+
+    @property
+    def series(self) -> SeriesColumn:
+        """Its backbone and method."""
+        return self.bed.series[self.position]
+
+    @property
+    def id(self) -> str:
+        """As addresses name it: the run's digits and the column."""
+        return f"{self.run.digits}:{self.series.column}"
+
+
+def candidates(site: Site, content_hash: str, most: int = 40) -> list[Candidate]:
+    """Every series measured on a testbed, newest runs first."""
+    listed = []
+    for run in site.library.runs_of(content_hash):
+        try:
+            bed = site.index(run).bed(content_hash)
+        except (NotThere, KeyError):
+            continue
+        listed += [Candidate(run, bed, position) for position in range(len(bed.series))]
+        if len(listed) >= most:
+            break
+    return listed[:most]
+
+
+def compare_series(site: Site, query: Any) -> Page:
+    """Two series task by task; all pairs where more are named or none."""
+    item = _testbed_of(site, query)
+    every = candidates(site, item.facts["hash"])
+    by_id = {each.id: each for each in every}
+    chosen = [by_id[name] for name in query.getlist("series") if name in by_id]
+    run = str(query.get("run", "")).rsplit("-", 1)[-1]
+    if not chosen:
+        chosen = [each for each in every if not run or each.run.digits == run][:_MOST]
+    crumbs = [("Explorer", "/"), (item.name, item.url)]
+    bed_pairs = [("testbed", item.id)]
+    choices = {
+        "every": [(each.id, each.series.label, each.run.name, each in chosen) for each in every],
+        "testbed": item.id,
+        "path": "/compare",
+        "beds": _other_beds(site, query, item),
+    }
+    if len(chosen) < 2:
+        sentence = f"{item.name} has {count(len(every), 'series', 'series')}, and two are needed to compare."
+        section = Section(
+            "choose", "Choose series", {**choices, "pairs": [], "sentence": sentence}, "compare_choose"
+        )
+        return Page(f"Compare on {item.name}", [section], crumbs=crumbs)
+    pairs = []
+    for a, b in combinations(chosen[:_MOST], 2) if len(chosen) > 2 else ():
+        link = address("/compare", [*bed_pairs, ("series", a.id), ("series", b.id)])
+        pairs.append({"a": a, "b": b, "url": link, **_difference(a, b)})
+    pairs.sort(key=lambda pair: -abs(pair["mean"]))
+    sections = [Section("choose", "Series", {**choices, "pairs": pairs, "sentence": ""}, "compare_choose")]
+    if len(chosen) == 2:
+        sections = [*_pair(site, item, chosen[0], chosen[1], query), *sections]
+    counts = [count(len(chosen), "series", "series"), count(int(item.facts["tasks"]), "task")]
+    return Page(f"Compare on {item.name}", sections, counts=counts, crumbs=crumbs)
+
+
+def _testbed_of(site: Site, query: Any) -> Item:
+    """The testbed that an address names, or the first of a run's."""
+    if query.get("testbed"):
+        return site.item("testbed", str(query["testbed"]))
+    if query.get("run"):
+        run = site.item("run", str(query["run"]))
+        bed = choose_bed(site.index(run), query)
+        item = site.testbed_item(bed.hash)
+        if item is not None:
+            return item
+        raise NotThere(
+            f"The testbed {bed.name} is not among what is shown, so its queries cannot be compared."
+        )
+    raise NotThere("Open a run or a testbed and choose what to compare from there.")
+
+
+def _other_beds(site: Site, query: Any, item: Item) -> list[tuple[str, str, bool]]:
+    run = site.library.find("run", str(query.get("run", "")))
+    if run is None or run.problem:
+        return []
+    return [
+        (
+            str(bed["name"]),
+            address("/compare", [("run", run.id), ("bed", key[:10])]),
+            key == item.facts["hash"],
+        )
+        for key, bed in run.facts["testbeds"].items()
+    ]
+
+
+def _difference(a: Candidate, b: Candidate) -> dict[str, Any]:
+    """B minus A on the tasks that both have: mean, interval, wins, ties, losses, p."""
+    first, second = a.bed.accuracies(a.position), b.bed.accuracies(b.position)
+    size = min(len(first), len(second))
+    shared = np.isfinite(first[:size]) & np.isfinite(second[:size])
+    before, after = first[:size][shared], second[:size][shared]
+    gaps = np.round(after - before, 12)
+    if len(gaps) < 2:
+        nothing = {"low": None, "high": None, "p": float("nan"), "how": ""}
+        return {"n": len(gaps), "mean": 0.0, "wins": 0.0, "ties": 0.0, "losses": 0.0, **nothing}
+    interval = mean_interval(gaps)
+    if len(gaps) <= _SAMPLED:
+        p, how = compare_paired(before, after).p, "sign-flip test"
+    else:
+        error = float(np.std(gaps, ddof=1)) / np.sqrt(len(gaps))
+        p = t_p_value(float(np.mean(gaps)) / error, len(gaps) - 1) if error > 0 else 1.0
+        how = "paired t test"
+    return {
+        "n": len(gaps),
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "wins": float((gaps > 0).mean()),
+        "ties": float((gaps == 0).mean()),
+        "losses": float((gaps < 0).mean()),
+        "p": p,
+        "how": how,
+    }
+
+
+def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> list[Section]:
+    """The paired test, the four kinds of queries, the queries in pictures and the tasks, worst disagreement first."""
+    cached = site.testbed(item)
+    key = (site.index(a.run).stamp, site.index(b.run).stamp, item.facts["hash"], a.id, b.id)
+    compared: SideBySide | None = None
+    first, second = a.bed.answers(a.position), b.bed.answers(b.position)
+    if first is not None and second is not None and len(first) == len(second):
+        both_answers = (first, second)
+        compared = _compared.get(key, lambda: side_by_side(cached.testbed, *both_answers))
+    fixed = [("testbed", item.id), ("series", a.id), ("series", b.id)]
+    kind = str(query.get("kind", "only_a"))
+    kind = kind if kind in KINDS else "only_a"
+    page = page_number(query, "shown")
+    state = replace(ListState.read("/compare", query), fixed=tuple(fixed))
+
+    def chosen_queries(kind: str, page: int) -> tuple[tuple[str, str], ...]:
+        return (*fixed, ("kind", kind), *((("shown", str(page)),) if page > 1 else ()))
+
+    def link(page: int, kind: str = kind) -> str:
+        """This page with another kind of queries or other pictures; the list below stays as it is."""
+        return replace(state, fixed=chosen_queries(kind, page)).url()
+
+    context: dict[str, Any] = {
+        "a": a,
+        "b": b,
+        "test": _difference(a, b),
+        "swap": address("/compare", [fixed[0], fixed[2], fixed[1]]),
+        "quad": [],
+    }
+    sections = [Section("pair", "A against B", context, "compare_pair")]
+    if compared is None:
+        context["problem"] = "The answers of one of them are not on record, so there are no queries to show."
+        return sections
+    context["problem"] = ""
+    totals = compared.totals()
+    context["quad"] = [
+        (WORDS[name], totals[name], link(1, name), name == kind)
+        for name in ("both", "only_a", "only_b", "neither")
+    ]
+    ranked = order(compared.counts, np.arange(compared.counts.num_rows), f"-{kind}")
+    tasks = compared.tasks[ranked]
+    start = (page - 1) * SHOWN
+    pairs = _slice_of(compared, kind, tasks, start, SHOWN)
+    gallery = query_gallery(item, cached, pairs)
+    for tile in gallery["tiles"]:
+        names = class_names(cached.testbed[tile["task"]].classes, cached.testbed[tile["task"]].labels)
+        begin = int(compared.offsets[tile["task"]]) + tile["position"]
+        assert first is not None and second is not None
+        tile["caption"] = f"A: {names[int(first[begin])]}, B: {names[int(second[begin])]}"
+    shown = {**gallery, **pager_of(link, page, start, len(pairs), totals[kind], "queries")}
+    sections.append(Section("queries", f"Queries: {WORDS[kind]}", shown, "gallery"))
+    state = replace(state, fixed=chosen_queries(kind, page))
+    listed = make_page(
+        compared.counts, state, default_sort="-disagreements", defaults=compared.counts.column_names
+    )
+    leads = task_link(f"{item.url}/task", [])
+    rows = list_context(listed, leads, "only_a > 3", download_links(state, False))
+    return [*sections, Section("tasks", "Tasks, most disagreements first", rows, "task_list")]
+
+
+def compared_table(site: Site, query: Any) -> ListPage:
+    """The list of a comparison, for a download."""
+    for section in compare_series(site, query).sections:
+        if section.template == "task_list":
+            listed: ListPage = section.context["list"]
+            return listed
+    raise NotThere("Choose two series first.")
+
+
+def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int) -> list[tuple[int, int]]:
+    """Some queries of a kind: those of the tasks with most of them first."""
+    counts = compared.counts[kind].to_numpy()[np.searchsorted(compared.tasks, tasks)]
+    ends = np.cumsum(counts)
+    first = int(np.searchsorted(ends, start, side="right"))
+    last = int(np.searchsorted(ends, start + size, side="left")) + 1
+    pairs = compared.queries(kind, tasks[first:last])
+    skipped = start - (int(ends[first - 1]) if first else 0)
+    return pairs[skipped : skipped + size]
+
+
+_matrices = LruCache()
+
+
+def confusion(site: Site, run: Item, query: Any) -> Page:
+    """The heat map of a series, and behind each square its queries in pictures."""
+    index = site.index(run)
+    bed = choose_bed(index, query)
+    series = choose_series(bed, str(query.get("series", "")))
+    item = site.testbed_item(bed.hash)
+    if item is None or bed.answers(series) is None:
+        raise NotThere(
+            bed.problem or "The testbed of these results is not at hand, so its queries cannot be shown."
+        )
+    cached = site.testbed(item)
+    testbed = cached.testbed
+    matrix = _matrices.get((index.stamp, bed.hash, series), lambda: confusions(testbed, bed, series))
+    if matrix is None:
+        raise NotThere("The answers of this series do not fit the testbed.")
+    base = [("bed", bed.hash[:10]), ("series", bed.series[series].column)]
+    own = {name: label for named in testbed.labels.values() for name, label in named.items()}
+    shown = class_names([name for _, name in matrix.classes], own)
+    several = len({dataset for dataset, _ in matrix.classes}) > 1
+    labels = {
+        key: f"{key[0]}: {name}" if several else name for key, name in zip(matrix.classes, shown, strict=True)
+    }
+
+    def link(true: tuple[str, str], predicted: tuple[str, str]) -> str:
+        pairs = [*base, ("of", true[0]), ("true", true[1]), ("predicted", predicted[1])]
+        return address(f"{run.url}/confusion", pairs)
+
+    top = top_classes(matrix)
+    pairs = most_confused(matrix, 8)
+    context = {
+        "heads": [labels[matrix.classes[i]] for i in top],
+        "rows": [
+            (
+                labels[matrix.classes[i]],
+                [
+                    {
+                        "count": int(matrix.counts[i, j]),
+                        "chances": int(matrix.chances[i, j]),
+                        "rate": int(matrix.counts[i, j]) / int(matrix.chances[i, j])
+                        if matrix.chances[i, j]
+                        else None,
+                        "same": i == j,
+                        "url": link(matrix.classes[i], matrix.classes[j]),
+                    }
+                    for j in top
+                ],
+            )
+            for i in top
+        ],
+        "classes": len(matrix.classes),
+        "pairs": [
+            {
+                "pair": pair,
+                "first": labels[pair.dataset, pair.first],
+                "second": labels[pair.dataset, pair.second],
+                "forth": link((pair.dataset, pair.first), (pair.dataset, pair.second)),
+                "back": link((pair.dataset, pair.second), (pair.dataset, pair.first)),
+            }
+            for pair in pairs
+        ],
+        "series": [
+            (
+                each.label,
+                address(f"{run.url}/confusion", [base[0], ("series", each.column)]),
+                number == series,
+            )
+            for number, each in enumerate(bed.series)
+        ],
+        "beds": bed_links(f"{run.url}/confusion", index, bed),
+    }
+    sections = []
+    true, predicted = str(query.get("true", "")), str(query.get("predicted", ""))
+    if true and predicted:
+        sections.append(_confused(run, item, cached, bed, series, query, base, labels))
+    sections.append(Section("confusion", f"Confusions on {bed.name}", context, "confusion"))
+    return run_frame(site, run, index, "confusion", sections)
+
+
+def _confused(
+    run: Item,
+    item: Item,
+    cached: Any,
+    bed: BedIndex,
+    series: int,
+    query: Any,
+    base: Any,
+    labels: dict[tuple[str, str], str],
+) -> Section:
+    """The queries behind one square, in pictures."""
+    true, predicted = str(query["true"]), str(query["predicted"])
+    dataset = str(query.get("of", "")) or next((key[0] for key in labels if key[1] == true), "")
+    flat = bed.answers(series)
+    assert flat is not None
+    pairs = confused_queries(cached.testbed, flat, dataset, true, predicted)
+    page = page_number(query, "shown")
+    start = (page - 1) * SHOWN
+    fixed = [*base, ("of", dataset), ("true", true), ("predicted", predicted)]
+
+    def link(page: int) -> str:
+        return address(f"{run.url}/confusion", [*fixed, ("shown", str(page))])
+
+    names = [labels.get((dataset, name), name) for name in (true, predicted)]
+    verb = "taken for" if true != predicted else "recognised as"
+    context = {
+        **query_gallery(item, cached, pairs[start : start + SHOWN], [("run", run.id)]),
+        **pager_of(link, page, start, len(pairs[start : start + SHOWN]), len(pairs), "queries"),
+        "last": min(start + SHOWN, len(pairs)),
+        "empty": "No query of this kind.",
+    }
+    return Section("queries", f"{names[0]}, {verb} {names[1]}", context, "gallery")

@@ -1,0 +1,352 @@
+"""Plots and tests that take long: made by a process of their own, kept in the cache, never waited for by a list.
+
+The process is started with one job, in JSON on its input: which run or testbed, and where to put the sections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longshot.base import UserError, cache_dir, hash_json, in_words, keep_fonts, write_json
+
+FORMAT = 5
+_MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
+_ONCE = ("tables", "by_dataset", "others", "datasets")  # what stands with the first plots of a section only
+_SECONDS = 600.0
+WAIT = 6.0  # seconds that a page waits; it is loaded again by itself until they are made
+
+
+class PlotWorker:
+    """Sections of runs and testbeds, each made once by one process at a time."""
+
+    def __init__(self, base: Path | None = None) -> None:
+        self._base = base or cache_dir("explorer", "sections")
+        self._turn = threading.Semaphore(1)
+        self._lock = threading.Lock()
+        self._working: dict[str, threading.Event] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._latest: dict[str, list[dict[str, Any]]] = {}
+
+    def ready(self, job: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """The sections of a job where they are made; None where they are not."""
+        path = self._path(job)
+        try:
+            sections: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return sections
+
+    def start(self, job: dict[str, Any]) -> threading.Event:
+        """Let the job be done; the event is set when it is over."""
+        key = self._path(job).name
+        with self._lock:
+            event = self._working.get(key)
+            if event is None:
+                event = self._working[key] = threading.Event()
+                threading.Thread(target=self._work, args=(job, key, event), name="plots", daemon=True).start()
+        return event
+
+    def sections(
+        self, job: dict[str, Any], wait: float = WAIT, *, of: str = ""
+    ) -> list[dict[str, Any]] | None:
+        """The sections; None where they are not made after ``wait`` seconds.
+
+        ``of`` names what changes while it is shown, as a training: until the new ones are made, there are the last.
+        """
+        ready = self.ready(job)
+        if ready is None:
+            done = self.start(job)
+            done.wait(0.0 if of in self._latest else wait)
+            ready = self.ready(job) or self._latest.get(of)
+        if of and ready is not None:
+            self._latest[of] = ready
+        return ready
+
+    def close(self) -> None:
+        """End the process that works."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+
+    def _path(self, job: dict[str, Any]) -> Path:
+        return self._base / f"{hash_json([FORMAT, job])[:24]}.json"
+
+    def _work(self, job: dict[str, Any], key: str, event: threading.Event) -> None:
+        path = self._path(job)
+        try:
+            with self._turn:
+                if self._closed or path.is_file():
+                    return
+                environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "svg"}
+                with subprocess.Popen(
+                    [sys.executable, "-m", "longshot.explorer.plot_worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                    start_new_session=True,
+                ) as process:
+                    self._process = process
+                    try:
+                        process.communicate(json.dumps({**job, "out": str(path)}).encode(), timeout=_SECONDS)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+                    if process.returncode and not path.is_file() and not self._closed:
+                        problem = "The plots could not be drawn: the process that draws them ended early."
+                        write_json(path, [_problem(problem)])
+        finally:
+            self._process = None
+            with self._lock:
+                self._working.pop(key, None)
+            event.set()
+
+
+def _problem(sentence: str) -> dict[str, Any]:
+    return {"name": "problem", "heading": "", "html": "", "problem": sentence}
+
+
+def _facts(name: str, rows: list[Any], heading: str = "") -> list[dict[str, Any]]:
+    """A section that is rows, for a page to show."""
+    return [{"name": name, "heading": heading, "html": "", "problem": "", "rows": rows}]
+
+
+# --- what the process does ---
+
+
+class RunLinks:
+    """Where the numbers of a run's sections lead."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+
+    def tasks(
+        self, bed: Any, series: Any, dataset: str | None = None, coarsity: tuple[float, float] | None = None
+    ) -> str:
+        """The tasks behind a mean: those of a testbed (or of its name), by the accuracy of a series.
+
+        ``dataset`` and ``coarsity`` (from, to) say of which part of them it is the mean.
+        """
+        from longshot.explorer.listing import address
+
+        name = bed if isinstance(bed, str) else bed.hash[:10]
+        pairs = [("bed", name), ("series", f"{series.method} · {series.backbone}")]
+        if coarsity is not None:
+            pairs.append(("where", f"coarsity >= {coarsity[0]!r} and coarsity <= {coarsity[1]!r}"))
+        if dataset is not None and '"' not in dataset:  # a name with quotation marks has no place in a filter
+            pairs.append(("where", f'dataset == "{dataset}"'))
+        return address(f"/run/{self.run}/tasks", pairs)
+
+    def confusion(self, bed: str, series: Any, true: str, predicted: str) -> str:
+        """The queries behind a square of the heat map."""
+        from longshot.explorer.listing import address
+
+        pairs = [
+            ("bed", bed),
+            ("series", f"{series.method} · {series.backbone}"),
+            ("true", true),
+            ("predicted", predicted),
+        ]
+        return address(f"/run/{self.run}/confusion", pairs)
+
+
+def run_sections(path: str, run: str) -> list[dict[str, Any]]:
+    """The report's sections of a run, without pictures: those have pages of their own."""
+    from longshot.reports import SECTIONS, make_request, read_runs
+
+    request = make_request(read_runs(path))
+    made = [make(request) for make in SECTIONS if make.__name__ not in ("tasks", "confused")]
+    return _rendered([section for section in made if section is not None], RunLinks(run))
+
+
+def testbed_sections(path: str) -> list[dict[str, Any]]:
+    """Where a testbed comes from, and its histograms."""
+    from longshot.reports import testbed_sections
+    from longshot.tasks import Testbed, describe
+
+    testbed = Testbed.load(path)
+    return _rendered(testbed_sections(testbed, describe.summary(testbed)), None)
+
+
+def training_sections(path: str) -> list[dict[str, Any]]:
+    """Learning curves."""
+    from longshot.reports import read_trainings, training_section
+
+    return _rendered([training_section(read_trainings([path]))], None)
+
+
+def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
+    """Images whose label looks wrong, by features of this dataset that lie in the cache."""
+    from longshot.base import cache_places
+    from longshot.models import Features, suspects_of
+
+    for folder in cache_places("features"):
+        for file in sorted(folder.glob("*.npy")) if folder.is_dir() else ():
+            try:
+                features = Features.load(file, check=False)
+            except (UserError, OSError):
+                continue
+            if features.fingerprint != fingerprint:
+                continue
+            suspected = suspects_of(features)
+            odds = dict(zip(suspected.mislabelled.tolist(), suspected.odds.tolist(), strict=True))
+            rivals = dict(zip(suspected.mislabelled.tolist(), suspected.rival.tolist(), strict=True))
+            labels = np.repeat(np.arange(len(features.class_ids)), np.diff(features.offsets))
+            rows = [
+                {
+                    "row": row,
+                    "class": features.class_ids[int(labels[row])],
+                    "rival": features.class_ids[int(rivals[row])],
+                    "odds": float(odds[row]),
+                }
+                for row in suspected.mislabelled.tolist()
+            ]
+            rows += [
+                {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
+                for row in suspected.copies.tolist()
+            ]
+            note = f"By the features of {features.backbone}: another class is 100 times as probable as the label."
+            return _facts("suspects", rows, note)
+    sentence = "The cache holds no features of this dataset, so nothing judges its labels; embed it first."
+    return [_problem(sentence)]
+
+
+def verify_release(path: str) -> list[dict[str, Any]]:
+    """What a check of a release says of each file, testbed and source."""
+    from longshot.publish import verify
+
+    rows = [{"subject": check.subject, "problem": check.problem} for check in verify(path)]
+    return _facts("verify", rows)
+
+
+def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
+    """What sets the support of tasks apart: of all, or of one where there are too many."""
+    from longshot.diagnosis import attraction_sentences, explain_testbed, is_measured
+    from longshot.tasks import Testbed, open_datasets
+
+    testbed = Testbed.load(path)
+    if task is not None:
+        part = testbed.table.slice(task, 1)
+        testbed = testbed.changed(part.set_column(part.schema.get_field_index("task"), "task", [[0]]))
+    datasets = open_datasets(testbed, {})
+    # Measuring takes minutes, so it is not done for a page; what an explanation has measured before is used.
+    measured = all(is_measured(dataset) for dataset in datasets.values())
+    if not measured and not any(dataset.attributes is not None for dataset in datasets.values()):
+        sentence = in_words(
+            "The dataset records no attributes of its images; {explain(…)} measures some from the pixels."
+        )
+        return [_problem(sentence)]
+    explanation = explain_testbed(testbed, datasets, no_pixels=not measured)
+    rows = [
+        {
+            "task": each.task if task is None else task,
+            "sentences": [finding.sentence for finding in each.findings],
+            "attractions": attraction_sentences(each),
+        }
+        for each in explanation.tasks
+    ]
+    how = "the dataset records, and that were measured from the pixels" if measured else "the dataset records"
+    return _facts("why", rows, how)
+
+
+def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two episodes of the shape and classes that a training draws, as rows of its dataset."""
+    import pyarrow as pa
+
+    from longshot.data import registry
+    from longshot.tasks import sample
+
+    dataset = registry.find(str(settings["fingerprint"]), str(settings["dataset"]))
+    episodes = settings["episodes"]
+    shape, classes = dict(episodes["shape"]), dict(episodes["classes"])
+    choices = {"shape": shape.pop("name"), "classes": classes.pop("name")}
+    simple = {**shape, **classes}.items()
+    settings = {**choices, **{key: value for key, value in simple if isinstance(value, int | float | str)}}
+    split = "train" if "train" in dataset.splits else None
+    testbed = sample(dataset, tasks=2, seed=0, split=split, **settings)
+    drawn_episodes = []
+    for task in testbed:
+        parts = {"support": (task.support, task.support_label), "query": (task.query, task.query_label)}
+        rows = {part: dataset.find_rows(pa.array(keys)) for part, (keys, _) in parts.items()}
+        drawn_episodes.append(
+            [
+                {"name": class_id.rsplit("/", 1)[-1]}
+                | {
+                    part: rows[part][np.asarray(labels) == label][:8].tolist()
+                    for part, (_, labels) in parts.items()
+                }
+                for label, class_id in enumerate(task.classes[:8])
+            ]
+        )
+    return _facts("episodes", drawn_episodes)
+
+
+def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
+    from longshot.reports import environment
+
+    templates = environment()
+    rendered: list[dict[str, Any]] = []
+    for section in sections:
+        template = templates.get_template(f"{section.template or section.name}.html.j2")
+        parts = _parts(partial(template.render, links=links), section.context)
+        facts = {"name": section.name, "heading": section.heading, "problem": "", "parts": len(parts)}
+        rendered += [{**facts, "html": html, "part": number} for number, html in enumerate(parts, 1)]
+    return rendered
+
+
+def _parts(render: Callable[[dict[str, Any]], str], context: dict[str, Any]) -> list[str]:
+    """A section in as many parts as its plots need, none with more elements than a page bears."""
+    html = render(context)
+    panels = context.get("panels")
+    elements = len(re.findall(r"<[a-zA-Z]", html))
+    if elements <= _MOST_ELEMENTS or not isinstance(panels, list) or len(panels) < 2:
+        return [html]
+    middle = len(panels) // 2
+    again = {**context, "panels": panels[middle:], **{name: [] for name in _ONCE if name in context}}
+    return [*_parts(render, {**context, "panels": panels[:middle]}), *_parts(render, again)]
+
+
+def main() -> None:
+    """Do the job that stands on the input."""
+    job = json.loads(sys.stdin.read())
+    keep_fonts()
+    with contextlib.suppress(OSError):
+        os.nice(5)
+    makers = {
+        "run": lambda: run_sections(job["path"], job["run"]),
+        "testbed": lambda: testbed_sections(job["path"]),
+        "training": lambda: training_sections(job["path"]),
+        "verify": lambda: verify_release(job["path"]),
+        "why": lambda: explain_tasks(job["path"], job["task"]),
+        "episodes": lambda: draw_episodes(job["settings"]),
+        "suspects": lambda: suspects(job["path"], job["fingerprint"]),
+    }
+    try:
+        sections: list[dict[str, Any]] = makers[job["kind"]]()
+    except UserError as error:
+        sections = [_problem(str(error))]
+    except Exception as error:
+        sections = [_problem(f"This could not be made ({type(error).__name__}).")]
+    write_json(job["out"], [{key: _text(value) for key, value in section.items()} for section in sections])
+
+
+def _text(value: Any) -> Any:
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+
+
+if __name__ == "__main__":
+    main()

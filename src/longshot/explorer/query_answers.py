@@ -1,0 +1,199 @@
+"""Right and wrong, query by query: two series side by side, who is taken for whom, and the nearest support."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.base import Bools, Floats, Ints, Ragged, UserError
+from longshot.evaluation import count_confusions, numbered_classes
+from longshot.explorer.caches import CachedTestbed
+from longshot.explorer.listing import address
+from longshot.explorer.run_index import BedIndex
+from longshot.explorer.site import Site
+from longshot.explorer.sprites import sprite_of, tile_page
+from longshot.reports import class_names
+from longshot.tasks import Testbed
+
+if TYPE_CHECKING:
+    from longshot.explorer.compare_views import Candidate
+    from longshot.tasks import Task
+
+
+KINDS = ("only_a", "only_b", "neither", "both")
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Two series on the tasks that both have answered: counts per task, and which queries are of which kind."""
+
+    tasks: Ints  # [T]
+    counts: pa.Table  # task, both, only_a, only_b, neither, accuracy_a, accuracy_b, difference
+    kinds: NDArray[np.int8]  # [Q] of all queries of the testbed: place in KINDS, −1 where one did not answer
+    offsets: Ints
+
+    def totals(self) -> dict[str, int]:
+        """Queries of each kind."""
+        return {kind: int((self.kinds == number).sum()) for number, kind in enumerate(KINDS)}
+
+    def queries(self, kind: str, tasks: Ints) -> list[tuple[int, int]]:
+        """(task, place) of the queries of a kind in some tasks, in their order."""
+        wanted_kind = KINDS.index(kind)
+        pairs: list[tuple[int, int]] = []
+        for task in tasks.tolist():
+            own = self.kinds[self.offsets[task] : self.offsets[task + 1]]
+            pairs += [(task, int(position)) for position in np.flatnonzero(own == wanted_kind)]
+        return pairs
+
+
+def side_by_side(testbed: Testbed, a: NDArray[np.int16], b: NDArray[np.int16]) -> SideBySide:
+    """Compare the answers of two series to every query."""
+    labels = testbed.column("query_label")
+    truth = labels.values
+    answered = (np.asarray(a) >= 0) & (np.asarray(b) >= 0)
+    right_a, right_b = np.asarray(a) == truth, np.asarray(b) == truth
+    kinds = np.full(len(truth), -1, np.int8)
+    for number, mask in enumerate(
+        (right_a & ~right_b, right_b & ~right_a, ~right_a & ~right_b, right_a & right_b)
+    ):
+        kinds[answered & mask] = number
+    per_task = {kind: _per_task(kinds == number, labels) for number, kind in enumerate(KINDS)}
+    complete = np.flatnonzero((_per_task(answered, labels) == labels.lengths) & (labels.lengths > 0))
+    counts = {kind: values[complete] for kind, values in per_task.items()}
+    asked_queries = np.maximum(labels.lengths[complete], 1)
+    accuracy_a = (counts["both"] + counts["only_a"]) / asked_queries
+    accuracy_b = (counts["both"] + counts["only_b"]) / asked_queries
+    table = pa.table(
+        {
+            "task": complete,
+            "disagreements": counts["only_a"] + counts["only_b"],
+            **counts,
+            "accuracy_a": accuracy_a,
+            "accuracy_b": accuracy_b,
+            "difference": accuracy_b - accuracy_a,
+        }
+    )
+    return SideBySide(complete, table, kinds, labels.offsets)
+
+
+def _per_task(mask: Bools, rows: Ragged) -> Ints:
+    """How many of each row are marked."""
+    sums = np.concatenate([[0], np.cumsum(mask)])
+    counts: Ints = sums[rows.offsets[1:]] - sums[rows.offsets[:-1]]
+    return counts
+
+
+def confusions(testbed: Testbed, bed: BedIndex, series: int) -> Any:
+    """The confusion matrix of a series; None where its answers do not fit the testbed."""
+    flat = bed.answers(series)
+    labels = testbed.column("query_label")
+    if flat is None or len(flat) != len(labels.values):
+        return None
+    tasks = np.flatnonzero(_per_task(np.asarray(flat) >= 0, labels) == labels.lengths)
+    answered = Ragged(np.asarray(flat), labels.offsets).take(tasks)
+    lists = pa.ListArray.from_arrays(pa.array(answered.offsets.astype(np.int32)), pa.array(answered.values))
+    return count_confusions(testbed, tasks, lists)
+
+
+def confused_queries(
+    testbed: Testbed, flat: NDArray[np.int16], dataset: str, true: str, predicted: str
+) -> list[tuple[int, int]]:
+    """(task, place) of the queries of a class that were given to another, in task order."""
+    labels = testbed.column("query_label")
+    classes, names = numbered_classes(testbed)
+    number_of = {name: number for number, name in enumerate(names)}
+    from_class, to_class = number_of.get((dataset, true), -1), number_of.get((dataset, predicted), -1)
+    if -1 in (from_class, to_class):
+        return []
+    held = (
+        Ragged(classes.values == from_class, classes.offsets),
+        Ragged(classes.values == to_class, classes.offsets),
+    )
+    tasks = np.flatnonzero(
+        (_per_task(held[0].values, classes) > 0) & (_per_task(held[1].values, classes) > 0)
+    )
+    pairs: list[tuple[int, int]] = []
+    for task in tasks.tolist():
+        own = classes.row(task)
+        places = slice(int(labels.offsets[task]), int(labels.offsets[task + 1]))
+        hit = (labels.values[places] == int(np.flatnonzero(own == from_class)[0])) & (
+            flat[places] == int(np.flatnonzero(own == to_class)[0])
+        )
+        pairs += [(task, int(position)) for position in np.flatnonzero(hit)]
+    return pairs
+
+
+def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
+    """The features of some rows of a dataset as the cache has them: of those in use, or of all its images."""
+    import json
+
+    from longshot.base import cache_places
+    from longshot.models import grown_arrays, open_array, sidecar
+
+    for kind in ("float16", "float32") if features else ():
+        for grown in grown_arrays(features, images, kind):
+            if grown.holds(rows, None).all():
+                return np.asarray(grown.array[rows], np.float64)
+    for path in (path for folder in cache_places("features") for path in sorted(folder.glob("*.npy"))):
+        try:
+            facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
+            if (facts["fingerprint"], facts["backbone"], facts["rows"]) == (fingerprint, backbone, images):
+                return np.asarray(open_array(path)[rows], np.float64)
+        except (UserError, OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def nearest_support(
+    site: Site,
+    cached: CachedTestbed,
+    task: Task,
+    position: int,
+    every: Sequence[Candidate],
+    base: str,
+    carried: list[tuple[str, str]],
+) -> tuple[list[dict[str, Any]], str]:
+    """The support images that lie nearest to a query by the features of a series; and why there are none."""
+    names = class_names(task.classes, task.labels)
+    fingerprint = cached.testbed.datasets[task.dataset]
+    for each in every:
+        features = site.index(each.run).features.get(each.series.backbone, {}).get(fingerprint, "")
+        try:
+            dataset = site.dataset(task.dataset, fingerprint)
+            rows = dataset.find_rows(pa.array([task.query[position], *task.support]))
+        except UserError:
+            continue
+        vectors = _vectors(features, each.series.backbone, fingerprint, len(dataset), rows)
+        if vectors is None:
+            continue
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        similar = vectors[1:] @ vectors[0]
+        order = np.argsort(-similar, kind="stable")[:8]
+        pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
+        lies = {
+            tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"
+        }
+        near = [
+            {
+                "style": lies[int(index)][1].style if int(index) in lies else "",
+                "sprite": sprite_of(base.removesuffix("/support"), cached, task, lies[int(index)][0])
+                if int(index) in lies
+                else "",
+                "key": task.support[int(index)],
+                "name": names[int(task.support_label[index])],
+                "same": int(task.support_label[index]) == int(task.query_label[position]),
+                "similar": float(similar[index]),
+                "url": address(f"{base}/{int(index)}", carried),
+            }
+            for index in order
+        ]
+        return near, f"By the cosine of {each.series.backbone}'s features."
+    return (
+        [],
+        "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known.",
+    )

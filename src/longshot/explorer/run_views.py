@@ -1,0 +1,312 @@
+"""A run: its table of means, its tasks, the sections of its report, and a plot whose points are tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from longshot.base import count
+from longshot.explorer.library import Item
+from longshot.explorer.listing import (
+    ListPage,
+    ListState,
+    address,
+    is_share,
+    make_page,
+    order,
+    page_number,
+    select,
+    task_link,
+)
+from longshot.explorer.run_index import BedIndex, RunIndex
+from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
+from longshot.explorer.svg_plots import Point, scatter
+from longshot.reports import Section
+from longshot.statistics import mean_interval
+
+_POINTS = 350
+_HEADINGS = {
+    "overlap": "Overlap",
+    "results": "Tests",
+    "paired": "Paired",
+    "cost": "Cost",
+    "distribution": "Distribution",
+    "by_shape": "Way and shot",
+    "difficulty": "Difficulty",
+    "drop": "Drop",
+    "ranks": "Ranks",
+    "calibrated": "Calibration",
+    "enough": "Enough tasks?",
+    "training": "Training",
+    "provenance": "Provenance",
+}
+
+
+def run_job(run: Item, index: RunIndex) -> dict[str, Any]:
+    """Return what the plot worker is asked for."""
+    return {"kind": "run", "path": str(run.path), "run": run.id, "stamp": index.stamp}
+
+
+def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Section]) -> Page:
+    """The page of a run around some sections."""
+    ready = site.plot_worker.ready(run_job(run, index))
+    names = (
+        list(dict.fromkeys(each["name"] for each in ready if not each["problem"]))
+        if ready
+        else ["results", "provenance"]  # these every run has
+    )
+    tabs = tabs_of(
+        run.url, here, {"Overview": "", "Tasks": "tasks", "Plot": "plot", "Confusions": "confusion"}
+    )
+    tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
+    tabs += tabs_of(f"{run.url}/report", here, {_HEADINGS.get(name, name): name for name in names})
+    notices = list(dict.fromkeys(index.notes))[:3]
+    if len(index.notes) > 3:
+        notices.append(f"{len(index.notes) - 3} more files of this run are damaged.")
+    facts = run.facts
+    return Page(
+        run.name,
+        sections,
+        counts=[
+            count(len(facts["testbeds"]), "testbed"),
+            count(len(facts["backbones"]), "backbone"),
+            count(len(facts["methods"]), "method"),
+            count(index.rows, "task result"),
+        ],
+        crumbs=crumbs_of(run),
+        tabs=tabs,
+        notices=notices,
+        live=f"/live?item={run.id}" if run.state != "finished" else "",  # what stopped may go on
+    )
+
+
+def run_overview(site: Site, run: Item) -> Page:
+    """State, and the mean of every series on every testbed; each leads to its tasks."""
+    index = site.index(run)
+    beds = index.beds()
+    lines: dict[tuple[str, str, str, int], dict[int, Any]] = {}
+    for number, bed in enumerate(beds):
+        for position, series in enumerate(bed.series):
+            values = bed.accuracies(position)
+            values = values[np.isfinite(values)]
+            if not len(values):
+                continue
+            interval = mean_interval(values)
+            lines.setdefault((series.method, series.backbone, series.setting, series.seed), {})[number] = {
+                "mean": interval.mean,
+                "half": interval.half,
+                "n": len(values),
+                "of": bed.table.num_rows,
+                "url": tasks_url(run, bed, series.column),
+                "chance": float(np.nanmean(1 / bed.table["way"].to_numpy())),
+            }
+    several = len({key[3] for key in lines}) > 1
+    rows: list[dict[str, Any]] = [
+        {
+            "method": method,
+            "backbone": backbone,
+            "setting": setting,
+            "seed": seed if several else None,
+            "cells": [cells.get(number) for number in range(len(beds))],
+        }
+        for (method, backbone, setting, seed), cells in lines.items()
+    ]
+    rows.sort(key=lambda row: (row["setting"] == "transductive", -_mean_of(row["cells"])))
+    items = [site.testbed_item(bed.hash) for bed in beds]
+    context = {
+        "run": run,
+        "beds": [
+            {
+                "name": bed.name,
+                "tasks": bed.table.num_rows,
+                "url": item.url if item else None,
+                "list": tasks_url(run, bed, ""),
+                "board": f"{item.url}/board" if item else None,
+                "problem": bed.problem,
+            }
+            for bed, item in zip(beds, items, strict=True)
+        ],
+        "lines": rows,
+    }
+    return run_frame(site, run, index, "", [Section("overview", "Means", context, "run_overview")])
+
+
+def _mean_of(cells: Sequence[Any]) -> float:
+    means = [cell["mean"] for cell in cells if cell is not None]
+    return float(np.mean(means)) if means else 0.0
+
+
+def tasks_url(run: Item, bed: BedIndex, column: str) -> str:
+    """The list of a testbed's tasks, from the lowest value of a column."""
+    return address(f"{run.url}/tasks", [("bed", bed.hash[:10]), *([("sort", column)] if column else [])])
+
+
+def choose_bed(index: RunIndex, query: Any) -> BedIndex:
+    """The testbed that the address names, by the beginning of its hash or its name; else the first."""
+    wanted_bed = str(query.get("bed", ""))
+    for content_hash in index.hashes:
+        if wanted_bed and (content_hash.startswith(wanted_bed) or index.bed(content_hash).name == wanted_bed):
+            return index.bed(content_hash)
+    if wanted_bed or not index.hashes:
+        raise NotThere(f"This run has no testbed '{wanted_bed[:60]}'.")
+    return index.bed(index.hashes[0])
+
+
+def choose_series(bed: BedIndex, text: str) -> int:
+    """The position of a series by its column or its label; the highest mean where none is named."""
+    for position, series in enumerate(bed.series):
+        if text in (series.column, series.label):
+            return position
+    if text:
+        raise NotThere(f"There is no series '{text[:80]}' on this testbed.")
+    means = [
+        float(np.nanmean(values)) if np.isfinite(values := bed.accuracies(position)).any() else -1.0
+        for position in range(len(bed.series))
+    ]
+    if not means:
+        raise NotThere("This testbed has no results yet.")
+    return int(np.argmax(means))
+
+
+def default_columns(bed: BedIndex) -> list[str]:
+    """What a list of tasks shows unless told: the task, what it is, and the accuracies of the first series."""
+    plain = ["task", "accuracy", "spread"] if len(bed.series) > 1 else ["task", "accuracy"]
+    own = [series.column for series in bed.series] if len(bed.series) > 1 else []
+    return [*plain, *bed.varied[:3], *own]
+
+
+def list_state(path: str, query: Any, bed: BedIndex) -> ListState:
+    """The state of the list; a series that an address names becomes its sort order."""
+    state = ListState.read(path, query, fixed=("bed",))
+    text = str(query.get("series", ""))
+    if text and not state.sort:
+        series = bed.series[choose_series(bed, text)]
+        return ListState(path, state.where, series.column, state.page, state.columns, state.fixed)
+    return state
+
+
+def run_tasks(site: Site, run: Item, query: Any) -> Page:
+    """Every task of a testbed with its accuracies: sorted, filtered, paged."""
+    index = site.index(run)
+    bed = choose_bed(index, query)
+    state = list_state(f"{run.url}/tasks", query, bed)
+    listed = make_page(bed.table, state, default_sort="accuracy", defaults=default_columns(bed))
+    item = site.testbed_item(bed.hash)
+    carried = [("run", run.id), *state.parameters(page=1, fixed=(), columns=())]
+    link = task_link(f"{item.url}/task" if item else None, carried)
+    example = f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5"
+    context = list_context(listed, link, example, download_links(state, bool(item)))
+    context |= {"beds": bed_links(state.path, index, bed), "series": bed.series}
+    page = run_frame(
+        site, run, index, "tasks", [Section("tasks", f"Tasks of {bed.name}", context, "task_list")]
+    )
+    if bed.problem:
+        page.notices.append(bed.problem)
+    return page
+
+
+def bed_links(path: str, index: RunIndex, shown: BedIndex) -> list[tuple[str, str, bool]]:
+    """The testbeds of a run as choices of a page: name, address, whether it is the one shown."""
+    return [(bed.name, address(path, [("bed", bed.hash[:10])]), bed is shown) for bed in index.beds()]
+
+
+def list_context(
+    listed: ListPage, link: Any, example: str, downloads: Sequence[tuple[str, str]], noun: str = "tasks"
+) -> dict[str, Any]:
+    """What the template of a list takes: where cells lead, a filter to begin with, where it can be had as a file."""
+    return {
+        "list": listed,
+        "noun": noun,
+        "link": link,
+        "beds": [],
+        "share": is_share,
+        "example": example,
+        "downloads": downloads,
+        "series": [],
+    }
+
+
+def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
+    """Where a list can be had as a file."""
+    kinds = [("CSV", "csv"), ("Parquet", "parquet")]
+    kinds += [("testbed of these tasks", "testbed")] if testbed else []
+    return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
+
+
+def run_plot(site: Site, run: Item, query: Any) -> Page:
+    """Two columns of the tasks against each other; a point is a task."""
+    index = site.index(run)
+    bed = choose_bed(index, query)
+    table = bed.table
+    state = ListState.read(f"{run.url}/plot", query, fixed=("bed", "x", "y"))
+    numeric = [
+        name
+        for name in table.column_names
+        if name != "dataset" and str(table.schema.field(name).type) != "string"
+    ]
+    x, y = str(query.get("x", "")), str(query.get("y", ""))
+    if x not in numeric:
+        x = "coarsity" if "coarsity" in numeric else "spread"
+    if y not in numeric:
+        y = bed.series[0].column if bed.series else "task"
+    rows, problem = select(table, state.where)
+    rows = order(table, rows, "task")
+    values = np.stack([table[name].to_numpy()[rows].astype(float) for name in (x, y)])
+    usable = np.isfinite(values).all(axis=0)
+    rows, values = rows[usable], values[:, usable]
+    step = max(1, -(-len(rows) // _POINTS))
+    item = site.testbed_item(bed.hash)
+    tasks_shown = table["task"].to_numpy()[rows[::step]]
+    points = [
+        Point(
+            float(a),
+            float(b),
+            address(f"{item.url}/task/{task}", [("run", run.id)]) if item else "",
+            f"task {task}: {x} {a:.4g}, {y} {b:.4g}",
+        )
+        for a, b, task in zip(
+            values[0, ::step].tolist(), values[1, ::step].tolist(), tasks_shown.tolist(), strict=True
+        )
+    ]
+    context = {
+        "svg": scatter(points, x, y) if points else "",
+        "names": numeric,
+        "x": x,
+        "y": y,
+        "state": state,
+        "shown": len(points),
+        "total": len(rows),
+        "problem": problem,
+        "bed": bed.hash[:10],
+        "beds": bed_links(state.path, index, bed),
+        "path": state.path,
+        "svg_url": address(f"{run.url}/plot", [*state.parameters(), ("as", "svg")]),
+    }
+    section = Section("plot", f"Tasks of {bed.name}: {y} against {x}", context, "run_plot")
+    return run_frame(site, run, index, "plot", [section])
+
+
+def run_section(site: Site, run: Item, name: str, query: Any) -> Page:
+    """One section of the run's report; ``part`` counts from 1 where its plots need several pages."""
+    index = site.index(run)
+    if name not in _HEADINGS:
+        raise NotThere(f"The report of a run has no section '{name[:40]}'.")
+    drawn_plots = site.plot_worker.sections(run_job(run, index))
+    if drawn_plots is None:
+        waiting = "The plots of this run are still being drawn. This page is loaded again when it is done."
+        return run_frame(site, run, index, name, [made("waiting", "Being drawn", waiting)])
+    problem = next((each["problem"] for each in drawn_plots if each["problem"]), "")
+    parts = [each for each in drawn_plots if each["name"] == name]
+    if not parts and not problem:
+        raise NotThere(f"The report of this run has no section '{name[:40]}'.")
+    number = min(max(1, page_number(query, "part")), max(1, len(parts)))
+    section = parts[number - 1] if parts else {"html": "", "heading": "Report"}
+    shown = made(name, section["heading"], problem, section["html"])
+    if len(parts) > 1:
+        shown.context["pages"] = [
+            (f"part {each}", address(f"{run.url}/report/{name}", [("part", str(each))]), each == number)
+            for each in range(1, len(parts) + 1)
+        ]
+    return run_frame(site, run, index, name, [shown])

@@ -1,0 +1,375 @@
+"""A task in pictures: support and queries by class, what each method answered, and what lies around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.base import Floats, count, span
+from longshot.explorer.caches import CachedTestbed
+from longshot.explorer.compare_views import Candidate
+from longshot.explorer.library import Item
+from longshot.explorer.listing import ListState, address, cell_text, neighbours, page_number
+from longshot.explorer.picture_store import LARGE, TILE
+from longshot.explorer.query_answers import nearest_support
+from longshot.explorer.run_index import read_scores
+from longshot.explorer.site import NotThere, Page, Site, tabs_of
+from longshot.explorer.sprites import TilePage, read_task, sprite_of, tile_page
+from longshot.explorer.testbed_views import dataset_links, siblings, tasks_with
+from longshot.reports import Section, class_names
+
+if TYPE_CHECKING:
+    from longshot.tasks import Task
+
+
+CARRIED = ("run", "class", "where", "sort")  # of the list that a task was opened from
+_MARKED_SERIES = 4  # whose marks stand under each query
+_RUNS = 6  # that are looked at where none is named
+
+
+@dataclass(frozen=True)
+class Answers(Candidate):
+    """What one series answered to the queries of a task."""
+
+    predicted: Any  # [Q] positions in the task's classes, −1 where there is none
+    accuracy: float
+
+    def scores(self, task: Task) -> Floats | None:
+        """Return its scores [Q, way]; None where the run did not keep them."""
+        flat = read_scores(self.run.path, self.bed.units[self.position], task.index)
+        fits = flat is not None and len(flat) == len(task.query) * task.way
+        return flat.reshape(len(task.query), task.way) if fits and flat is not None else None
+
+
+def task_answers(
+    site: Site, cached: CachedTestbed, content_hash: str, task: Task, run: str
+) -> tuple[list[Answers], list[str]]:
+    """What series answered: those of one run, or of all runs on this testbed; and what could not be read."""
+    runs = site.library.runs_of(content_hash)
+    if run:
+        runs = [each for each in runs if each.digits == run.rsplit("-", 1)[-1]]
+        if not runs:
+            return [], [f"There is no run '{run[:60]}' on this testbed (any more)."]
+    labels = cached.testbed.column("query_label")
+    begin, end = int(labels.offsets[task.index]), int(labels.offsets[task.index + 1])
+    given_answers, problems = [], []
+    for each in runs[:_RUNS]:
+        try:
+            bed = site.index(each).bed(content_hash)
+        except (NotThere, KeyError) as error:
+            problems.append(str(error))
+            continue
+        for position in range(len(bed.series)):
+            flat = bed.answers(position)
+            if flat is None or len(flat) < end:
+                continue
+            predicted = np.array(flat[begin:end], np.int64)
+            if (predicted >= 0).all():
+                right = float(np.mean(predicted == np.asarray(task.query_label)))
+                given_answers.append(Answers(each, bed, position, predicted, right))
+    if len(runs) > _RUNS:
+        problems.append(f"Shown are the newest {_RUNS} of {len(runs)} runs on this testbed.")
+    return given_answers, problems
+
+
+def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: list[Section]) -> Page:
+    """The page of a task around some sections; arrow keys lead to its neighbours in the list it was opened from."""
+    base = f"{item.url}/task"
+    run = str(query.get("run", ""))
+    state = ListState.read(f"{base}/{task.index}", query, fixed=("run", "class"))
+    carried = state.parameters(page=1, columns=())
+    cached = site.testbed(item)
+    table = tasks_with(cached, str(query.get("class", "")))
+    own = tuple(pair for pair in state.fixed if pair[0] == "class")
+    default, back = "task", address(f"{item.url}/tasks", state.parameters(page=1, columns=(), fixed=own))
+    if run:
+        owner = site.library.find("run", run)
+        if owner is not None and not owner.problem:
+            try:
+                table = site.index(owner).bed(item.facts["hash"]).table
+                default = "accuracy"
+                fixed = (("bed", item.facts["hash"][:10]),)
+                back = address(f"{owner.url}/tasks", state.parameters(page=1, columns=(), fixed=fixed))
+            except (NotThere, KeyError):
+                pass
+    before, after, position, total = neighbours(table, state, task.index, default)
+    keys = {"Escape": back}
+    if before is not None:
+        keys["ArrowLeft"] = address(f"{base}/{before}", carried)
+    if after is not None:
+        keys["ArrowRight"] = address(f"{base}/{after}", carried)
+    inner = f"{base}/{task.index}"
+    names = {"Pictures": "", "Answers": "answers", "Other supports": "supports", "Why": "why"}
+    tabs = [(name, address(url, carried), own) for name, url, own in tabs_of(inner, here, names)]
+    facts = [
+        f"{task.way}-way",
+        f"{span(task.shots)}-shot",
+        count(len(task.query), "query", "queries"),
+        task.dataset,
+    ]
+    facts += [
+        f"{name} {cell_text(value, name)}"
+        for name, value in task.measured.items()
+        if isinstance(value, int | float)
+    ][:6]
+    facts.append(f"{position:,} of {total:,} in this list" if position else "not in this list")
+    crumbs = [("Explorer", "/"), (item.name, item.url), ("tasks", back)]
+    return Page(f"Task {task.index:,}", sections, counts=facts, crumbs=crumbs, tabs=tabs, keys=keys)
+
+
+def task_pictures(site: Site, item: Item, number: int, query: Any) -> Page:
+    """Support and queries by class; every query with what each series answered."""
+    cached = site.testbed(item)
+    task = read_task(cached, number)
+    tiles = tile_page(task, page_number(query, "classes"))
+    given_answers, problems = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
+    section = Section(
+        "pictures",
+        "Support and queries",
+        _context(site, item, task, tiles, given_answers, query, cached),
+        "task_pictures",
+    )
+    page = task_frame(site, item, task, query, "", [section])
+    page.notices += problems
+    return page
+
+
+def _context(
+    site: Site,
+    item: Item,
+    task: Task,
+    tiles: TilePage,
+    every: list[Answers],
+    query: Any,
+    cached: CachedTestbed,
+) -> dict[str, Any]:
+    names = class_names(task.classes, task.labels)
+    marked = every[:_MARKED_SERIES]
+    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
+    base = f"{item.url}/task/{task.index}"
+    rows = []
+    for label in tiles.classes:
+        own = [tile for tile in tiles.tiles if tile.label == label]
+        shown: list[dict[str, Any]] = []
+        for tile in (tile for tile in own if tile.part == "query"):
+            wrong = [each for each in every if each.predicted[tile.position] != label]
+            marks = [
+                {
+                    "right": each.predicted[tile.position] == label,
+                    "index": index,
+                    "answer": names[each.predicted[tile.position]],
+                }
+                for index, each in enumerate(marked)
+            ]
+            answer = "; ".join(
+                f"{each.series.label}: {names[each.predicted[tile.position]]}" for each in wrong[:6]
+            )
+            shown.append(
+                {
+                    "tile": tile,
+                    "marks": marks,
+                    "wrong": len(wrong),
+                    "text": f"{names[label]}, {'right by all' if not wrong else 'taken for ' + answer}"
+                    if every
+                    else names[label],
+                    "url": address(f"{base}/query/{tile.position}", carried),
+                }
+            )
+        shown.sort(key=lambda each: -each["wrong"])
+        right = [
+            f"{int(np.sum((each.predicted == label) & (np.asarray(task.query_label) == label)))}"
+            for each in marked
+        ]
+        rows.append(
+            {
+                "id": task.classes[label],
+                "name": names[label],
+                "support": [
+                    {"tile": tile, "url": address(f"{base}/support/{tile.position}", carried)}
+                    for tile in own
+                    if tile.part == "support"
+                ],
+                "query": shown,
+                "queries": int(np.sum(np.asarray(task.query_label) == label)),
+                "right": right,
+            }
+        )
+    return {
+        "rows": rows,
+        "tiles": tiles,
+        "sprite": sprite_of(base, cached, task, tiles),
+        "every": [
+            {
+                "index": index if index < _MARKED_SERIES else None,
+                "series": each.series,
+                "run": each.run,
+                "accuracy": each.accuracy,
+                "url": address(base, [("run", each.run.id), *[pair for pair in carried if pair[0] != "run"]]),
+            }
+            for index, each in enumerate(every)
+        ],
+        "pages": [
+            (page, address(base, [*carried, ("classes", str(page))]), page == tiles.page)
+            for page in range(1, tiles.pages + 1)
+        ][:40],
+        "side": TILE,
+        "datasets": dataset_links(site, {task.dataset: cached.testbed.datasets[task.dataset]}),
+    }
+
+
+def task_image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
+    """One picture of a task, large; for a query what each series answered with its scores, and its nearest support."""
+    cached = site.testbed(item)
+    task = read_task(cached, number)
+    if part not in ("query", "support"):
+        raise NotThere("A task has support and query images.")
+    keys, labels = (task.query, task.query_label) if part == "query" else (task.support, task.support_label)
+    if not 0 <= position < len(keys):
+        raise NotThere(f"Task {number} has {len(keys)} {part} images, and there is no number {position}.")
+    names = class_names(task.classes, task.labels)
+    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
+    base = f"{item.url}/task/{task.index}"
+    rows: list[dict[str, Any]] = []
+    near: list[dict[str, Any]] = []
+    note = ""
+    if part == "query":
+        every, _ = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
+        for each in every:
+            scores = each.scores(task)
+            own = None if scores is None else shares(scores[position])
+            answer = int(each.predicted[position])
+            rows.append(
+                {
+                    "series": each.series,
+                    "run": each.run,
+                    "answer": names[answer],
+                    "right": answer == int(labels[position]),
+                    "scores": []
+                    if own is None
+                    else sorted(zip(own.tolist(), names, strict=True), reverse=True)[:8],
+                }
+            )
+        near, note = nearest_support(site, cached, task, position, every, f"{base}/support", carried)
+    context: dict[str, Any] = {
+        "part": part,
+        "key": keys[position],
+        "class_name": names[int(labels[position])],
+        "class_id": task.classes[int(labels[position])],
+        "rows": rows,
+        "near": near,
+        "note": note,
+        "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.jpg",
+        "side": LARGE,
+        "back": address(base, carried),
+        "sides": [
+            (text, address(f"{base}/{part}/{other}", carried))
+            for text, other in (("previous", position - 1), ("next", position + 1))
+            if 0 <= other < len(keys)
+        ],
+    }
+    section = Section("image", f"{part.capitalize()} image", context, "task_image")
+    page = task_frame(site, item, task, query, "image", [section])
+    arrows = {"previous": "ArrowLeft", "next": "ArrowRight"}
+    page.keys = {"Escape": context["back"]} | {arrows[text]: url for text, url in context["sides"]}
+    page.title = f"Task {task.index:,}, {part} {position}"
+    return page
+
+
+def shares(scores: Floats) -> Floats:
+    """Scores as shares that sum to 1, as a softmax gives them."""
+    finite = np.where(np.isfinite(scores), scores, -1e9)
+    grown = np.exp(finite - finite.max())
+    shares: Floats = grown / grown.sum()
+    return shares
+
+
+def other_supports(site: Site, item: Item, number: int, query: Any) -> Page:
+    """The same queries under other supports: testbeds drawn with one seed that differ in how the support is chosen."""
+    cached = site.testbed(item)
+    task = read_task(cached, number)
+    asked_here = int(cached.asks[number])
+    columns = []
+    for each in [item, *siblings(site, item)]:
+        try:
+            other = site.testbed(each)
+        except NotThere:
+            continue
+        if int(other.asks[number]) != asked_here:
+            continue
+        twin = other.testbed[number]
+        tiles = tile_page(twin, 1)
+        given_answers, _ = task_answers(site, other, each.facts["hash"], twin, "")
+        sampler = other.testbed.meta["sampler"]
+        instances = sampler.get("instances", {}) if isinstance(sampler, dict) else {}
+        names = class_names(twin.classes, twin.labels)
+        columns.append(
+            {
+                "item": each,
+                "instances": instances.get("name", "") if isinstance(instances, dict) else str(instances),
+                "here": each is item,
+                "url": f"{each.url}/task/{number}",
+                "sprite": sprite_of(f"{each.url}/task/{number}", other, twin, tiles),
+                "rows": [
+                    (
+                        names[label],
+                        [tile for tile in tiles.tiles if tile.part == "support" and tile.label == label][:10],
+                    )
+                    for label in tiles.classes
+                ],
+                "answers": [(each_answer.series, each_answer.accuracy) for each_answer in given_answers[:8]],
+            }
+        )
+    context = {"columns": columns[:6], "alone": len(columns) < 2}
+    section = Section("supports", "The same queries under other supports", context, "task_supports")
+    return task_frame(site, item, task, query, "supports", [section])
+
+
+_SERIES = 8  # columns of a page
+
+
+def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
+    """A row per query: its picture, its class, and per series the class that it gave and the share of its score."""
+    cached = site.testbed(item)
+    task = read_task(cached, number)
+    tiles = tile_page(task, page_number(query, "classes"))
+    every, problems = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
+    names = class_names(task.classes, task.labels)
+    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
+    base = f"{item.url}/task/{task.index}"
+    shown = every[:_SERIES]
+    scores = [each.scores(task) for each in shown]
+    rows: list[dict[str, Any]] = []
+    for tile in (tile for tile in tiles.tiles if tile.part == "query"):
+        cells = []
+        for each, own in zip(shown, scores, strict=True):
+            answer = int(each.predicted[tile.position])
+            share = None if own is None else float(shares(own[tile.position])[answer])
+            cells.append({"name": names[answer], "right": answer == tile.label, "share": share})
+        rows.append(
+            {
+                "tile": tile,
+                "name": names[tile.label],
+                "wrong": sum(not cell["right"] for cell in cells),
+                "cells": cells,
+                "url": address(f"{base}/query/{tile.position}", carried),
+            }
+        )
+    rows.sort(key=lambda row: -row["wrong"])
+    context = {
+        "rows": rows,
+        "series": [each.series for each in shown],
+        "more": len(every) - len(shown),
+        "kept": any(own is not None for own in scores),
+        "sprite": sprite_of(base, cached, task, tiles),
+        "pages": [
+            (page, address(f"{base}/answers", [*carried, ("classes", str(page))]), page == tiles.page)
+            for page in range(1, tiles.pages + 1)
+        ][:40],
+        "hidden": tiles.hidden_queries,
+    }
+    section = Section("answers", "Every query and what it was taken for", context, "task_answers")
+    page = task_frame(site, item, task, query, "answers", [section])
+    page.notices += problems
+    return page
