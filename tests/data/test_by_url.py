@@ -75,7 +75,9 @@ def test_it_is_found_again_by_its_fingerprint_while_the_copy_is_there(memory: An
     assert "was fetched from memory://shelf/photos.zip, and its copy is no longer in the cache" in str(
         caught.value
     )
-    assert not [entry for entry in cache_entries() if entry.kind == "remote"]  # nothing was fetched by surprise
+    assert not [
+        entry for entry in cache_entries() if entry.kind == "remote"
+    ]  # nothing was fetched by surprise
 
 
 def test_a_name_stands_for_a_url(memory: Any) -> None:

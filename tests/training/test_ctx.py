@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from longshot.base import Episode, ImageTask, UserError
-from longshot.models import KEY, VALUE, Network, class_scores, get_network
+from longshot.models import CTX_KEY, CTX_VALUE, Network, ctx_scores, get_network
 from longshot.models.methods.ctx import CTX as Method
 from longshot.training.episodic_algorithms import CTXTraining, simclr_episode
 
@@ -61,7 +61,7 @@ def test_equals_a_written_out_loop() -> None:
     support = torch.randn(6, 3, 2, 3, generator=generator)
     query = torch.randn(4, 3, 2, 3, generator=generator)
     key, value = torch.randn(5, 3, generator=generator), torch.randn(2, 3, generator=generator)
-    network = Maps({KEY: key, VALUE: value}).eval()
+    network = Maps({CTX_KEY: key, CTX_VALUE: value}).eval()
     with torch.no_grad():
         scores = Method().scores([ImageTask(support, label, query, 4, seed=0)], network)[0]
     expected = written_out(support, label, query, key, value, 4)
@@ -87,7 +87,7 @@ def test_an_image_of_the_support_is_near_its_class() -> None:
     """With sharp attention every place finds itself."""
     numbers = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0))
     support = torch.nn.functional.normalize(numbers, dim=2)
-    scores = class_scores(50 * support, support, torch.tensor([0, 1]), 50 * support, support, 2)
+    scores = ctx_scores(50 * support, support, torch.tensor([0, 1]), 50 * support, support, 2)
     assert torch.allclose(scores.diagonal(), torch.zeros(2), atol=1e-5)
     assert (scores.argmax(1) == torch.arange(2)).all()
 
@@ -136,7 +136,10 @@ def test_it_learns_and_heads_take_part() -> None:
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0)
     torch.manual_seed(0)
     extras = algorithm.extras(network, 4)
-    assert {name: tuple(value.shape) for name, value in extras.items()} == {KEY: (8, 8), VALUE: (8, 8)}
+    assert {name: tuple(value.shape) for name, value in extras.items()} == {
+        CTX_KEY: (8, 8),
+        CTX_VALUE: (8, 8),
+    }
     for name, value in extras.items():
         network.extras[name] = torch.nn.Parameter(value.clone())
     generator = torch.Generator().manual_seed(0)
@@ -153,8 +156,8 @@ def test_it_learns_and_heads_take_part() -> None:
         optimiser.step()
         losses.append(float(step.loss.detach()))
     assert losses[-1] < 0.5 * losses[0]
-    assert all(network.extras[name].grad is not None for name in (KEY, VALUE))
-    assert all(not torch.equal(network.extras[name], extras[name]) for name in (KEY, VALUE))
+    assert all(network.extras[name].grad is not None for name in (CTX_KEY, CTX_VALUE))
+    assert all(not torch.equal(network.extras[name], extras[name]) for name in (CTX_KEY, CTX_VALUE))
 
 
 @pytest.mark.parametrize(

@@ -191,4 +191,4 @@ def run_command_line() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command_line()

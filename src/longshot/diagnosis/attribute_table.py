@@ -62,7 +62,7 @@ from longshot.diagnosis.descriptors import (
     pooled,
     trace,
 )
-from longshot.models import Describe, Shards, content_of, lock, open_guarded, read_shards
+from longshot.models import Describe, Shards, content_of, hold_lock, open_guarded, read_shards
 from longshot.statistics import Interval, mean_interval
 
 _SHARD = 4096  # images that a kill can cost
@@ -288,7 +288,7 @@ def _through_cache(
         if (numbers := _open(cached, count)) is not None:
             return numbers
     path = cache_dir("attributes") / file
-    with lock(path):
+    with hold_lock(path):
         if (numbers := _open(path, count)) is not None:
             return numbers
         shards = Shards(path, kind, count, _SHARD, "float32")

@@ -35,7 +35,7 @@ from longshot.evaluation.compute import WORST_LOSS, Work, compute, score_tasks, 
 from longshot.evaluation.image_source import ImageSource, sent_images
 from longshot.evaluation.run_inputs import FeatureSource, used_rows
 from longshot.evaluation.units import Unit
-from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise
+from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -160,7 +160,7 @@ class Dispatch:
         """Tell the system how features will be read here; send those that tasks use ahead."""
         if not self.executor.distant:
             for features in source.features:
-                advise(features.array)
+                advise_access(features.array)
             return
         rows = used_rows(work.tasks for work in works)
         size = sum(features.array.dtype.itemsize * features.dim for features in source.features) * len(rows)

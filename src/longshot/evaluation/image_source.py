@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from longshot.base import ImageTask, Ints, TaskRows, UserError, hash_text, task_seeds
 from longshot.evaluation.run_inputs import backbone_parts
-from longshot.models import prepare as prepare_fixed_norms
-from longshot.models import read_pixels
+from longshot.models import prepare_fixed_norms, read_pixels
 
 if TYPE_CHECKING:
     from longshot.base import Ragged
@@ -119,20 +118,20 @@ class ImageSource:
     @cached_property
     def _decoded(self) -> NDArray[np.uint8] | None:
         """[n, H, W, 3] of the images in use; None when they are so many that each is better read when it is wanted."""
-        from longshot.models import pixels
+        from longshot.models import cached_pixels
 
         height, width = self.backbone.transform.size
         count = len(self.dataset) if self.used is None else len(self.used)
         if count * height * width * 3 > _DECODE_ALL:
             return None
-        return pixels(self.dataset, self.backbone.transform, rows=self.used)
+        return cached_pixels(self.dataset, self.backbone.transform, rows=self.used)
 
     @cached_property
     def _where(self) -> Ints | None:
         """[N] where each image of the dataset lies in ``_decoded``; None: in the dataset's order."""
-        from longshot.models import positions
+        from longshot.models import row_positions
 
-        return None if self.used is None else positions(self.used, len(self.dataset))
+        return None if self.used is None else row_positions(self.used, len(self.dataset))
 
 
 @dataclass(frozen=True, eq=False)

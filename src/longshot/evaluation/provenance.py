@@ -123,12 +123,12 @@ def record_upstream(
 def _training_data(backbone: str) -> list[dict[str, Any]]:
     """What the sidecars of a backbone (or of several side by side) say about their training data."""
     from longshot.evaluation.run_inputs import backbone_parts
-    from longshot.models import SIDECAR, read_sidecar
+    from longshot.models import SIDECAR_FILE, read_sidecar
 
     trained: list[dict[str, Any]] = []
     for part in backbone_parts(backbone):
         path = Path(part)
-        sidecar = path / SIDECAR if path.is_dir() else path.with_suffix(".json")
+        sidecar = path / SIDECAR_FILE if path.is_dir() else path.with_suffix(".json")
         if (path.is_dir() or path.suffix == ".safetensors") and sidecar.is_file():
             data = read_sidecar(sidecar).get("data")
             trained += [data] if isinstance(data, dict) else []

@@ -38,10 +38,10 @@ from longshot.models import (
     Method,
     batches,
     bytes_per_task,
+    prepare_fixed_norms,
     trainable_copy,
     with_engine,
 )
-from longshot.models import prepare as prepare_fixed_norms
 from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def estimate_evaluation(
 
 def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Records of what must be embedded first, and the width of every backbone."""
-    from longshot.models import estimate as estimate_embedding
+    from longshot.models import estimate_embedding
 
     dims = {name: next(iter(by_dataset.values())).dim for name, by_dataset in plan.given.items()}
     records = []

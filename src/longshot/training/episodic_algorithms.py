@@ -26,7 +26,7 @@ from longshot.base import (
     prototypes,
     with_settings,
 )
-from longshot.models import KEY, VALUE, Network, class_scores, heads
+from longshot.models import CTX_KEY, CTX_VALUE, Network, ctx_heads, ctx_scores
 from longshot.tasks import DifficultInstances, Judge, Pool, Streams
 from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults, embed
 from longshot.training.training_images import parse_augmentation
@@ -210,13 +210,13 @@ class CTXTraining(EpisodicAlgorithm):
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
         """Key head and value head [width, channels of the maps], as linear layers start or as they were learned."""
-        if KEY in network.extras and len(network.extras[KEY]) == self.width:
-            return {name: network.extras[name].detach() for name in (KEY, VALUE)}
+        if CTX_KEY in network.extras and len(network.extras[CTX_KEY]) == self.width:
+            return {name: network.extras[name].detach() for name in (CTX_KEY, CTX_VALUE)}
         training = network.training
         with torch.no_grad():
             channels = int(network.eval().maps(torch.zeros(1, 3, *network.size)).shape[1])
         network.train(training)
-        return {name: nn.Linear(channels, self.width).weight.detach() for name in (KEY, VALUE)}
+        return {name: nn.Linear(channels, self.width).weight.detach() for name in (CTX_KEY, CTX_VALUE)}
 
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over the episodes, some of them turned into SimCLR's."""
@@ -229,9 +229,9 @@ class CTXTraining(EpisodicAlgorithm):
 
     def logits(self, network: Network, episode: Episode) -> Tensor:
         """[Q, way] by attention between places."""
-        keys, values = heads(network, network.maps(torch.cat([episode.support, episode.query])).float())
+        keys, values = ctx_heads(network, network.maps(torch.cat([episode.support, episode.query])).float())
         rows = len(episode.support)
-        return class_scores(
+        return ctx_scores(
             keys[:rows], values[:rows], episode.support_label, keys[rows:], values[rows:], episode.way
         )
 

@@ -21,7 +21,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.data import Dataset, TaxonomyLike, as_dataset
-from longshot.models import WEIGHTS, save_checkpoint
+from longshot.models import WEIGHTS_FILE, save_checkpoint
 from longshot.statistics import Interval
 from longshot.tasks import Classes, Shape
 from longshot.training.base import Algorithm
@@ -201,7 +201,7 @@ def train(
     values = locals()  # before any other name is bound
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
     algorithm, settings = plan_training(algorithm, {name: values[name] for name in names})
-    claim_folder(out, "training", (TRAINING, WEIGHTS, STATE))
+    claim_folder(out, "training", (TRAINING, WEIGHTS_FILE, STATE))
     dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)
     before = last_saved(folder)

@@ -15,7 +15,7 @@ import torch
 from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, scaled
 from longshot.base import parse as parse_preprocessing
 from longshot.data import Dataset, as_dataset
-from longshot.models import Network, content_of, count_flops, count_parameters, pixels, positions
+from longshot.models import Network, cached_pixels, content_of, count_flops, count_parameters, row_positions
 from longshot.tasks import Pool, Shape, UniformClasses
 from longshot.training.base import Algorithm, TrainingDefaults, get_algorithm
 from longshot.training.distributed import Team, check_devices
@@ -97,9 +97,9 @@ def prepare(
         )
     black = np.broadcast_to(np.zeros((1, 1, 1, 1), np.uint8), (len(data), *transform.size, 3))
     rows = None if blank else _used_rows(data, train, held)
-    where = None if rows is None else positions(rows, len(data))
+    where = None if rows is None else row_positions(rows, len(data))
     plain = TrainingImages(
-        black if blank else pixels(data, transform, rows=rows), transform, device, sources=where
+        black if blank else cached_pixels(data, transform, rows=rows), transform, device, sources=where
     )
     images = plain
     if settings.rotations:

@@ -9,7 +9,7 @@ from api import MetaLearner, Predictor
 from helpers import DEVICE, BestLearner, SavedLearner, backbone, embed, probabilities, settings
 from torch import nn
 
-from longshot.models import decode
+from longshot.models import metadelta_decode
 from longshot.training import ImageBatch, MetaDelta, TimeBudget, make_optimiser, parse_augmentation
 
 SETTINGS = settings(__file__)
@@ -66,4 +66,6 @@ class Transported(Predictor):
         self.network, self.support, self.labels, self.ways = network, support, labels, ways
 
     def predict(self, query_set):
-        return probabilities(decode(self.support, self.labels, embed(self.network, query_set), self.ways))
+        return probabilities(
+            metadelta_decode(self.support, self.labels, embed(self.network, query_set), self.ways)
+        )

@@ -93,7 +93,7 @@ class StartWeights(StudyTraining):
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """Save the network as the trainings of the study find it; one that is there is not touched."""
-        from longshot.models import WEIGHTS, save_checkpoint
+        from longshot.models import WEIGHTS_FILE, save_checkpoint
 
         path = folder.path / TRAININGS / self.folder
         side = self.options["size"]
@@ -102,7 +102,7 @@ class StartWeights(StudyTraining):
         def work() -> None:
             save_checkpoint(path, self._network(), {"preprocessing": text})
 
-        folder.step(f"training {self.label}", self.folder, [path / WEIGHTS], work)
+        folder.step(f"training {self.label}", self.folder, [path / WEIGHTS_FILE], work)
         return str(path)
 
     def _network(self) -> Network:
@@ -133,11 +133,11 @@ class StartWeights(StudyTraining):
 
 def random_network(call: str, side: int, seed: int) -> Network:
     """The architecture with random weights, whatever weights it comes with."""
-    from longshot.models import is_own_network, restart
+    from longshot.models import is_own_network, restart_layers
 
     network = open_weights(call, side, seed)
     if not is_own_network(call):
-        restart(network, torch.Generator().manual_seed(seed))
+        restart_layers(network, torch.Generator().manual_seed(seed))
     return network
 
 

@@ -280,10 +280,10 @@ class StudyJob(Generic[Settings, Data]):
         self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName
     ) -> list[dict[str, Any]]:
         """What ``evaluate`` would take in time and disk; nothing is written."""
-        from longshot.evaluation import estimate
+        from longshot.evaluation import estimate_evaluation
 
         options = self._options(testbeds, datasets, "run")
-        return estimate(testbeds, backbones=backbone, methods=methods, **options)
+        return estimate_evaluation(testbeds, backbones=backbone, methods=methods, **options)
 
     def _options(self, testbeds: Testbeds, datasets: DatasetsByName, into: str) -> dict[str, Any]:
         """Where to and with what; of the datasets those that are used."""

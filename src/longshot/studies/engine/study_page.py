@@ -166,10 +166,10 @@ def _figures(findings: Findings, folder: Path) -> Section | None:
 def _tasks(run: Path, datasets: Sequence[Dataset]) -> Section | None:
     """The hardest and the easiest task of a few testbeds."""
     from longshot.evaluation import find_images
-    from longshot.reports import albums, load
+    from longshot.reports import albums, read_runs
 
     try:
-        data = load(run)
+        data = read_runs(run)
     except UserError:
         return None
     images = find_images(datasets={dataset.name: dataset for dataset in datasets})
@@ -367,10 +367,10 @@ def _known_by_name(datasets: Sequence[Dataset]) -> list[str]:
 def _write_run_page(datasets: Sequence[Dataset], run: Path, page: Path, title: str) -> None:
     """The usual report of the run, with pictures from the datasets at hand: fewer where there are many testbeds."""
     from longshot.evaluation import find_images
-    from longshot.reports import load, render
+    from longshot.reports import read_runs, render_report
 
     images = find_images(datasets={dataset.name: dataset for dataset in datasets})
-    data = load(run)
+    data = read_runs(run)
     pictures = 2 if len(data.beds) <= _MANY else 1 if len(data.beds) <= 3 * _MANY else 0
-    text = render(data, images=images, pictures=pictures, title=f"All results: {title}", plotted=_MANY)
+    text = render_report(data, images=images, pictures=pictures, title=f"All results: {title}", plotted=_MANY)
     write_text(page, text)
