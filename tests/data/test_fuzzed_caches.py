@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.data import check_dataset, image_digests, open_dataset
-from longshot.data import toybox
+from longshot.data import check_dataset, image_digests, open_dataset, toybox
 from record_writers import flat_spec, write_classes, write_spec
 
 LONG_AGO = 1_600_000_000_123_456_789

@@ -1,4 +1,4 @@
-"""Meta-Dataset v1: a folder per source with ``dataset_spec.json``, which is read here, and a file of records per class."""
+"""Meta-Dataset v1: a folder per source, with ``dataset_spec.json`` and one file of records per class."""
 
 from __future__ import annotations
 
