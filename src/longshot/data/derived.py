@@ -79,7 +79,7 @@ class ViewFormat(Format):
 
     name = "view"
     title = "another dataset without some of its images or classes"
-    view_origin = "made from an overlap file, which tells what two datasets share"
+    origin = "made from an overlap file, which tells what two datasets share"
     layout = f"one file that ends with {VIEW_ENDING}"
 
     @classmethod
