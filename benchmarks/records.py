@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.data import load
+from longshot.data import open_located
 from longshot.data.formats.spans import SpanStore
 from longshot.data.formats.tfrecord import parse_example, unframe
 
@@ -102,9 +102,11 @@ def main() -> None:
         source = str(folder)
         ways = {
             "plain read of all bytes": lambda: plain(folder),
-            "first opening": lambda: load(source, refresh=True),
-            "first opening, verify": lambda: load(f"meta-dataset(verify=True):{source}", refresh=True),
-            "second opening": lambda: load(source),
+            "first opening": lambda: open_located(source, refresh=True),
+            "first opening, verify": lambda: open_located(
+                f"meta-dataset(verify=True):{source}", refresh=True
+            ),
+            "second opening": lambda: open_located(source),
             "tfrecord's index": lambda: index_with_peer(folder),
         }
         seconds = {name: best(work) for name, work in ways.items()}
@@ -114,7 +116,7 @@ def main() -> None:
                 f"  {name:26} {taken:7.3f} s  {size / taken:8.0f} MB/s  {ratio:6.2f} × the plain read's speed"
             )
 
-        store = load(source).store
+        store = open_located(source).store
         assert isinstance(store, SpanStore)
         rows = np.random.default_rng(1).permutation(CLASSES * PER_CLASS)[:READS].tolist()
         peer = peer_reader(folder)

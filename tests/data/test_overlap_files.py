@@ -17,7 +17,7 @@ from longshot.audit.find import write_view
 from longshot.audit.pairs import ImagePairs
 from longshot.audit.record import check_first_side, make_overlap, recall, remember
 from longshot.base import UserError
-from longshot.data import Dataset, open_dataset, origin
+from longshot.data import Dataset, open_dataset, view_origin
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
@@ -208,7 +208,7 @@ def test_a_deduplicated_view_leaks_no_images(
     up, tested = two
     remember(overlap)
     view = write_view(tmp_path / "v.view.json", up, *overlap.to_leave_out(), {})
-    assert origin(view.fingerprint)[0] == up.fingerprint
+    assert view_origin(view.fingerprint)[0] == up.fingerprint
     data = {"dataset": "v", "fingerprint": view.fingerprint, "classes": list(view.class_ids)}
     leak = find_leak(data, tested.fingerprint, _tested(tested))
     assert (leak["how"], leak["images"], leak["classes"]) == ("compared", 0, 1)

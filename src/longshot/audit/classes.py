@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from longshot.base import Record, UserError
-from longshot.data import ROOT, Dataset, Taxonomy, find_wordnet, read_wordnet
+from longshot.data import WORDNET_ROOT, Dataset, Taxonomy, find_wordnet, read_wordnet
 
 RELATIONS = ("same", "name", "synonym", "above", "below")  # the strongest first
 _SYNSET = re.compile(r"^n\d{8}$")
@@ -35,7 +35,7 @@ class Nouns:
         above: set[str] = set()
         for synset in synsets:
             if synset not in self._ancestors and synset in self.taxonomy:
-                higher = self.taxonomy.ancestors(synset) - {synset, ROOT}
+                higher = self.taxonomy.ancestors(synset) - {synset, WORDNET_ROOT}
                 self._ancestors[synset] = frozenset(s for s in higher if self.taxonomy.depth(s) >= _GENERAL)
             above |= self._ancestors.get(synset, frozenset())
         return frozenset(above)

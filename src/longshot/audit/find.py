@@ -24,9 +24,18 @@ from longshot.base import (
     is_stream,
     with_executor,
 )
-from longshot.data import ENDING, Dataset, DatasetLike, ViewFile, ViewFormat, as_dataset, registry, without
-from longshot.data import KIND as VIEW
-from longshot.models import SUSPECT_ODDS, Suspects, suspects_of, with_engine
+from longshot.data import (
+    VIEW_ENDING,
+    VIEW_KIND,
+    Dataset,
+    DatasetLike,
+    ViewFile,
+    ViewFormat,
+    as_dataset,
+    leave_out_images,
+    registry,
+)
+from longshot.models import ODDS, Suspects, suspects_of, with_engine
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -223,7 +232,7 @@ def find_suspects(
     if out is not None:
         claim_output(out, _KIND, force=force)
     if view is not None:
-        claim_output(view, VIEW, force=force, name="view")
+        claim_output(view, VIEW_KIND, force=force, name="view")
     data = as_dataset(dataset)
     features = embed(data, backbone, device=device)
     near = None
@@ -245,7 +254,7 @@ def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
         "variant": "without suspects",
         "backbone": suspects.features.backbone,
         "features": suspects.features.hash,
-        "odds": SUSPECT_ODDS,
+        "odds": ODDS,
         **suspects.facts(),
     }
     remember_view(write_view(path, dataset, set(keys), (), why), path)
@@ -288,7 +297,7 @@ def leave_out_overlap(
     force : bool
         Replace what is there, even if it is no view that Longshot wrote.
     """
-    claim_output(out, VIEW, force=force)
+    claim_output(out, VIEW_KIND, force=force)
     overlap_file, out = Path(overlap_file), Path(out)
     overlap = Overlap.load(overlap_file)
     original = as_dataset(dataset)
@@ -312,9 +321,11 @@ def write_view(
     path: str | Path, dataset: Dataset, keys: Collection[str], classes: Collection[str], why: dict[str, Any]
 ) -> Dataset:
     """Write the view file and return what it opens as; ``why`` tells how it came about."""
-    VIEW.ending(path)
+    VIEW_KIND.ending(path)
     path, shown = Path(path), is_stream(path)
-    view = without(dataset, keys, classes, dataset.name if shown else path.name.removesuffix(ENDING))
+    view = leave_out_images(
+        dataset, keys, classes, dataset.name if shown else path.name.removesuffix(VIEW_ENDING)
+    )
     ViewFile(
         source=dataset.source,
         dataset=dataset.name,

@@ -36,7 +36,7 @@ from longshot.base import (
     read_parquet,
     read_record,
 )
-from longshot.data import Dataset, origin
+from longshot.data import Dataset, view_origin
 from longshot.models import content_of
 
 SCHEMA = pa.schema(
@@ -319,8 +319,8 @@ def find_leak(upstream: Mapping[str, Any], fingerprint: str, keys: Mapping[str, 
     unknown = {**totals, "how": UNKNOWN, "images": None, "classes": None}
     if not upstream.get("fingerprint"):
         return unknown
-    training_data, left_out = origin(str(upstream["fingerprint"]))
-    test_data, _ = origin(fingerprint)
+    training_data, left_out = view_origin(str(upstream["fingerprint"]))
+    test_data, _ = view_origin(fingerprint)
     if training_data == test_data:
         shared = classes if trained is None else classes & set(trained)
         images = sum(class_id in shared and key not in left_out for key, class_id in keys.items())

@@ -25,12 +25,12 @@ from .formats.meta_dataset import class_ids_of as class_ids_of  # WordNet ids fo
 from .formats.meta_dataset import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names → the spec's
 from .formats.meta_dataset import Spec as Spec  # A source
 from .formats.meta_dataset import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
-from .derived import ENDING as ENDING
-from .derived import KIND as KIND
+from .derived import VIEW_ENDING as VIEW_ENDING
+from .derived import VIEW_KIND as VIEW_KIND
 from .derived import ViewFile as ViewFile  # What a view file holds
 from .derived import ViewFormat as ViewFormat  # The format of view files, recognised by their ending
-from .derived import origin as origin  # (fingerprint of the original, keys left out) when this is the …
-from .derived import without as without  # The dataset without these images and classes
+from .derived import view_origin as view_origin  # (fingerprint of the original, keys left out) when this is the …
+from .derived import leave_out_images as leave_out_images  # The dataset without these images and classes
 from .formats.vtab import SplitSlice as SplitSlice  # official split, from percent, to percent
 from .formats.vtab import TASKS as TASKS
 from .formats.vtab import cut as cut  # Percent of official splits → record numbers
@@ -64,7 +64,7 @@ from .stores import array_bytes as array_bytes  # What stands for an image that 
 from .stores import decode_reduced as decode_reduced  # As `decode`, but a JPEG at a half, a quarter or an eighth of …
 from .opening import DatasetLike as DatasetLike  # a dataset, or what ``open_dataset`` opens
 from .opening import as_dataset as as_dataset  # A dataset as it is, or opened where a name or a path was given
-from .opening import load as load  # Open what `locate` found with every image it has, readable or not
+from .opening import open_located as open_located  # Open what `locate` found with every image it has, readable or not
 from .opening import locate as locate  # Where a dataset lies
 from .opening import open_dataset as open_dataset  # Open a dataset
 from .opening import branches as branches  # First parts of the class ids that have something below them, in order
@@ -106,6 +106,6 @@ from .taxonomy.readers import write_csv as write_csv  # Write the edge list that
 from .taxonomy.readers import write_matrix as write_matrix  # Write numbers [C, C] between classes as CSV, with the …
 from .taxonomy.picture import Branch as Branch  # A node to show
 from .taxonomy.picture import display_tree as display_tree  # The part of the taxonomy above `class_ids` as a tree
-from .taxonomy.readers import ROOT as ROOT  # entity
+from .taxonomy.readers import WORDNET_ROOT as WORDNET_ROOT  # entity
 from .taxonomy.readers import find_wordnet as find_wordnet  # The installed `data.noun`
 from .taxonomy.readers import read_wordnet as read_wordnet  # All noun synsets of WordNet 3.0 (82,115) below …

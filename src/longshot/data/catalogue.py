@@ -17,7 +17,7 @@ from longshot.data import registry
 from longshot.data.dataset import SPLITS, Dataset
 from longshot.data.derived import class_labels, has_wordnet_ids
 from longshot.data.formats import all_formats, find_format, make_format
-from longshot.data.opening import as_dataset, find_bad, load, locate, open_dataset
+from longshot.data.opening import as_dataset, find_bad, locate, open_dataset, open_located
 
 if TYPE_CHECKING:
     from longshot.data.dataset import Dataset
@@ -230,7 +230,7 @@ def check_dataset(
     >>> check_dataset("birds.npz").bad
     []
     """
-    opened = load(locate(dataset), refresh=refresh)
+    opened = open_located(locate(dataset), refresh=refresh)
     return CheckedDataset(opened, find_bad(opened, workers, refresh=refresh))
 
 

@@ -43,8 +43,8 @@ from longshot.data.taxonomy import Taxonomy
 from longshot.data.taxonomy.distances import reduce_taxonomy
 from longshot.data.taxonomy.readers import find_wordnet, read_taxonomy, read_wordnet
 
-ENDING = ".view.json"
-KIND = Kind("view of a dataset", {ENDING: has_json(longshot="view")}, bare=False)
+VIEW_ENDING = ".view.json"
+VIEW_KIND = Kind("view of a dataset", {VIEW_ENDING: has_json(longshot="view")}, bare=False)
 
 
 class ViewFile(Loose):
@@ -61,7 +61,7 @@ class ViewFile(Loose):
     why: dict[str, Any] = Field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write the file; what it leaves out is also kept where ``origin`` finds it."""
+        """Write the file; what it leaves out is also kept where ``view_origin`` finds it."""
         deliver_json(path, self.model_dump())
         self.remember()
 
@@ -80,11 +80,11 @@ class ViewFormat(Format):
     name = "view"
     title = "another dataset without some of its images or classes"
     origin = "made from an overlap file, which tells what two datasets share"
-    layout = f"one file that ends with {ENDING}"
+    layout = f"one file that ends with {VIEW_ENDING}"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        return path.name.endswith(ENDING)
+        return path.name.endswith(VIEW_ENDING)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         return replace(open_view(path, name.removesuffix(".view")), source=self.source(path))
@@ -107,12 +107,12 @@ def open_view(path: Path, name: str) -> Dataset:
             f"{original.fingerprint[:12]}{f' and lacks {first(sorted(absent))}' if absent else ''}",
             "make the view again from its overlap file",
         )
-    view = without(original, view_file.without_keys, view_file.without_classes, name)
+    view = leave_out_images(original, view_file.without_keys, view_file.without_classes, name)
     view_file.model_copy(update={"fingerprint": view.fingerprint}).remember()
     return replace(view, source=escape_name(str(path)))
 
 
-def without(dataset: Dataset, keys: Collection[str], classes: Collection[str], name: str) -> Dataset:
+def leave_out_images(dataset: Dataset, keys: Collection[str], classes: Collection[str], name: str) -> Dataset:
     """The dataset without these images and classes; a class that loses all its images goes with them."""
     for class_id in classes:
         dataset.class_index(class_id)  # an unknown one is an error
@@ -129,7 +129,7 @@ def without(dataset: Dataset, keys: Collection[str], classes: Collection[str], n
     return take_rows(dataset, rows, name=name)
 
 
-def origin(fingerprint: str) -> tuple[str, frozenset[str]]:
+def view_origin(fingerprint: str) -> tuple[str, frozenset[str]]:
     """(fingerprint of the original, keys left out) when this is the fingerprint of a view, else (itself, nothing)."""
     keys: set[str] = set()
     while (file := find_cached(*_record(fingerprint))) is not None:

@@ -30,6 +30,15 @@ def reason_of(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of what a library says, without its full stop; the kind of error where it says nothing.
+
+    >>> first_line(ValueError("Too short.\\nat byte 7"))
+    'Too short'
+    """
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+
+
 def damage_of(error: Exception) -> str:
     """What is wrong with an archive, from the exception of the library that reads it.
 
@@ -167,9 +176,8 @@ def read_csv(data: bytes, where: str, text_columns: Iterable[str] = ()) -> pa.Ta
             ),
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).split("\n")[0].rstrip(".")
         raise UserError(
-            f"Cannot read {where} as a CSV file in UTF-8 with a header line: {reason}."
+            f"Cannot read {where} as a CSV file in UTF-8 with a header line: {first_line(error)}."
         ) from error
 
 

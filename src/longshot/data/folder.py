@@ -24,6 +24,7 @@ from longshot.data.file_readers import (
     container_stamps,
     damage_of,
     find_column,
+    first_line,
     header,
     need_stamp,
     read_attributes,
@@ -50,7 +51,6 @@ from longshot.data.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
 
 SideFile: TypeAlias = Callable[[str], bytes | None]
 PATH_COLUMNS = KEY_COLUMNS[1:] + KEY_COLUMNS[:1]
@@ -86,11 +86,9 @@ def _build(scan: Scan, store: ImageStore, source: str, name: str, side_file: Sid
     splits = _splits_by_folder(scan.class_ids, source)
     if splits_file is not None:
         splits = read_splits(splits_file, scan.class_ids, f"{source}/split.json")
-    taxonomy: Taxonomy | None
+    taxonomy = taxonomy_of_ids(scan.class_ids, below_split=bool(splits) and splits_file is None)
     if taxonomy_file is not None:
         taxonomy = read_taxonomy(taxonomy_file, scan.class_ids, f"{source}/taxonomy.csv")
-    else:
-        taxonomy = taxonomy_of_ids(scan.class_ids, below_split=bool(splits) and splits_file is None)
     attributes = None
     if attributes_file is not None:
         attributes = read_attributes(attributes_file, scan.keys, f"{source}/attributes.csv")
@@ -111,9 +109,8 @@ def _build(scan: Scan, store: ImageStore, source: str, name: str, side_file: Sid
 def _splits_by_folder(class_ids: Sequence[str], shown: str) -> dict[str, tuple[str, ...]]:
     """Class splits when all top folders are called train, val(idation) or test and hold class folders."""
     tops = sorted({class_id.partition("/")[0] for class_id in class_ids})
-    if len(tops) < 2 or any(canonical_split(top) is None for top in tops):
-        return {}
-    if any("/" not in class_id for class_id in class_ids):
+    nested = all("/" in class_id for class_id in class_ids)
+    if len(tops) < 2 or not nested or any(canonical_split(top) is None for top in tops):
         return {}
     splits: dict[str, tuple[str, ...]] = {}
     home: dict[str, str] = {}
@@ -185,8 +182,7 @@ def _read(path: Path) -> pa.Table:
         try:
             return read_parquet(path)
         except (pa.ArrowException, OSError) as error:
-            reason = str(error).split("\n")[0].rstrip(".")
-            raise UserError(f"Cannot read {path} as a Parquet file: {reason}.") from error
+            raise UserError(f"Cannot read {path} as a Parquet file: {first_line(error)}.") from error
     data = path.read_bytes()
     names = header(data, str(path))
     # Labels such as 007 or true are names, not numbers.
@@ -228,8 +224,7 @@ def _keys(paths: list[str], table: Path) -> pa.Array:
             f"{table} lists {count(missing, 'file')} of {len(paths):,} that do not exist "
             f"({first(missing)}); paths are taken relative to {base}."
         )
-    twice = repeated(keys)
-    if twice:
+    if twice := repeated(keys):
         raise UserError(
             f"{table} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
             f"label; remove the others."
@@ -403,9 +398,8 @@ def _header(path: Path, member: str) -> tuple[tuple[int, ...], np.dtype[Any], in
         return shape, dtype, -1, fortran
     with path.open("rb") as file:  # a member starts behind its local header, whose length varies
         file.seek(info.header_offset + 26)
-        lengths = file.read(4)
-    name_length, extra_length = int.from_bytes(lengths[:2], "little"), int.from_bytes(lengths[2:], "little")
-    return shape, dtype, info.header_offset + 30 + name_length + extra_length + inner, fortran
+        name_and_extra = int(np.frombuffer(file.read(4), "<u2").sum())
+    return shape, dtype, info.header_offset + 30 + name_and_extra + inner, fortran
 
 
 _open: dict[tuple[str, str, int, int], NDArray[Any]] = {}
@@ -422,8 +416,5 @@ def _images(path: str, member: str) -> NDArray[Any]:
                 with np.load(path, allow_pickle=False) as file:
                     _open[address] = file[member]
             else:
-                order: Any = "F" if fortran else "C"
-                _open[address] = np.memmap(
-                    path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order
-                )
+                _open[address] = np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
         return _open[address]

@@ -97,7 +97,7 @@ def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = Fa
     Parameters
     ----------
     dataset : Dataset
-        With every image it has, as ``load`` opens it.
+        With every image it has, as ``open_located`` opens it.
     workers : int, optional
         Threads that decode; all cores by default.
     refresh : bool
@@ -235,7 +235,7 @@ def open_dataset(
     """
     identity = default_identity() if identity is None else check_identity(identity)
     source = locate(spec)
-    complete = load(source, name=name, refresh=refresh)
+    complete = open_located(source, name=name, refresh=refresh)
     if skip_bad:
         bad = dict(find_bad(complete, refresh=refresh))
     else:
@@ -308,7 +308,7 @@ def _absolute(text: str) -> str | None:
     return None
 
 
-def load(source: str, *, name: str | None = None, refresh: bool = False) -> Dataset:
+def open_located(source: str, *, name: str | None = None, refresh: bool = False) -> Dataset:
     """Open what ``locate`` found with every image it has, readable or not; nothing is remembered of it."""
     if source == "toybox":
         from longshot.data.toybox import open_toybox  # the generator is needed by its own users only
@@ -368,7 +368,7 @@ def _load_remote(source: str, url: str, name: str | None, refresh: bool) -> Data
                 f"{shown(url)} is a table, and the images that it lists are not fetched with it",
                 "give the URL of their folder, or of a .zip or .npz with the images",
             )
-        dataset = load(f"{form}{copy}", name=name or registry.name_of(known_as), refresh=refresh)
+        dataset = open_located(f"{form}{copy}", name=name or registry.name_of(known_as), refresh=refresh)
     return replace(dataset, source=known_as)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from longshot.base import UserError
-from longshot.data import ROOT, Taxonomy, find_wordnet, read_wordnet
+from longshot.data import WORDNET_ROOT, Taxonomy, find_wordnet, read_wordnet
 
 # A noun file in miniature: entity, thing below it, dog below thing, Lassie an instance of dog.
 LINES = """00001740 03 n 01 entity 0 001 ~ 00001930 n 0000 | what exists
@@ -24,7 +24,7 @@ def _file(folder: Path, text: str) -> Path:
 def test_synsets_become_imagenet_ids_with_lemmas_as_labels(tmp_path: Path) -> None:
     header = "  1 WordNet 3.0 Copyright 2006 by Princeton University.\n"
     taxonomy = read_wordnet(_file(tmp_path, header + LINES))
-    assert taxonomy.root == ROOT
+    assert taxonomy.root == WORDNET_ROOT
     assert taxonomy.label("n02084071") == "dog"
 
 
@@ -73,7 +73,7 @@ def test_the_environment_points_to_a_folder_or_a_file(
 
 
 def test_all_nouns_hang_below_entity(wordnet: Taxonomy) -> None:
-    assert (len(wordnet), wordnet.root) == (82_115, ROOT)
+    assert (len(wordnet), wordnet.root) == (82_115, WORDNET_ROOT)
 
 
 def test_every_ilsvrc_class_is_a_synset(wordnet: Taxonomy, shared: Path) -> None:

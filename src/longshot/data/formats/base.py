@@ -1,6 +1,4 @@
-"""What formats have in common: a call with settings, files that are looked for, an index that is remembered, records,
-and rows put class-major.
-"""
+"""What formats have in common: settings, files that are looked for, a remembered index, records, class-major rows."""
 
 from __future__ import annotations
 
@@ -297,16 +295,7 @@ def record_dataset(
         attributes = (
             pa.table({"split": column}) if attributes is None else attributes.append_column("split", column)
         )
-    return assemble(
-        name,
-        source,
-        classes,
-        keys,
-        store,
-        attributes=attributes,
-        splits=divided,
-        nested=True,
-    )
+    return assemble(name, source, classes, keys, store, attributes=attributes, splits=divided, nested=True)
 
 
 def class_splits(classes: Texts, splits: Texts) -> dict[str, tuple[str, ...]]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note, progress
 from longshot.data.dataset import Dataset
+from longshot.data.file_readers import first_line
 from longshot.data.formats.base import (
     RawPart,
     RawPixels,
@@ -339,9 +340,8 @@ def _load_svhn(mat: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
             content: dict[str, Any] = loadmat(mat, variable_names=["X", "y"])
             bar.advance()
     except Exception as error:  # SciPy's reader raises nearly anything on damaged files
-        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise UserError(
-            f"{mat} is not a whole MATLAB file of version 5 ({reason}); download it again."
+            f"{mat} is not a whole MATLAB file of version 5 ({first_line(error)}); download it again."
         ) from error
     absent = [variable for variable in ("X", "y") if variable not in content]
     if absent:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, offsets_of
-from longshot.data.file_readers import container_stamps, need_stamp, reason_of
+from longshot.data.file_readers import container_stamps, first_line, need_stamp, reason_of
 from longshot.data.stores import ImageError, decode
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _explained(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError) as error:
         kind = "Parquet" if path.endswith(".parquet") else "Arrow"
         raise UserError(
-            f"{path} is not a whole {kind} file ({_reason(error)}); copy or download it again."
+            f"{path} is not a whole {kind} file ({first_line(error)}); copy or download it again."
         ) from error
 
 
@@ -153,10 +153,6 @@ def columns_of(path: str, names: list[str]) -> pa.Table:
         return open_arrow(path).select(names)
     with _explained(path):
         return open_parquet(path).read(names)
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
 _Address: TypeAlias = tuple[str, int, int]  # path and stamp
@@ -175,7 +171,7 @@ def _read_cell(path: str, column: str, cell: int) -> Any:
             return values[cell - first_row].as_py()
         return _column(path, column)[cell].as_py()
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
-        raise ImageError(f"{path}, row {cell:,}", _reason(error)) from error
+        raise ImageError(f"{path}, row {cell:,}", first_line(error)) from error
 
 
 def _column(path: str, column: str) -> pa.ChunkedArray:
@@ -213,12 +209,8 @@ def _starts(file: pq.ParquetFile) -> tuple[pq.ParquetFile, Ints]:
 
 
 _LONG = 1024  # strings of this many bytes are told by their place in the file
-_HEADS = {  # opcode → bytes between its position and its payload
-    "BINSTRING": 5,
-    "BINBYTES": 5,
-    "BINBYTES8": 9,
-    "BYTEARRAY8": 9,
-}
+# opcode → bytes between its position and its payload
+_HEADS = {"BINSTRING": 5, "BINBYTES": 5, "BINBYTES8": 9, "BYTEARRAY8": 9}
 _PLAIN = frozenset(
     (
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),

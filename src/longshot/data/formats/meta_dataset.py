@@ -1,7 +1,4 @@
-"""Meta-Dataset v1: a folder per source with ``dataset_spec.json`` and one file of records per class.
-
-The spec tells the classes of each split with their sizes, Omniglot's alphabets, ILSVRC's graph.
-"""
+"""Meta-Dataset v1: a folder per source, with ``dataset_spec.json`` and one file of records per class."""
 
 from __future__ import annotations
 
@@ -324,11 +321,10 @@ def class_ids_of(spec: Spec) -> list[str]:
     if spec.kind == "hierarchical":
         return [spec_class.name for spec_class in spec.classes]
     width = max(4, len(str(max(spec_class.number for spec_class in spec.classes))))
-    return [f"{spec_class.number:0{width}d}-{_flat(spec_class)}" for spec_class in spec.classes]
-
-
-def _flat(spec_class: SpecClass) -> str:
-    return escape_name(spec_class.name.strip().replace("/", "_"))  # a slash would make it a path
+    names = [
+        escape_name(c.name.strip().replace("/", "_")) for c in spec.classes
+    ]  # a slash would make it a path
+    return [f"{c.number:0{width}d}-{name}" for c, name in zip(spec.classes, names, strict=True)]
 
 
 def _taxonomy(spec: Spec, ids: Sequence[str]) -> Taxonomy | None:

@@ -276,10 +276,10 @@ def _compare_sizes(task: VtabTask, sizes: dict[str, int], where: str) -> None:
 
 def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: bool) -> Dataset:
     """Any dataset that has the task's classes and the attribute ``split``; orders by ``position`` or by key."""
-    from longshot.data.opening import load  # which opens formats, this one among them
+    from longshot.data.opening import open_located  # which opens formats, this one among them
 
     try:
-        dataset = load(str(path), name=name, refresh=refresh)
+        dataset = open_located(str(path), name=name, refresh=refresh)
     except UserError as error:
         raise UserError(
             f"{path} holds neither the TFDS dataset {task.tfds} nor lists of VTAB-1k, and does not open as a dataset: "

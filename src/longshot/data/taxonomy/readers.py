@@ -210,7 +210,7 @@ def _build(
         raise UserError(f"{file}: {error.fact}", error.remedy) from None
 
 
-ROOT = "n00001740"  # entity
+WORDNET_ROOT = "n00001740"  # entity
 _HYPERNYMS = ("@", "@i")  # is a kind of, is an instance of
 _INSTALL = "apt install wordnet-base"
 _PLACES = (
