@@ -35,7 +35,7 @@ from longshot.data import (
     leave_out_images,
     registry,
 )
-from longshot.models import ODDS, Suspects, suspects_of, with_engine
+from longshot.models import SUSPECT_ODDS, Suspects, suspects_of, with_engine
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -254,7 +254,7 @@ def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
         "variant": "without suspects",
         "backbone": suspects.features.backbone,
         "features": suspects.features.hash,
-        "odds": ODDS,
+        "odds": SUSPECT_ODDS,
         **suspects.facts(),
     }
     remember_view(write_view(path, dataset, set(keys), (), why), path)
