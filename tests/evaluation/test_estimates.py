@@ -17,7 +17,7 @@ def estimate(beds: Path, features: longshot.Features, monkeypatch: pytest.Monkey
     monkeypatch.setattr(runner, "_probe", lambda *_: 2.0)
 
     def call(**options: Any) -> dict[str, Any]:
-        (record,) = runner.estimate(
+        (record,) = runner.estimate_evaluation(
             beds / "fixed.parquet", backbones=features, methods="protonet", **{"workers": 4, **options}
         )
         return record

@@ -73,7 +73,7 @@ def render_report(
     Parameters
     ----------
     data : ReportData
-        What :func:`longshot.reports.report_data.load` read.
+        What :func:`longshot.reports.report_data.read_runs` read.
     format : str
         ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone.
     images : callable, optional
