@@ -252,9 +252,8 @@ class DistanceLogits:
     """Logits −t · ‖x − p‖ (not squared) of fixed rows x [B, N, d] against moving class vectors p [B, W, d]."""
 
     def __init__(self, rows: Tensor, scale: float) -> None:
-        self.rows = rows
+        self.rows, self.scale = rows, scale
         self.turned = rows.transpose(1, 2)
-        self.scale = scale
         self.squares = lengths(rows).square_().unsqueeze(1)  # [B, 1, N]
         self._distance = rows.new_empty(0)
 
