@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -324,7 +325,7 @@ def test_a_vector_depends_neither_on_its_place_nor_on_its_neighbours(
     backbone = open_backbone(network, "cpu", preprocessing=size, engine=engine)
     backbone.settle(dataset, range(16))
     pixels = np.random.default_rng(0).integers(0, 255, (16, 32, 32, 3), dtype=np.uint8)
-    with Engine(backbone, dataset, 0) as blocks, torch.inference_mode():
+    with closing(Engine(backbone, dataset, 0)) as blocks, torch.inference_mode():
         together = blocks.forward(pixels)
         order = np.random.default_rng(1).permutation(16)
         assert np.array_equal(blocks.forward(pixels[order]), together[order])

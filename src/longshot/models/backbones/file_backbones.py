@@ -34,6 +34,7 @@ from longshot.data import Dataset
 from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed, hash_state
 from longshot.models.backbones.sight import Sight, example_for, own_sight
 from longshot.models.engines import parse_engine
+from longshot.models.engines.conversion import in_blocks
 from longshot.models.features.array_files import describe, load_problem, sidecar
 from longshot.models.features.features import Features
 from longshot.models.networks.checkpoint import remember_run
@@ -171,14 +172,7 @@ class Onnx(Backbone):
     def forward(self, images: Tensor) -> Tensor:
         batch = images.contiguous().cpu().numpy()
         step = self.shape[0] if isinstance(self.shape[0], int) else len(batch)
-        parts = []
-        for start in range(0, len(batch), step):
-            block = batch[start : start + step]
-            short = step - len(block)
-            if short:  # only for files with a fixed batch: blank images fill it up
-                block = np.concatenate([block, np.zeros((short, *block.shape[1:]), block.dtype)])
-            parts.append(self._run(block)[: step - short])
-        return torch.from_numpy(np.concatenate(parts)).to(images.device)
+        return torch.from_numpy(in_blocks(self._run, step, batch)).to(images.device)
 
     def _run(self, batch: Any) -> Any:
         name = self.file_session.get_inputs()[0].name

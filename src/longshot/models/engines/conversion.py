@@ -120,13 +120,14 @@ class Session(Protocol):
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]: ...
 
 
-def in_blocks(session: Session, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Vectors [n, d] of bytes [n, H, W, 3], in blocks of the session's shape, the last one filled up with black."""
-    short = -len(pixels) % session.block
+def in_blocks(
+    run: Callable[[NDArray[Any]], NDArray[np.float32]], block: int, images: NDArray[Any]
+) -> NDArray[np.float32]:
+    """Vectors [n, d] of images [n, …] that ``run`` takes ``block`` at a time, the last ones filled up with black."""
+    short = -len(images) % block
     if short:
-        pixels = np.concatenate([pixels, np.zeros((short, *pixels.shape[1:]), np.uint8)])
-    starts = range(0, len(pixels), session.block)
-    vectors = np.concatenate([session(pixels[start : start + session.block]) for start in starts])
+        images = np.concatenate([images, np.zeros((short, *images.shape[1:]), images.dtype)])
+    vectors = np.concatenate([run(images[start : start + block]) for start in range(0, len(images), block)])
     return vectors[: len(vectors) - short]
 
 
@@ -261,7 +262,8 @@ class Conversion:
             backbone.module, type(backbone).run, backbone.transform, block, strict=backbone.own_code
         )
         try:
-            answer = in_blocks(open_session(self.engine, network), pixels)
+            session = open_session(self.engine, network)
+            answer = in_blocks(session, session.block, pixels)
         except Exception as error:  # a runtime raises classes of its own
             reason = " ".join(str(error).split())[:200].rstrip(".")
             raise NotExportable(f"{self.engine} cannot run it ({reason})") from error

@@ -100,12 +100,6 @@ class Engine:
         self.scale = torch.tensor(transform.scale, device=backbone.device).reshape(shape)
         self.shift = torch.tensor(transform.shift, device=backbone.device).reshape(shape)
 
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the decoding processes."""
         self.decoder.close()
@@ -130,18 +124,14 @@ class Engine:
     def forward(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Bytes [n, H, W, 3] → vectors [n, d], in blocks of one shape."""
         if self.session is not None:
-            return in_blocks(self.session, pixels)
-        short = -len(pixels) % self.block
-        if short:
-            pixels = np.concatenate([pixels, np.zeros((short, *pixels.shape[1:]), np.uint8)])
+            return in_blocks(self.session, self.session.block, pixels)
+        return in_blocks(self._by_torch, self.block, pixels)
+
+    def _by_torch(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         # Height × width × channel bytes seen as [n, 3, H, W] are channels-last already: nothing is copied.
-        batch = torch.from_numpy(pixels).to(self.backbone.device).permute(0, 3, 1, 2)
-        outputs = []
-        for start in range(0, len(batch), self.block):
-            images = batch[start : start + self.block].float()
-            outputs.append(self.backbone(images.mul_(self.scale).add_(self.shift)))
-        values: NDArray[np.float32] = torch.cat(outputs).cpu().numpy()
-        return values[: len(values) - short]
+        images = torch.from_numpy(pixels).to(self.backbone.device).permute(0, 3, 1, 2).float()
+        values: NDArray[np.float32] = self.backbone(images.mul_(self.scale).add_(self.shift)).cpu().numpy()
+        return values
 
 
 def side_by_side(backbone: Backbone) -> bool:

@@ -295,10 +295,8 @@ class TransductiveFinetuneAll(FinetuneAll):
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """The queries are in every step."""
-        return (
-            super().flops_per_task(way, support, query, forward)
-            + forward * self.step_cost * self.steps * query
-        )
+        beside = forward * self.step_cost * self.steps * query
+        return super().flops_per_task(way, support, query, forward) + beside
 
 
 @with_settings
@@ -361,9 +359,7 @@ def _shift(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
     count, _, height, width = images.shape
     rows = torch.arange(height, device=images.device) - down.unsqueeze(1)  # [N, H] where each row comes from
     columns = torch.arange(width, device=images.device) - right.unsqueeze(1)
-    inside = _within(rows, height).view(count, 1, height, 1) & _within(columns, width).view(
-        count, 1, 1, width
-    )
+    inside = _within(rows, height)[:, None, :, None] & _within(columns, width)[:, None, None, :]
     which = torch.arange(count, device=images.device).view(count, 1, 1)
     moved = images.permute(0, 2, 3, 1)[
         which, rows.clamp(0, height - 1).unsqueeze(2), columns.clamp(0, width - 1).unsqueeze(1)

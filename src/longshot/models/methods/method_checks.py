@@ -59,15 +59,13 @@ class World:
     def task(self, rng: np.random.Generator, shots: list[int], queries: list[int]) -> Example:
         """One class per entry; class w has shots[w] support and queries[w] query rows."""
         classes = rng.permutation(len(self.features) // self.per_class)[: len(shots)]
-        parts: dict[str, list[NDArray[np.int64]]] = {"s": [], "sl": [], "q": [], "ql": []}
-        for label, (chosen, shot, query) in enumerate(zip(classes, shots, queries, strict=True)):
-            rows = chosen * self.per_class + rng.permutation(self.per_class)[: shot + query]
-            parts["s"].append(rows[:shot])
-            parts["q"].append(rows[shot:])
-            parts["sl"].append(np.full(shot, label))
-            parts["ql"].append(np.full(query, label))
-        flat = {name: np.concatenate(values) for name, values in parts.items()}
-        return Example(flat["s"], flat["sl"], flat["q"], flat["ql"], len(shots))
+        support, query = [], []
+        for chosen, shot, queried in zip(classes, shots, queries, strict=True):
+            rows = chosen * self.per_class + rng.permutation(self.per_class)[: shot + queried]
+            support.append(rows[:shot])
+            query.append(rows[shot:])
+        labels = [np.repeat(np.arange(len(shots)), counts) for counts in (shots, queries)]
+        return Example(np.concatenate(support), labels[0], np.concatenate(query), labels[1], len(shots))
 
 
 def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
@@ -220,15 +218,8 @@ def check_example_order(method: Method) -> None:
     for task in tasks:
         s, q = rng.permutation(len(task.support)), rng.permutation(len(task.query))
         orders.append(q)
-        shuffled.append(
-            replace(
-                task,
-                support=task.support[s],
-                support_label=task.support_label[s],
-                query=task.query[q],
-                query_label=task.query_label[q],
-            )
-        )
+        support, query = (task.support[s], task.support_label[s]), (task.query[q], task.query_label[q])
+        shuffled.append(Example(*support, *query, task.way))
     for before, after, q in zip(
         run_method(method, world, tasks), run_method(method, world, shuffled), orders, strict=True
     ):

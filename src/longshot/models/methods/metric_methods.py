@@ -113,10 +113,8 @@ class SimpleShot(Method):
         products = product(vectors, query.transpose(1, 2))
         if center is not None:
             # ⟨q − c, p⟩ = ⟨q, p⟩ − ⟨c, p⟩ and ‖q − c‖² = ‖q‖² − 2⟨q, c⟩ + ‖c‖²
-            squared = (
-                length.square_().sub_(products[:, -1:], alpha=2).add_(center.square().sum(2, keepdim=True))
-            )
-            length = squared.clamp_(min=EPSILON).sqrt_()
+            length.square_().sub_(products[:, -1:], alpha=2).add_(center.square().sum(2, keepdim=True))
+            length.clamp_(min=EPSILON).sqrt_()
             products = products[:, :-1] - product(means, center.transpose(1, 2))
         products.mul_(self.scale / length)
         size = lengths(means).unsqueeze(2)

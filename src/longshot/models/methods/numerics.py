@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,6 +87,8 @@ def _multiply(first: Tensor, second: Tensor, out: Tensor) -> None:
 EPSILON = 1e-12
 _PER_TASK = ("support", "support_label", "query", "query_mask", "ways", "seeds")  # tensors of a batch
 _LEAST = math.log(EPSILON)
+_ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+_ADAM |= {"amsgrad": False, "maximize": False}
 
 
 def pieces(batch: TaskBatch, size: int) -> Iterator[TaskBatch]:
@@ -214,21 +217,7 @@ def adam(start: Tensor, gradient: Callable[[Tensor], Tensor], *, steps: int, lr:
         slope = gradient(value)
         count.add_(1)
         # One pass over memory instead of eight, without what torch.optim does around it in every step.
-        torch._fused_adam_(
-            [value],
-            [slope],
-            [mean],
-            [square],
-            [],
-            [count],
-            lr=lr,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        torch._fused_adam_([value], [slope], [mean], [square], [], [count], lr=lr, **_ADAM)
     return value
 
 
@@ -263,9 +252,8 @@ class DistanceLogits:
     """Logits −t · ‖x − p‖ (not squared) of fixed rows x [B, N, d] against moving class vectors p [B, W, d]."""
 
     def __init__(self, rows: Tensor, scale: float) -> None:
-        self.rows = rows
+        self.rows, self.scale = rows, scale
         self.turned = rows.transpose(1, 2)
-        self.scale = scale
         self.squares = lengths(rows).square_().unsqueeze(1)  # [B, 1, N]
         self._distance = rows.new_empty(0)
 

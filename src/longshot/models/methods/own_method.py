@@ -148,8 +148,8 @@ def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
         or (inspect.isclass(definition) and issubclass(definition, Method | ImageMethod))
     ):
         raise UserError(
-            f"'{attribute}' in {path} is neither a class derived from longshot.models.methods.base.Method (or "
-            f"images.ImageMethod) nor a function of (support, support_label, query, way)."
+            f"'{attribute}' in {path} is neither a class derived from longshot.models.Method (or "
+            f"longshot.models.ImageMethod) nor a function of (support, support_label, query, way)."
         )
     return definition
 

@@ -10,7 +10,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -61,53 +61,52 @@ class AdaptedHead(nn.Module):
         return self.scale * F.normalize(vectors, dim=1) @ weight.T
 
 
-def train(
-    support: Support,
-    model: Network,
-    head: AdaptedHead,
-    optimiser: torch.optim.Optimizer,
-    *,
-    steps: int,
-    batch: int | None,
-    generator: torch.Generator,
-    rate: Callable[[int], float] | None = None,
-    balanced: bool = True,
-) -> None:
-    """``steps`` on the support's cross-entropy: all of it, or ``batch`` images drawn anew (repeats allowed) each step.
-
-    ``rate(step)`` gives the learning rate of a step where it changes. ``balanced`` draws every class as often as the
-    others, else every image.
-    """
-    full_batch = batch is None or batch >= len(support)
-    counts = torch.bincount(support.labels)[support.labels].cpu()
-    chance = 1 / counts if balanced else torch.ones(len(support))
-    for step in range(steps):
-        if rate is not None:
-            for group in optimiser.param_groups:
-                group["lr"] = rate(step)
-        images, labels = support.images, support.labels
-        if not full_batch:
-            assert batch is not None
-            chosen = torch.multinomial(chance, batch, replacement=True, generator=generator).to(images.device)
-            images, labels = images[chosen], labels[chosen]
-
-        def loss(vectors: Tensor, labels: Tensor = labels) -> Tensor:
-            return F.cross_entropy(head(vectors), labels)
-
-        descend(model, images, loss, optimiser)
-
-
-def _finish(support: Support, model: Network, head: AdaptedHead, query: Tensor) -> Tensor:
-    with torch.no_grad():
-        return support.spread(head(embed(model, query)))
-
-
 class _Headed(Adapted):
     """A network trained together with a head."""
 
     family = "transfer"
     steps: int
+    lr: float
     batch: int | None = None  # images of a step; None: the whole support
+    balanced: ClassVar[bool] = True  # a step draws every class as often as the others, else every image
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        return self.lr
+
+    def _train(
+        self,
+        support: Support,
+        model: Network,
+        head: AdaptedHead,
+        optimiser: torch.optim.Optimizer,
+        generator: torch.Generator,
+    ) -> Callable[[Tensor], Tensor]:
+        """Train on the support's cross-entropy: all of it, or ``batch`` images drawn anew (repeats allowed) each step.
+
+        Returns what scores queries [Q, 3, H, W] then, [Q, way].
+        """
+        batch = self.batch if self.batch is not None and self.batch < len(support) else None
+        counts = torch.bincount(support.labels)[support.labels].cpu()
+        chance = 1 / counts if self.balanced else torch.ones(len(support))
+        for step in range(self.steps):
+            for group in optimiser.param_groups:
+                group["lr"] = self.rate(step)
+            images, labels = support.images, support.labels
+            if batch is not None:
+                chosen = torch.multinomial(chance, batch, replacement=True, generator=generator)
+                images, labels = (each[chosen.to(images.device)] for each in (images, labels))
+
+            def loss(vectors: Tensor, labels: Tensor = labels) -> Tensor:
+                return F.cross_entropy(head(vectors), labels)
+
+            descend(model, images, loss, optimiser)
+
+        @torch.no_grad()
+        def finish(query: Tensor) -> Tensor:
+            return support.spread(head(embed(model, query)))
+
+        return finish
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """The support, or as much of it as a step sees, in every step; the queries at the end."""
@@ -142,10 +141,10 @@ class TrainFromScratch(_Headed):
         optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
         for norm in norms:
             norm.train()
-        train(support, model, head, optimiser, steps=self.steps, batch=self.batch, generator=generator)
+        finish = self._train(support, model, head, optimiser, generator)
         for norm in norms:
             norm.eval()
-        return partial(_finish, support, model, head)
+        return finish
 
 
 @torch.no_grad()
@@ -183,6 +182,7 @@ class BiT(_Headed):
     name = "bit"
     paper = "Kolesnikov et al. 2020"
     version = 2  # draws images and not classes where there are more than a batch
+    balanced = False
 
     steps: int = count_field(500)
     lr: float = number_field(0.003, above=0)
@@ -206,18 +206,7 @@ class BiT(_Headed):
         optimiser = torch.optim.SGD(
             [*model.parameters(), *head.parameters()], lr=self.lr, momentum=self.momentum, fused=True
         )
-        train(
-            support,
-            model,
-            head,
-            optimiser,
-            steps=self.steps,
-            batch=self.batch,
-            generator=task.generator(),
-            rate=self.rate,
-            balanced=False,
-        )
-        return partial(_finish, support, model, head)
+        return self._train(support, model, head, optimiser, task.generator())
 
 
 @with_settings
@@ -252,8 +241,7 @@ class MDTransfer(_Headed):
         moving = [*head.parameters(), *(model.parameters() if self.layers == "all" else ())]
         kind = torch.optim.Adam if self.optimiser == "adam" else torch.optim.SGD
         optimiser: torch.optim.Optimizer = kind(moving, lr=self.lr, fused=True)
-        train(support, model, head, optimiser, steps=self.steps, batch=None, generator=generator)
-        return partial(_finish, support, model, head)
+        return self._train(support, model, head, optimiser, generator)
 
     def _start(self, support: Support, model: Network, generator: torch.Generator) -> Tensor:
         """[P, d] first class vectors; drawn ones belong to the classes' images, not to their names."""

@@ -130,8 +130,7 @@ class _Combined:
         """As from ``_products``; counts: [B, W, 1] support rows of each class."""
         way = counts.shape[1]
         self.base, self.gram = products[:, :way], products[:, way:]  # ⟨b_w, q⟩ and ⟨q, q'⟩
-        self.squares = squares
-        self.counts = counts
+        self.squares, self.counts = squares, counts
         self.own = torch.ones_like(counts)  # a
         self.weights: Tensor | None = None  # c; None while it is 0
 
@@ -160,8 +159,7 @@ class _Moved:
     def __init__(self, rows: Tensor, counts: Tensor) -> None:
         """rows: [B, W+Q, d] class means before queries; counts: [B, W, 1] support rows of each class."""
         way = counts.shape[1]
-        self.counts = counts
-        self.queries = rows[:, way:]
+        self.counts, self.queries = counts, rows[:, way:]
         self.means = rows[:, :way].clone()
         self.sums = self.means * counts
 
@@ -191,10 +189,8 @@ class Transport:
 
     def __init__(self, usable: Tensor, mask: Tensor, rounds: int, tolerance: float = 1e-5) -> None:
         """usable: [B, W] classes that may get queries; mask: [B, Q] true queries."""
-        self.usable = usable
-        self.mask = mask
-        self.rounds = rounds
-        self.tolerance = tolerance
+        self.usable, self.mask = usable, mask
+        self.rounds, self.tolerance = rounds, tolerance
         self.potential = torch.zeros(*usable.shape, 1, device=usable.device)
         self.slow = torch.zeros(len(mask), 1, 1, dtype=torch.bool, device=mask.device)  # for plain rounds
         count = mask.sum(1, keepdim=True) / usable.sum(1, keepdim=True).clamp(min=1)

@@ -133,18 +133,10 @@ def conv_slopes(
     slope: Tensor, maps: Tensor, weight: Tensor, window: Window, needed: tuple[bool, ...]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The slopes of a convolution to maps, weight and bias; None where it is not needed."""
+    stride, padding, dilation, groups = window
+    plain = (False, (0, 0))  # not transposed
     slopes: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        slope,
-        maps,
-        weight,
-        [weight.shape[0]],
-        window.stride,
-        window.padding,
-        window.dilation,
-        False,  # not transposed
-        (0, 0),
-        window.groups,
-        needed,
+        slope, maps, weight, [weight.shape[0]], stride, padding, dilation, *plain, groups, needed
     )
     return slopes
 

@@ -40,19 +40,12 @@ class CNN4(Network):
             )
         self.flatten = bool(flatten)
         self.dim = width * (size[0] // shrunk) * (size[1] // shrunk) if flatten else width
-        self.blocks = nn.Sequential(
-            *(
-                nn.Sequential(
-                    conv(norm, 3 if block == 0 else width, width, 3, bias=True),
-                    norm_layer(norm, width),
-                    nn.MaxPool2d(
-                        2
-                    ),  # before the ReLU: the same numbers and gradients, and a quarter of its work
-                    nn.ReLU(),
-                )
-                for block in range(BLOCKS)
-            )
-        )
+        blocks = []
+        for inputs in (3, *[width] * (BLOCKS - 1)):
+            normalised = conv(norm, inputs, width, 3, bias=True), norm_layer(norm, width)
+            # Max-pooling before the ReLU: the same numbers and gradients, and a quarter of its work.
+            blocks.append(nn.Sequential(*normalised, nn.MaxPool2d(2), nn.ReLU()))
+        self.blocks = nn.Sequential(*blocks)
 
     def maps(self, images: Tensor) -> Tensor:
         """[B, 3, H, W] → [B, width, H/16, W/16]."""
@@ -74,10 +67,7 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.out = nn.Linear(width, width)
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, n, d] → [B, n, d]."""
@@ -96,11 +86,8 @@ class TransformerBlock(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
-        self.norm2, self.expand, self.shrink = (
-            nn.LayerNorm(width),
-            nn.Linear(width, 4 * width),
-            nn.Linear(4 * width, width),
-        )
+        self.norm2 = nn.LayerNorm(width)
+        self.expand, self.shrink = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, n, d] → [B, n, d]."""
