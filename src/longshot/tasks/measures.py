@@ -34,7 +34,6 @@ from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import sampler_parts
 
 if TYPE_CHECKING:
-    from longshot.base import Floats
     from longshot.data import Dataset
     from longshot.models import Suspects
     from longshot.tasks.judges import Judge
@@ -141,7 +140,7 @@ def _pool(testbed: Testbed, dataset: Dataset, occurring: Ints) -> Ints:
 
 def attribute_shares(
     testbed: Testbed, dataset: Dataset, attribute: str, *, part: Literal["support", "query"] = "support"
-) -> dict[Any, NDArray[np.float64]]:
+) -> dict[Any, Floats]:
     """Value of the attribute → its share among the images of each of the dataset's T tasks, [T].
 
     The shares of a task add up to 1, less the images whose attribute is missing. Testbeds of one seed have the same
@@ -157,7 +156,7 @@ def attribute_shares(
     bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
     rows = bound.support if part == "support" else bound.query
     values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
-    shares: dict[Any, NDArray[np.float64]] = {}
+    shares: dict[Any, Floats] = {}
     for value in values:
         has = pc.fill_null(pc.equal(column, value), False).to_numpy(zero_copy_only=False)
         counts = np.bincount(rows.owners[has[rows.values]], minlength=len(rows))
@@ -239,7 +238,8 @@ def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
     for number, drops in enumerate(recorded_drops(sampler)):
         if not drops:
             continue
-        several = "" if len(sampler_parts(sampler)) == 1 else f" {_draw_name(datasets, number)}"
+        name = datasets[number] if number < len(datasets) else f"draw {number + 1}"
+        several = "" if len(sampler_parts(sampler)) == 1 else f" of {name}"
         rows = [HEADS, *(drop.texts() for drop in drops)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
         lines.append(f"difficulty{several}: {CAPTION}")
@@ -250,10 +250,6 @@ def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
         if not any(drop.part == "held out" for drop in drops):
             lines.append("  for the judges alone: nobody was held out")
     return lines
-
-
-def _draw_name(datasets: Sequence[str], number: int) -> str:
-    return f"of {datasets[number]}" if number < len(datasets) else f"of draw {number + 1}"
 
 
 def _share(values: Floats) -> Share:
