@@ -202,7 +202,7 @@ def _reason(error: Exception) -> str:
 def all_checks() -> Iterator[Check]:
     """One check per registered method, objective and way of selection, engine, and way of training."""
     from longshot.models import TOLERANCE, Method, engine_names, get_method, image_method_names, method_names
-    from longshot.tasks import NAMES
+    from longshot.tasks import OBJECTIVES
     from longshot.training import algorithm_names
 
     for name in method_names():
@@ -211,7 +211,7 @@ def all_checks() -> Iterator[Check]:
         yield Check("method", name, 10 * method.tolerance, partial(_feature_scores, method))
     for name in image_method_names():
         yield Check("method", name, TOLERANCE, partial(_image_scores, get_method(name)))
-    for name in NAMES:
+    for name in OBJECTIVES:
         for way, settings in _WAYS.items():
             yield Check("selection", f"{name}, {way}", 1e-3, partial(_selected, name, settings))
     for name in engine_names():

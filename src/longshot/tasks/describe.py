@@ -221,7 +221,7 @@ def _labels(edges: Floats, values: NDArray[Any]) -> list[str]:
     return [f"{a:.4g} … {b:.4g}" for a, b in pairwise(edges)]
 
 
-def draw(title: str, rows: Sequence[tuple[str, int]]) -> str:
+def draw_histogram(title: str, rows: Sequence[tuple[str, int]]) -> str:
     """A histogram as text."""
     most = max((count for _, count in rows), default=0)
     wide = max((len(label) for label, _ in rows), default=0)
@@ -247,10 +247,10 @@ def draw_change(change: Change) -> str:
         shown = [f"{label} before" if when == "before" else "after " for label in labels]
         rows.append(list(zip(shown, counts.tolist(), strict=True)))
     # One list, so that both share the longest bar.
-    return draw(said(change), [row for pair in zip(*rows, strict=True) for row in pair])
+    return draw_histogram(say_change(change), [row for pair in zip(*rows, strict=True) for row in pair])
 
 
-def said(change: Change) -> str:
+def say_change(change: Change) -> str:
     """``loss 0.585 before, 0.904 after selection: higher in 200, lower in 0 of 200 tasks``."""
     return (
         f"{change.name} {change.before.mean():.3f} before, {change.after.mean():.3f} after selection: "

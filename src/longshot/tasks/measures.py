@@ -200,7 +200,7 @@ class NetworkDrop(Loose):
         return self.name, self.part, self.uniform.text(), self.chosen.text(), self.drop.text(signed=True)
 
 
-HEADS = ("network", "part", "uniform", "chosen", "drop")
+DROP_HEADS = ("network", "part", "uniform", "chosen", "drop")
 JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
 CAPTION = "accuracy in %, mean over tasks ± half its 95 % interval; drop: uniform less chosen"
 
@@ -240,8 +240,8 @@ def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
             continue
         name = datasets[number] if number < len(datasets) else f"draw {number + 1}"
         several = "" if len(sampler_parts(sampler)) == 1 else f" of {name}"
-        rows = [HEADS, *(drop.texts() for drop in drops)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+        rows = [DROP_HEADS, *(drop.texts() for drop in drops)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(DROP_HEADS))]
         lines.append(f"difficulty{several}: {CAPTION}")
         lines += [
             "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator
 
 from longshot.base import Record, UserError, is_tuned, nearest, read_parameters, tuned_training
-from longshot.tasks import Classes, Shape, check_settings, make_classes, make_shape
+from longshot.tasks import Classes, Shape, check_sampler_settings, make_classes, make_shape
 from longshot.training.base import Algorithm
 
 Count = Annotated[int, Field(ge=1)]
@@ -120,7 +120,7 @@ def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
     words = {name: values.get(name) for name in CLASS_SETTINGS}
     if isinstance(shape, str):
         words |= {name: values.get(name) for name in ("way", "shot", "query")}
-    check_settings(words, shape=shape, classes=classes)
+    check_sampler_settings(words, shape=shape, classes=classes)
     if words["reduction"] is not None and classes == "uniform" and not words["coarsity"]:
         raise UserError(
             "{reduction} goes with {classes:semantic} or {coarsity} only", "leave it out or add that"

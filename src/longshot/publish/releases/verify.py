@@ -18,7 +18,7 @@ from longshot.data import Dataset, as_dataset, find
 from longshot.publish.releases.names import load_names
 from longshot.publish.releases.thumbnails import differing
 from longshot.publish.releases.write import FILE, SUMS
-from longshot.tasks import ContentEntry, ImageCheck, Outcome, Testbed, check_images, describe, worst
+from longshot.tasks import ContentEntry, ImageCheck, Outcome, Testbed, check_images, describe, worst_outcome
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _source(
                 f"{dataset.source} has {len(dataset.class_ids):,} classes and {len(dataset):,} images, the release's "
                 f"had {source.classes:,} and {source.images:,} (fingerprint {dataset.fingerprint[:12]}…, not "
                 f"{source.fingerprint[:12]}…)",
-                worst(by_names) if by_names else "changed",
+                worst_outcome(by_names) if by_names else "changed",
             )
         )
     return checks
