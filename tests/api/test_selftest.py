@@ -21,7 +21,7 @@ from longshot.cli.machine_commands import doctor_command
 from longshot.models import ProtoNet
 from longshot.models.engines import ENGINES
 from longshot.models.methods import registry
-from longshot.tasks import NAMES
+from longshot.tasks import OBJECTIVES
 from longshot.training import ALGORITHMS
 
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ def test_everything_registered_is_checked() -> None:
     checked = {(check.kind, check.name.partition(",")[0]) for check in all_checks()}
     methods = {("method", name) for name in registry.METHODS | registry.IMAGE_METHODS}
     assert checked == methods | {
-        *(("selection", name) for name in NAMES),
+        *(("selection", name) for name in OBJECTIVES),
         *(("engine", name) for name in ENGINES if name != "auto"),
         *(("training", name) for name in ALGORITHMS),
     }

@@ -55,7 +55,7 @@ def test_bars_of_many_values_count_each_once(values: np.ndarray) -> None:
 
 
 def test_drawn_bars_grow_with_counts_and_show_the_smallest() -> None:
-    lines = describe.draw("title", [("1", 1000), ("2", 500), ("3", 1), ("4", 0)]).splitlines()
+    lines = describe.draw_histogram("title", [("1", 1000), ("2", 500), ("3", 1), ("4", 0)]).splitlines()
     assert lines[0] == "title"
     assert lines[1].count("█") == 40 and lines[2].count("█") == 20
     assert "▏" in lines[3] and lines[4].strip() == "4  0"

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from longshot.base import span
-from longshot.tasks import HEADS, recorded_drops
+from longshot.tasks import DROP_HEADS, recorded_drops
 
 
 def release_card(facts: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ def _difficulty(testbeds: Sequence[Mapping[str, Any]]) -> list[str]:
         "says how hard the tasks are for whoever chose them, so judges are not to be ranked; a held-out network took "
         "no part."
     )
-    return ["## Difficulty", text, _table(("testbed", *HEADS), rows)]
+    return ["## Difficulty", text, _table(("testbed", *DROP_HEADS), rows)]
 
 
 _USE = """On the command line:

@@ -19,7 +19,7 @@ from .class_samplers import UniformClasses as UniformClasses  # Every set of cla
 from .columns import content_hash as content_hash  # Hex SHA-256 over `facts` and every column's name, type and values
 from .columns import dictionary as dictionary  # The distinct strings that a string column or a column of string …
 from .columns import ragged as ragged  # A list column as flat numbers
-from .columns import STANDARD as STANDARD
+from .columns import STANDARD as STANDARD  # The columns that every testbed has, and their types
 from .columns import Task as Task  # One few-shot task
 from .content import ContentEntry as ContentEntry  # What the metadata of a testbed says about the images of one …
 from .content import ImageContent as ImageContent  # The images that a testbed uses of one dataset
@@ -27,7 +27,7 @@ from .content import names_only as names_only  # Of images whose bytes were not 
 from .content import pack as pack  # All short digests as text
 from .content import say_changed as say_changed  # `2 of the 300 images of 'birds' that the testbed uses are not …
 from .content import say_identity as say_identity  # In words what the metadata of a testbed says under `content`
-from .content import ShortDigests as ShortDigests
+from .content import ShortDigests as ShortDigests  # The first bits of the digests of images
 from .content import unpack as unpack  # What `entry` and `pack` wrote
 from .describe import Balance as Balance  # How often the classes of one dataset occur, beside drawing each class …
 from .describe import bars as bars  # Counts of the values
@@ -43,7 +43,7 @@ from .instance_samplers import draw_queries as draw_queries  # Query images as e
 from .instance_samplers import MatchedInstances as MatchedInstances  # The support is like the query
 from .instance_samplers import objects_attribute as objects_attribute  # The attribute that counts the objects of an …
 from .instance_samplers import rule_set as rule_set  # The cases of a named rule set in the words of this dataset's …
-from .instance_samplers import RULE_SETS as RULE_SETS
+from .instance_samplers import RULE_SETS as RULE_SETS  # The named rule sets of shifted and matched tasks
 from .instance_samplers import ShiftedInstances as ShiftedInstances  # The support differs from the query as the rule …
 from .instance_samplers import skip_past as skip_past  # Positions among what is left as positions in the whole
 from .instance_samplers import slots_to_rows as slots_to_rows  # Positions inside classes as rows of the dataset
@@ -53,7 +53,7 @@ from .judges import is_judge as is_judge  # Whether a network is one of the judg
 from .judges import Judge as Judge  # A network that judges or is held out
 from .judges import judges_of as judges_of  # The networks that chose a testbed's images, by the metadata of the …
 from .judges import split_method as split_method  # `BACKBONE[:METHOD]` as backbone and method
-from .measures import HEADS as HEADS
+from .measures import DROP_HEADS as DROP_HEADS  # The heads of a table of drops
 from .measures import attribute_shares as attribute_shares  # The share of each value of an attribute in every task
 from .measures import is_network_column as is_network_column  # Whether a measured column is one network's
 from .measures import recorded_drops as recorded_drops  # The drops of each draw that was joined into a testbed
@@ -69,7 +69,7 @@ from .sample import sample as sample  # Draw few-shot tasks from a dataset (or f
 from .selection.feature_table import FeatureTable as FeatureTable  # Class-major features that stay on disk
 from .selection.feature_table import query_tasks as query_tasks  # Tasks from nested lists
 from .selection.objectives import make_objective as make_objective  # An objective by its name
-from .selection.objectives import NAMES as NAMES
+from .selection.objectives import OBJECTIVES as OBJECTIVES  # The names of what a selection may maximise
 from .selection.selecting import select as select  # FastDiffSel
 from .shapes import AnyShape as AnyShape  # Ways and shots vary from task to task, as in Cross-domain MetaDL
 from .shapes import FixedShape as FixedShape  # Every task has `way` classes with `shot` support and `query` query …
@@ -110,15 +110,15 @@ from .verification import EXIT_CODES as EXIT_CODES  # Of several the first count
 from .verification import ImageCheck as ImageCheck  # What was checked of the images that tasks use of one dataset …
 from .verification import inspect as inspect  # Describe a testbed
 from .verification import Inspection as Inspection  # What there is to say about a testbed
-from .verification import Outcome as Outcome
+from .verification import Outcome as Outcome  # What a check of images found
 from .verification import pixel_digests as pixel_digests  # SHA-256 [M, 32] over the decoded pixels of images
-from .verification import worst as worst  # The outcome of several checks together
-from .words import check_settings as check_settings  # UserError for a setting that does not exist or that does …
+from .verification import worst_outcome as worst_outcome  # The outcome of several checks together
+from .words import check_sampler_settings as check_sampler_settings  # Refuse settings that do nothing
 from .words import choice_of as choice_of  # The choice that a setting belongs to
-from .words import CLASSES as CLASSES
+from .words import CLASSES as CLASSES  # Longshot's own words for classes
 from .words import described as described  # A choice by its word as plain values
-from .words import INSTANCES as INSTANCES
+from .words import INSTANCES as INSTANCES  # Longshot's own words for instances
 from .words import JUDGED as JUDGED  # instances that look at features
 from .words import make_classes as make_classes  # The class sampler that a word and its settings describe
 from .words import make_shape as make_shape  # The shape that a word (fixed, any, meta-dataset, like:FILE) and its …
-from .words import SHAPES as SHAPES
+from .words import SHAPES as SHAPES  # Longshot's own words for shapes

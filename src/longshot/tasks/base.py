@@ -16,9 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from longshot.base import Ragged, TaskPlan, TaskRows
+from longshot.base import Bools, Ints, Ragged, TaskPlan, TaskRows
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
@@ -33,18 +32,18 @@ class Pool:
     """
 
     dataset: Dataset
-    classes: NDArray[np.int64]  # [P] classes that may be drawn, ascending
-    query_mask: NDArray[np.bool_] | None = None  # [N] images that may be queries; None: all
-    support_mask: NDArray[np.bool_] | None = None  # [N] images that may be support; None: all
+    classes: Ints  # [P] classes that may be drawn, ascending
+    query_mask: Bools | None = None  # [N] images that may be queries; None: all
+    support_mask: Bools | None = None  # [N] images that may be support; None: all
     label: str = ""  # which of several pools it is, for the tasks drawn from it
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Images of every class of the dataset, [C] (not only of the pool's: index it by class number)."""
         return self.dataset.sizes
 
     @property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Ints:
         """First row of every class of the dataset, [C]."""
         return self.dataset.offsets[:-1]
 
@@ -59,22 +58,20 @@ class Pool:
         return self.query_mask is not None or self.support_mask is not None
 
     @cached_property
-    def query_sizes(self) -> NDArray[np.int64]:
+    def query_sizes(self) -> Ints:
         """Images of every class of the dataset that may be queries, [C]."""
         return self.sizes if self.query_mask is None else self._count(self.query_mask)
 
     @cached_property
-    def support_sizes(self) -> NDArray[np.int64]:
+    def support_sizes(self) -> Ints:
         """Images of every class of the dataset that may be support, [C]."""
         return self.sizes if self.support_mask is None else self._count(self.support_mask)
 
-    def left(self, classes: NDArray[np.int64], queries: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    def left(self, classes: Ints, queries: Ints | int) -> Ints:
         """Support images that are left in each class [M] whichever ``queries`` of its images are queries, [M]."""
         return self.support_sizes[classes] - np.minimum(queries, self._both[classes])
 
-    def restrict(
-        self, query: NDArray[np.bool_] | None = None, support: NDArray[np.bool_] | None = None
-    ) -> Pool:
+    def restrict(self, query: Bools | None = None, support: Bools | None = None) -> Pool:
         """The pool with only these images (masks [N]) among the queries and the support."""
         return replace(
             self,
@@ -82,17 +79,17 @@ class Pool:
             support_mask=_both_masks(self.support_mask, support),
         )
 
-    def take_classes(self, classes: NDArray[np.int64]) -> Pool:
+    def take_classes(self, classes: Ints) -> Pool:
         """The pool with only these classes."""
         return replace(self, classes=classes)
 
     @cached_property
-    def _both(self) -> NDArray[np.int64]:
+    def _both(self) -> Ints:
         """Images of every class that may be either, [C]."""
         shared = _both_masks(self.query_mask, self.support_mask)
         return self.sizes if shared is None else self._count(shared)
 
-    def _count(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _count(self, mask: Bools) -> Ints:
         total = np.concatenate([[0], np.cumsum(mask)])
         return np.diff(total[self.dataset.offsets])
 
@@ -123,10 +120,10 @@ class Shape(Choice, Protocol):
 
     @property
     def pool_counts(self) -> tuple[int, int]:
-        """Queries and shots in whose ratio a class is cut where its images may not be both."""
-        ...
+        """Queries and shots in whose ratio a class is cut where its images may not be both: as ``min_counts``."""
+        return self.min_counts
 
-    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ways(self, streams: Streams, available: Ints) -> Ints:
         """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes.
 
         Parameters
@@ -218,9 +215,7 @@ class Instances(Choice, Protocol):
         ...
 
 
-def _both_masks(
-    first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None
-) -> NDArray[np.bool_] | None:
+def _both_masks(first: Bools | None, second: Bools | None) -> Bools | None:
     if first is None or second is None:
         return second if first is None else first
     return first & second

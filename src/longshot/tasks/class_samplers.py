@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from longshot.base import Ints, Ragged, UserError, check_count, count
+from longshot.base import Floats, Ints, Ragged, UserError, check_count, count
 from longshot.data import coarsity, no_taxonomy
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.measures import pool_distances
@@ -220,13 +219,8 @@ class SemanticClasses:
         return sets.with_values(pool.classes[sets.values])
 
     def _keep(
-        self,
-        sets: Ragged,
-        distances: NDArray[np.float64],
-        ways: NDArray[np.int64],
-        rng: np.random.Generator,
-        pool: Pool,
-    ) -> NDArray[np.int64]:
+        self, sets: Ragged, distances: Floats, ways: Ints, rng: np.random.Generator, pool: Pool
+    ) -> Ints:
         """Positions of the kept draws, [T]: distinct class sets at random, each for a task of as many ways."""
         first = _first_of_each(sets)
         # Sorted by coarsity before the draw, as the paper does.
@@ -285,7 +279,7 @@ class CoarsityClasses:
         distances = pool_distances(pool, self.distance, self.reduction)
         rng = streams.generator("coarsity")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
-        accepted: dict[int, NDArray[np.int64]] = {}
+        accepted: dict[int, Ints] = {}
         missing, least, most = np.arange(len(streams)), np.inf, -np.inf
         for proposal in range(_BAND_ROUNDS * len(_BAND_ALPHAS)):
             alpha = _BAND_ALPHAS[proposal % len(_BAND_ALPHAS)]
@@ -306,12 +300,7 @@ class CoarsityClasses:
 
 
 def draw_semantic(
-    distances: NDArray[np.float64],
-    ways: NDArray[np.int64],
-    rng: np.random.Generator,
-    *,
-    alpha: float,
-    beta: float,
+    distances: Floats, ways: Ints, rng: np.random.Generator, *, alpha: float, beta: float
 ) -> Ragged:
     """Positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``SemanticClasses``.
 
@@ -332,9 +321,7 @@ def draw_semantic(
     return Ragged.from_lengths(np.array(rows, dtype=np.int64), ways)
 
 
-def _race(
-    stretches: list[NDArray[np.float64]], ways: NDArray[np.int64], rng: np.random.Generator, beta: float
-) -> list[int] | None:
+def _race(stretches: list[Floats], ways: Ints, rng: np.random.Generator, beta: float) -> list[int] | None:
     """The classes of all tasks one behind the other; None when no further class can arrive."""
     count = len(stretches)
     appearances, most, least = [1] * count, 1, 1
@@ -376,7 +363,7 @@ def _race(
     return rows
 
 
-def _first_of_each(sets: Ragged) -> NDArray[np.int64]:
+def _first_of_each(sets: Ragged) -> Ints:
     """Positions of the first occurrence of each class set, ascending."""
     _, first = np.unique(hash_rows(sets, 3), return_index=True)
     return np.sort(first)

@@ -226,9 +226,9 @@ def _as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column.cast(kind)
 
 
-def _any_per_row(flags: NDArray[np.bool_], rows: Ragged) -> NDArray[np.bool_]:
+def _any_per_row(flags: Bools, rows: Ragged) -> Bools:
     total = np.concatenate([[0], np.cumsum(flags)])
-    out: NDArray[np.bool_] = total[rows.offsets[1:]] > total[rows.offsets[:-1]]
+    out: Bools = total[rows.offsets[1:]] > total[rows.offsets[:-1]]
     return out
 
 

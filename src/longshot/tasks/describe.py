@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base import span
+from longshot.base import Bools, Floats, Ints, span
 from longshot.tasks import columns
 from longshot.tasks.content import say_identity
 from longshot.tasks.testbed import Testbed
@@ -61,8 +61,8 @@ class Change:
     """A measure of the same tasks before and after selection, where both are known. Both arrays [T]."""
 
     name: str  # "loss" for the columns loss_before and loss_after
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
+    before: Floats
+    after: Floats
 
     @property
     def raised(self) -> int:
@@ -187,7 +187,7 @@ def histograms(testbed: Testbed) -> dict[str, list[tuple[str, int]]]:
     return out
 
 
-def bin_edges(values: NDArray[Any], bins: int = _BINS) -> NDArray[np.float64]:
+def bin_edges(values: NDArray[Any], bins: int = _BINS) -> Floats:
     """Edges [B + 1] of equally wide intervals that hold all values.
 
     Whole numbers stand in the middle: one interval each while there are at most ``2 · bins``, else equally
@@ -212,7 +212,7 @@ def bars(values: NDArray[Any], bins: int = _BINS) -> list[tuple[str, int]]:
     return [(label, int(count)) for label, count in zip(labels, counts, strict=True)]
 
 
-def _labels(edges: NDArray[np.float64], values: NDArray[Any]) -> list[str]:
+def _labels(edges: Floats, values: NDArray[Any]) -> list[str]:
     if np.issubdtype(values.dtype, np.integer):
         ranges = [(math.ceil(a), math.ceil(b) - 1) for a, b in pairwise(edges.tolist())]
         return [str(a) if a == b else f"{a}–{b}" for a, b in ranges]
@@ -221,7 +221,7 @@ def _labels(edges: NDArray[np.float64], values: NDArray[Any]) -> list[str]:
     return [f"{a:.4g} … {b:.4g}" for a, b in pairwise(edges)]
 
 
-def draw(title: str, rows: Sequence[tuple[str, int]]) -> str:
+def draw_histogram(title: str, rows: Sequence[tuple[str, int]]) -> str:
     """A histogram as text."""
     most = max((count for _, count in rows), default=0)
     wide = max((len(label) for label, _ in rows), default=0)
@@ -247,10 +247,10 @@ def draw_change(change: Change) -> str:
         shown = [f"{label} before" if when == "before" else "after " for label in labels]
         rows.append(list(zip(shown, counts.tolist(), strict=True)))
     # One list, so that both share the longest bar.
-    return draw(said(change), [row for pair in zip(*rows, strict=True) for row in pair])
+    return draw_histogram(say_change(change), [row for pair in zip(*rows, strict=True) for row in pair])
 
 
-def said(change: Change) -> str:
+def say_change(change: Change) -> str:
     """``loss 0.585 before, 0.904 after selection: higher in 200, lower in 0 of 200 tasks``."""
     return (
         f"{change.name} {change.before.mean():.3f} before, {change.after.mean():.3f} after selection: "
@@ -295,7 +295,7 @@ def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
     classes = columns.ragged(table, "classes")
     class_of = columns.places_among(table, "classes", pa.array(dataset.class_ids, pa.string()))
     findings += _absent(name, "classes", table, "classes", class_of[classes.values] < 0)
-    seen: list[NDArray[np.int64]] = []
+    seen: list[Ints] = []
     for part in ("support", "query"):
         keys, labels = columns.ragged(table, part), columns.ragged(table, f"{part}_label")
         rows = columns.places_among(table, part, dataset.keys)[keys.values]
@@ -318,7 +318,7 @@ def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
     return findings
 
 
-def _absent(name: str, noun: str, table: pa.Table, column: str, missing: NDArray[np.bool_]) -> list[str]:
+def _absent(name: str, noun: str, table: pa.Table, column: str, missing: Bools) -> list[str]:
     if not missing.any():
         return []
     rows = columns.ragged(table, column)

@@ -34,7 +34,6 @@ from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import sampler_parts
 
 if TYPE_CHECKING:
-    from longshot.base import Floats
     from longshot.data import Dataset
     from longshot.models import Suspects
     from longshot.tasks.judges import Judge
@@ -141,7 +140,7 @@ def _pool(testbed: Testbed, dataset: Dataset, occurring: Ints) -> Ints:
 
 def attribute_shares(
     testbed: Testbed, dataset: Dataset, attribute: str, *, part: Literal["support", "query"] = "support"
-) -> dict[Any, NDArray[np.float64]]:
+) -> dict[Any, Floats]:
     """Value of the attribute → its share among the images of each of the dataset's T tasks, [T].
 
     The shares of a task add up to 1, less the images whose attribute is missing. Testbeds of one seed have the same
@@ -157,7 +156,7 @@ def attribute_shares(
     bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
     rows = bound.support if part == "support" else bound.query
     values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
-    shares: dict[Any, NDArray[np.float64]] = {}
+    shares: dict[Any, Floats] = {}
     for value in values:
         has = pc.fill_null(pc.equal(column, value), False).to_numpy(zero_copy_only=False)
         counts = np.bincount(rows.owners[has[rows.values]], minlength=len(rows))
@@ -201,7 +200,7 @@ class NetworkDrop(Loose):
         return self.name, self.part, self.uniform.text(), self.chosen.text(), self.drop.text(signed=True)
 
 
-HEADS = ("network", "part", "uniform", "chosen", "drop")
+DROP_HEADS = ("network", "part", "uniform", "chosen", "drop")
 JUDGE_COLUMN, HELD_OUT_COLUMN = "accuracy_judge_{}", "accuracy_held_out_{}"  # with _before and _after
 CAPTION = "accuracy in %, mean over tasks ± half its 95 % interval; drop: uniform less chosen"
 
@@ -239,9 +238,10 @@ def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
     for number, drops in enumerate(recorded_drops(sampler)):
         if not drops:
             continue
-        several = "" if len(sampler_parts(sampler)) == 1 else f" {_draw_name(datasets, number)}"
-        rows = [HEADS, *(drop.texts() for drop in drops)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+        name = datasets[number] if number < len(datasets) else f"draw {number + 1}"
+        several = "" if len(sampler_parts(sampler)) == 1 else f" of {name}"
+        rows = [DROP_HEADS, *(drop.texts() for drop in drops)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(DROP_HEADS))]
         lines.append(f"difficulty{several}: {CAPTION}")
         lines += [
             "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -250,10 +250,6 @@ def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
         if not any(drop.part == "held out" for drop in drops):
             lines.append("  for the judges alone: nobody was held out")
     return lines
-
-
-def _draw_name(datasets: Sequence[str], number: int) -> str:
-    return f"of {datasets[number]}" if number < len(datasets) else f"of draw {number + 1}"
 
 
 def _share(values: Floats) -> Share:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from longshot.base import Ragged, TaskPlan, UserError
+from longshot.base import Floats, Ints, Ragged, TaskPlan, UserError
 from longshot.data import no_taxonomy
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.class_samplers import SiblingClasses, draw_within
@@ -19,7 +18,7 @@ _LOG_HALF, _LOG_TWO = np.log(0.5), np.log(2.0)
 
 
 @dataclass(frozen=True)
-class MetaDatasetShape:
+class MetaDatasetShape(Shape):
     """Variable way and shot, as Meta-Dataset draws them.
 
     ways     n ~ U{min_way … min(max_way, available)} (all of a node's leaves with hierarchical classes)
@@ -66,15 +65,10 @@ class MetaDatasetShape:
 
     @property
     def min_counts(self) -> tuple[int, int]:
-        """One query and one shot."""
+        """One query and one shot; as many of either where a class is cut: half of it, as where images are shared."""
         return 1, 1
 
-    @property
-    def pool_counts(self) -> tuple[int, int]:
-        """As many queries as shots: half of a class, as where its images are shared."""
-        return 1, 1
-
-    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ways(self, streams: Streams, available: Ints) -> Ints:
         """n for every task, [T]."""
         most = np.minimum(available, self.max_way)
         return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
@@ -91,13 +85,7 @@ class MetaDatasetShape:
         return self.describe(classes, sizes, query, pool.left(numbers, query), beta, weight)
 
     def describe(
-        self,
-        classes: Ragged,
-        sizes: NDArray[np.int64],
-        query: NDArray[np.int64],
-        available: NDArray[np.int64],
-        beta: NDArray[np.float64],
-        weight: NDArray[np.float64],
+        self, classes: Ragged, sizes: Ints, query: Ints, available: Ints, beta: Floats, weight: Floats
     ) -> TaskPlan:
         """The rule for the support, given |c|, q and |c| − q per slot, [M].
 

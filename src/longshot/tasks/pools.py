@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from longshot.base import UserError, count
+from longshot.base import Bools, UserError, count
 from longshot.data import Dataset, described
 from longshot.tasks.base import Instances, Pool, Shape
 from longshot.tasks.streams import Streams
@@ -58,12 +57,12 @@ class _Token:
     value: str
 
 
-def rows_mask(text: str, table: pa.Table, noun: str, example: str) -> NDArray[np.bool_]:
+def rows_mask(text: str, table: pa.Table, noun: str, example: str) -> Bools:
     """Which of the N rows of any table fulfil a rule over its columns, [N]; ``noun`` says what a row is, as "task"."""
     return _Parser(text, table, f"The list of {noun}s", "column", noun, example).mask()
 
 
-def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> NDArray[np.bool_]:
+def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> Bools:
     """Which of the N images fulfil the rule, [N]. ``dataset`` is the name that messages use."""
     if attributes is None or not attributes.num_columns:
         raise UserError(
@@ -85,12 +84,12 @@ class _Parser:
         self.tokens = self._split(text)
         self.at = 0
 
-    def mask(self) -> NDArray[np.bool_]:
+    def mask(self) -> Bools:
         """The whole rule; a row where it is neither true nor false does not fulfil it."""
         fulfilled = self._or()
         if self._peek().kind != "end":
             raise self._wrong(f"'{self._peek().value}' is one too many")
-        mask: NDArray[np.bool_] = pc.fill_null(fulfilled, False).to_numpy(zero_copy_only=False)
+        mask: Bools = pc.fill_null(fulfilled, False).to_numpy(zero_copy_only=False)
         return mask
 
     def _or(self) -> Any:
@@ -282,7 +281,7 @@ def make_pools(
     limits: ImageLimits,
     split: str | None = None,
     drop_small: bool = False,
-    allowed: NDArray[np.bool_] | None = None,
+    allowed: Bools | None = None,
 ) -> tuple[Pool, list[Pool], int]:
     """All that may be drawn; the pools of which one is drawn for each task; classes left out for being small.
 
@@ -338,14 +337,12 @@ def _curated(instances: Instances) -> Curated | None:
     return None
 
 
-def _enough(pool: Pool, shape: Shape) -> NDArray[np.bool_]:
+def _enough(pool: Pool, shape: Shape) -> Bools:
     """Which of the pool's classes have enough images for a task, [P]."""
     if not pool.restricted:
         return np.asarray(pool.sizes[pool.classes] >= shape.min_images)
     query, shot = shape.min_counts
-    fits: NDArray[np.bool_] = (pool.query_sizes[pool.classes] >= query) & (
-        pool.left(pool.classes, query) >= shot
-    )
+    fits: Bools = (pool.query_sizes[pool.classes] >= query) & (pool.left(pool.classes, query) >= shot)
     return fits
 
 
@@ -369,7 +366,7 @@ def _checked(pools: list[Pool], shape: Shape, split: str | None, drop_small: boo
     return pools[0].take_classes(large)
 
 
-def _too_few(pool: Pool, shape: Shape, where: str, enough: NDArray[np.bool_]) -> UserError:
+def _too_few(pool: Pool, shape: Shape, where: str, enough: Bools) -> UserError:
     """The class with too few images, how many have enough, and what to do."""
     classes = pool.classes
     summary = f"{int(enough.sum())} of {len(classes)} classes have enough"

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from longshot.base import Ints, Ragged, TaskPlan, UserError, first, hash_file, hash_json, note
 from longshot.base import count as counted
@@ -176,7 +175,7 @@ def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[Ints, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(Shape):
     """Shape and classes at once: task t has the classes, shots and queries of the reference's episode t.
 
     Parameters
@@ -256,12 +255,7 @@ class Replay:
         """One query and one shot."""
         return 1, 1
 
-    @property
-    def pool_counts(self) -> tuple[int, int]:
-        """As ``min_counts``: images that a rule limits are refused."""
-        return self.min_counts
-
-    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ways(self, streams: Streams, available: Ints) -> Ints:
         """Those of the episodes, [T]."""
         return self._episodes.classes.lengths[streams.tasks]
 

@@ -37,7 +37,7 @@ from longshot.tasks.testbed_file import claim_testbed
 from longshot.tasks.words import (
     JUDGED,
     SampleSettings,
-    check_settings,
+    check_sampler_settings,
     make_classes,
     make_instances,
     make_limits,
@@ -206,7 +206,7 @@ def sample(
     check_count("sample", "workers", workers, least=1)
     shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
     choices = {"shape": shape, "classes": classes, "instances": instances}
-    check_settings(settings, **choices, beside=signature(sample).parameters)
+    check_sampler_settings(settings, **choices, beside=signature(sample).parameters)
     if replay is not None:
         from longshot.tasks.replay import Replay, check_replay
 

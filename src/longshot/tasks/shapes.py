@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from longshot.base import Ragged, TaskPlan, UserError
+from longshot.base import Ints, Ragged, TaskPlan, UserError
 from longshot.tasks import columns
-from longshot.tasks.base import Pool
+from longshot.tasks.base import Pool, Shape
 from longshot.tasks.streams import Streams
 from longshot.tasks.testbed import Testbed
 
@@ -19,7 +18,7 @@ MAX_COUNT = 32_767  # labels and shots are stored as int16
 
 
 @dataclass(frozen=True)
-class FixedShape:
+class FixedShape(Shape):
     """Every task has ``way`` classes with ``shot`` support and ``query`` query images each.
 
     Parameters
@@ -65,12 +64,7 @@ class FixedShape:
         """Queries and shots."""
         return self.query, self.shot
 
-    @property
-    def pool_counts(self) -> tuple[int, int]:
-        """Queries and shots."""
-        return self.min_counts
-
-    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ways(self, streams: Streams, available: Ints) -> Ints:
         """``way`` for every task, [T]."""
         return np.full(len(streams), self.way, dtype=np.int64)
 
@@ -134,7 +128,7 @@ class AnyShape:
         """Queries and the largest number of shots: a class with enough images gives all of them."""
         return self.query, self.max_shot
 
-    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ways(self, streams: Streams, available: Ints) -> Ints:
         """N for every task, [T]."""
         most = np.minimum(available, self.max_way)
         return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
@@ -149,7 +143,7 @@ class AnyShape:
 
         Examples
         --------
-        >>> from longshot.tasks.base import Pool
+        >>> from longshot.tasks.base import Pool, Shape
         >>> toybox = longshot.open_dataset("toybox")
         >>> pool = Pool(toybox, toybox.split_classes("test"))
         >>> AnyShape(query=4).shot_limit(pool)  # 16 images per class
@@ -163,7 +157,7 @@ class AnyShape:
         return _even(classes, shots, self.query)
 
 
-def _even(classes: Ragged, shots: NDArray[np.int64], query: int) -> TaskPlan:
+def _even(classes: Ragged, shots: Ints, query: int) -> TaskPlan:
     """Task t gives each of its classes ``shots[t]`` support and ``query`` query images."""
     per_class = np.repeat(shots, classes.lengths)
     return TaskPlan(
@@ -181,7 +175,7 @@ def check_range(name: str, value: int, least: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ShapeLike:
+class ShapeLike(Shape):
     """Task t has the ways of the other testbed's task t, and its shots and queries per class in their order.
 
     Parameters
@@ -234,12 +228,7 @@ class ShapeLike:
         """The most queries and the most shots of one class in any task."""
         return int(self.queries.values.max()), int(self.shots.values.max())
 
-    @property
-    def pool_counts(self) -> tuple[int, int]:
-        """As ``min_counts``."""
-        return self.min_counts
-
-    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ways(self, streams: Streams, available: Ints) -> Ints:
         """The other testbed's ways, [T]."""
         self._check(streams)
         return self.shots.lengths[streams.tasks]

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.base import Ragged, offsets_of
+from longshot.base import Floats, Ints, Ragged, offsets_of
 
 Words: TypeAlias = NDArray[np.uint64]
 
@@ -40,7 +40,7 @@ class Streams:
     """
 
     seed: int
-    tasks: NDArray[np.int64]
+    tasks: Ints
     salt: tuple[int, ...] = ()
     attempt: int = 0
 
@@ -101,11 +101,11 @@ class Stream:
         step = np.uint64(draw * int(_GOLDEN) & 0xFFFFFFFFFFFFFFFF)
         return _mix(_mix(self._base + step) ^ self.second)
 
-    def uniform(self, draw: int = 0) -> NDArray[np.float64]:
+    def uniform(self, draw: int = 0) -> Floats:
         """Floats in [0, 1) with 53 random bits, [B]."""
         return (self.words(draw) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def below(self, limit: ArrayLike, draw: int = 0) -> NDArray[np.int64]:
+    def below(self, limit: ArrayLike, draw: int = 0) -> Ints:
         """Integers in 0 … limit − 1, [B]; ``limit`` (scalar or [B]) between 1 and 2³² − 1.
 
         The high word of words · limit, computed exactly: the bias is below limit / 2⁶⁴.
@@ -138,7 +138,7 @@ class Stream:
                     out.values[starts[: len(dealt)] + draw] = dealt
         return out
 
-    def _take(self, lines: NDArray[np.int64]) -> Stream:
+    def _take(self, lines: Ints) -> Stream:
         return Stream(self.first[lines], self.second[lines], self.line[lines])
 
     def _first(self, count: int) -> Stream:
@@ -147,14 +147,14 @@ class Stream:
         return Stream(self.first[:count], self.second[:count], self.line[:count])
 
 
-def _deal_sparse(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _deal_sparse(stream: Stream, n: Ints, k: Ints) -> list[Ints]:
     """Fisher–Yates where only the moved cards are remembered: O(k²) work, no deck of n cards.
 
     Step j swaps card j with a random card r ≥ j. ``k`` descends; step j deals to the first lines only.
     """
-    dealt: list[NDArray[np.int64]] = []
-    holes: list[NDArray[np.int64]] = []  # the places r of former steps …
-    moved: list[NDArray[np.int64]] = []  # … and the card each place holds since
+    dealt: list[Ints] = []
+    holes: list[Ints] = []  # the places r of former steps …
+    moved: list[Ints] = []  # … and the card each place holds since
     for draw in range(int(k[0]) if len(k) else 0):
         live = int(np.searchsorted(-k, -draw, side="left"))
         position = draw + stream._first(live).below(n[:live] - draw, draw)
@@ -168,11 +168,11 @@ def _deal_sparse(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> 
     return dealt
 
 
-def _deal_dense(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _deal_dense(stream: Stream, n: Ints, k: Ints) -> list[Ints]:
     """The same shuffle, card for card, on decks that are laid out: O(n + k) work."""
     decks = Ragged.from_lengths(np.empty(int(n.sum()), dtype=np.int64), n)
     cards, start = decks.positions, decks.offsets[:-1]
-    dealt: list[NDArray[np.int64]] = []
+    dealt: list[Ints] = []
     for draw in range(int(k[0]) if len(k) else 0):
         live = int(np.searchsorted(-k, -draw, side="left"))
         position = start[:live] + draw + stream._first(live).below(n[:live] - draw, draw)
@@ -182,7 +182,7 @@ def _deal_dense(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> l
     return dealt
 
 
-def _chunks(lines: NDArray[np.int64], sizes: NDArray[np.int64] | None) -> list[NDArray[np.int64]]:
+def _chunks(lines: Ints, sizes: Ints | None) -> list[Ints]:
     """Cut lines into parts that fit the cache, or into parts with a bounded number of laid-out cards."""
     if sizes is None:
         return [lines[start : start + _CHUNK_LINES] for start in range(0, len(lines), _CHUNK_LINES)]
@@ -209,7 +209,7 @@ def stage_word(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
 
 
-def seed_words(entropy: Sequence[int], tasks: NDArray[np.int64], tail: Sequence[int]) -> NDArray[np.uint64]:
+def seed_words(entropy: Sequence[int], tasks: Ints, tail: Sequence[int]) -> NDArray[np.uint64]:
     """``SeedSequence(entropy, spawn_key=(task, *tail)).generate_state(2, uint64)`` for all tasks, [2, T].
 
     The hash is NumPy's (M. O'Neill's seed_seq_fe, pool of four 32-bit words); equality with it is tested.

@@ -46,7 +46,7 @@ EXIT_CODES: dict[Outcome, int] = {
 }
 
 
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
+def worst_outcome(outcomes: Iterable[Outcome]) -> Outcome:
     """The outcome of several checks together."""
     present = set(outcomes)
     return next((outcome for outcome in EXIT_CODES if outcome in present), "same")
@@ -80,7 +80,7 @@ class ImageCheck:
             ("re-encoded", self.reencoded),
             ("names", self.by_name),
         ]
-        return worst(outcome for outcome, members in kinds if members)
+        return worst_outcome(outcome for outcome, members in kinds if members)
 
     def __str__(self) -> str:
         """``300 of 300 images: 298 by bytes, 0 by pixels, 0 by name only``."""
@@ -241,7 +241,7 @@ class Inspection:
         by_images = [check.outcome for check in self.images]
         about_images = sum(bool(check.differences) for check in self.images)
         misfits: list[Outcome] = ["changed"] if self.findings and len(self.findings) > about_images else []
-        return worst([*by_images, *(() if {"missing", "new"} & {*by_images} else misfits)])
+        return worst_outcome([*by_images, *(() if {"missing", "new"} & {*by_images} else misfits)])
 
     def check(self) -> None:
         """UserError with all findings where there are any."""
@@ -269,7 +269,7 @@ class Inspection:
         paired = {f"{change.name}_{when}" for change in changes for when in ("before", "after")}
         for title, rows in describe.histograms(testbed).items():
             if title not in paired and not is_network_column(title):
-                lines.append(f"\n{describe.draw(title, rows)}")
+                lines.append(f"\n{describe.draw_histogram(title, rows)}")
         lines += [f"\n{describe.draw_change(change)}" for change in changes]
         return "\n".join(lines)
 

@@ -151,7 +151,7 @@ _BELONGINGS = _belongings()
 SETTINGS = (*_BELONGINGS, *_EVERYWHERE)
 
 
-def check_settings(
+def check_sampler_settings(
     settings: Mapping[str, Any],
     *,
     shape: object,
@@ -172,7 +172,7 @@ def check_settings(
 
     Examples
     --------
-    >>> check_settings({"level": 1}, shape="fixed", classes="uniform")
+    >>> check_sampler_settings({"level": 1}, shape="fixed", classes="uniform")
     Traceback (most recent call last):
         ...
     longshot.base.errors.UserError: level=1 goes with classes="siblings" or "bilevel" only; leave it out or add that.

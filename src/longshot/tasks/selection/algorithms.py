@@ -33,10 +33,8 @@ def hide_queries(scores: torch.Tensor, table: FeatureTable, tasks: TaskRows, slo
         column, rows = column[selectable], rows[selectable]
     position = table.places(int(tasks.plan.classes.values[slots[0]]), rows) - start
     inside = (position >= 0) & (position < scores.shape[1])
-    device = scores.device
-    scores[
-        torch.from_numpy(column[inside]).to(device), torch.from_numpy(position[inside]).to(device)
-    ] = -torch.inf
+    lines, places = (torch.from_numpy(part[inside]).to(scores.device) for part in (column, position))
+    scores[lines, places] = -torch.inf
 
 
 def top_rows(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -351,9 +349,8 @@ def _extract(
         second = torch.stack([weights[s] for s in slots]).masked_fill(~pool, -torch.inf).gather(1, order)
         ranked = order.gather(1, second.sort(dim=1, descending=True, stable=True).indices).cpu().numpy()
         for line, slot in enumerate(slots):
-            result[bounds[slot] : bounds[slot + 1]] = table.rows(
-                label, ranked[line, : tasks.plan.shots.values[slot]]
-            )
+            places = ranked[line, : tasks.plan.shots.values[slot]]
+            result[bounds[slot] : bounds[slot + 1]] = table.rows(label, places)
     return result
 
 

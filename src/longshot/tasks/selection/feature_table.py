@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError, offsets_of
+from longshot.base import Bools, Ints, Ragged, TaskPlan, TaskRows, UserError, offsets_of
 
 ROW_BLOCK = 4096  # pool rows per product: fixed, so that a score does not depend on how work is divided
 
@@ -32,13 +32,13 @@ class FeatureTable:
     def __init__(
         self,
         array: NDArray[Any],
-        offsets: NDArray[np.int64],
+        offsets: Ints,
         *,
         normalize: bool = True,
         device: str | torch.device = "cpu",
         names: Sequence[str] | None = None,
         row_block: int = ROW_BLOCK,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: Bools | None = None,
     ) -> None:
         self.array, self.offsets, self.normalize = array, np.asarray(offsets, dtype=np.int64), normalize
         self.allowed = allowed
@@ -61,7 +61,7 @@ class FeatureTable:
         return int(self.array.shape[1])
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Rows of each class that may be selected [C]."""
         return np.diff(self._bounds)
 
@@ -69,16 +69,16 @@ class FeatureTable:
         """Number of rows of a class that may be selected."""
         return int(self._bounds[label + 1] - self._bounds[label])
 
-    def selectable(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def selectable(self, rows: Ints) -> Bools:
         """Which of the rows may be selected, in their shape."""
         return np.ones(rows.shape, dtype=bool) if self.allowed is None else self.allowed[rows]
 
-    def places(self, label: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, label: int, rows: Ints) -> Ints:
         """Places in the class of rows of it that may be selected."""
-        among: NDArray[np.int64] = rows if self._kept is None else np.searchsorted(self._kept, rows)
+        among: Ints = rows if self._kept is None else np.searchsorted(self._kept, rows)
         return among - int(self._bounds[label])
 
-    def rows(self, label: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def rows(self, label: int, places: Ints) -> Ints:
         """Rows at places of the class: the inverse of ``places``."""
         among = places + int(self._bounds[label])
         return among if self._kept is None else self._kept[among]
@@ -101,7 +101,7 @@ class FeatureTable:
         parts = [block for _, block in self.blocks(label)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def gather(self, rows: NDArray[np.int64]) -> torch.Tensor:
+    def gather(self, rows: Ints) -> torch.Tensor:
         """Features of any rows: [..., d] float32."""
         flat = self._read(rows.reshape(-1))
         if self.normalize:
@@ -133,7 +133,7 @@ class FeatureTable:
             part = slice(start, min(start + self.row_block, last))
             yield start - first, self._read(part if self._kept is None else self._kept[part])
 
-    def _read(self, rows: slice | NDArray[np.int64]) -> torch.Tensor:
+    def _read(self, rows: slice | Ints) -> torch.Tensor:
         # a copy on purpose: the memory map is read-only and torch must never write through it
         return torch.from_numpy(np.array(self.array[rows])).to(self.device, torch.float32)
 

@@ -276,9 +276,8 @@ class Task2VecObjective:
         accuracy = torch.empty(len(tasks), device=table.device)
         for batch in batches(table, tasks):
             out = logits(batch.query, slot_tensor(centres, batch), self.distance, self.temperature)
-            accuracy[batch.tasks] = query_accuracy(
-                out.masked_fill(~batch.mask[:, None], -torch.inf), batch.label
-            )
+            out = out.masked_fill(~batch.mask[:, None], -torch.inf)
+            accuracy[batch.tasks] = query_accuracy(out, batch.label)
         return SupportMeasures(loss, accuracy[None], torch.stack([probe, residual], 1))
 
     def scores(
@@ -352,9 +351,8 @@ class Task2VecObjective:
             images = table.gather(support[bounds[first] : bounds[last]])
             shots = tasks.plan.shots.values[first:last]
             share = torch.from_numpy(np.repeat(1 / (shots * len(shots)), shots)).to(images)
-            result[first:last] = (
-                self._information(images, probe[first:last]) * share[:, None]
-            ).mT @ images.square()
+            information = self._information(images, probe[first:last]) * share[:, None]
+            result[first:last] = information.mT @ images.square()
         return result
 
 
@@ -369,10 +367,8 @@ class Task2VecSwapper:
         table, column, features = exchange.table, exchange.column, exchange.features
         part, own = exchange.own_tasks()
         directions = objective.at_support(table, part, own).directions
-        label, bounds = (
-            int(part.plan.classes.values[part.plan.classes.offsets[0] + column]),
-            part.plan.support_offsets,
-        )
+        label = int(part.plan.classes.values[part.plan.classes.offsets[0] + column])
+        bounds = part.plan.support_offsets
         self.squares = features.square()
         self.information, self.error, self.rows = [], [], []
         for task in range(len(part)):
@@ -392,9 +388,8 @@ class Task2VecSwapper:
         """Put the class's rows [b] in that position."""
         for i, row in enumerate(rows):
             old = int(self.rows[i][number])
-            self.error[i] = self.error[i] + (
-                self._embedding(i, int(row)) - self._embedding(i, old)
-            ) * self._share(i)
+            change = self._embedding(i, int(row)) - self._embedding(i, old)
+            self.error[i] = self.error[i] + change * self._share(i)
             self.rows[i][number] = row
 
     def _share(self, i: int) -> float:

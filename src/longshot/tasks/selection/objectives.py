@@ -354,7 +354,7 @@ class PrototypeSwapper:
         self.rows[:, number] = rows
 
 
-NAMES = ("error", "prototype", "ridge", "task2vec")
+OBJECTIVES = ("error", "prototype", "ridge", "task2vec")
 
 
 def make_objective(

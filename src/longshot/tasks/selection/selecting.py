@@ -63,7 +63,7 @@ class JointTable(FeatureTable):
         for blocks in zip(*(part.blocks(label) for part in self.parts), strict=True):
             yield blocks[0][0], torch.cat([block for _, block in blocks], dim=1)
 
-    def gather(self, rows: NDArray[np.int64]) -> torch.Tensor:
+    def gather(self, rows: Ints) -> torch.Tensor:
         """Features of any rows: [..., d] float32."""
         return torch.cat([part.gather(rows) for part in self.parts], dim=-1)
 

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
@@ -154,7 +154,6 @@ def _wasserstein_gradient(points: Floats, p: Floats, q: Floats, distance: float)
     return np.stack(rows) / (2 * max(distance, 1e-300))
 
 
-Call: TypeAlias = Callable[[Floats], tuple[float, Floats]]
 _RANK = 1e-12  # eigenvalues of the Gram matrix below this share of the largest are rounding
 _FAR = 2.0**40  # a distance at which every class distribution has long become a point
 _FLAT = 1e-6  # relative growth per doubling below which a divergence counts as bounded
@@ -197,11 +196,18 @@ def minimise(
 
     if basis is None:
         basis = whitening(objective.embeddings)
-    shape = (2, basis.shape[1])
+    shape, turned = (2, basis.shape[1]), np.ascontiguousarray(basis.T)
+    by_logits = objective.measure in ("kl", "kl-symmetric")
+    function = objective.moved(start, basis) if by_logits else objective
+
+    def call(flat: Floats) -> tuple[float, Floats]:
+        place = flat.reshape(shape)
+        value, gradient = function.value_and_gradient(place if by_logits else start + place @ turned)
+        return value, (gradient if by_logits else gradient @ basis).reshape(-1)
+
     least = 1e-12 if basis.shape[1] >= len(objective.embeddings) else 1e-9
-    call = _through_logits if objective.measure in ("kl", "kl-symmetric") else _through_centroids
     solution = minimize(
-        call(objective, start, basis),
+        call,
         np.zeros(2 * basis.shape[1]),
         jac=True,
         method="L-BFGS-B",
@@ -209,26 +215,6 @@ def minimise(
     )
     centroids = start + solution.x.reshape(shape) @ basis.T
     return Minimum(centroids, objective.evaluate(centroids), int(solution.nit), "lbfgs")
-
-
-def _through_logits(objective: SplitObjective, start: Floats, basis: Floats) -> Call:
-    moved = objective.moved(start, basis)
-
-    def call(flat: Floats) -> tuple[float, Floats]:
-        value, gradient = moved.value_and_gradient(flat.reshape(2, -1))
-        return value, gradient.reshape(-1)
-
-    return call
-
-
-def _through_centroids(objective: SplitObjective, start: Floats, basis: Floats) -> Call:
-    turned = np.ascontiguousarray(basis.T)
-
-    def call(flat: Floats) -> tuple[float, Floats]:
-        value, gradient = objective.value_and_gradient(start + flat.reshape(2, -1) @ turned)
-        return value, (gradient @ basis).reshape(-1)
-
-    return call
 
 
 def random_start(dim: int, generator: np.random.Generator) -> Floats:

@@ -17,16 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import Floats, Ints, UserError, count, first, note, progress
-from longshot.data import (
-    SPLITS,
-    Dataset,
-    Taxonomy,
-    TaxonomyLike,
-    as_dataset,
-    no_taxonomy,
-    reduced,
-    with_taxonomy,
-)
+from longshot.data import SPLITS, Dataset, TaxonomyLike, as_dataset, no_taxonomy, reduced, with_taxonomy
 from longshot.models import Features, embed, with_engine
 from longshot.tasks.splits.embeddings import (
     MEASURES,
@@ -350,7 +341,10 @@ def compare_trees(
     """
     opened = as_dataset(dataset)
     class_ids = opened.class_ids
-    hierarchy = taxonomy_hops(_taxonomy(opened, taxonomy, reduction), class_ids)
+    above = reduced(with_taxonomy(opened, taxonomy), reduction).taxonomy
+    if above is None:
+        raise no_taxonomy(opened, " to compare with")
+    hierarchy = taxonomy_hops(above, class_ids)
     trees = {
         backbone: linkage_hops(ward(class_embeddings(features)))
         for backbone, features in embed_all(opened, backbones, device).items()
@@ -402,10 +396,3 @@ def embed_all(
             features = embed(dataset, backbone, device=device)
             embedded[backbone if isinstance(backbone, str) else features.backbone] = features
     return embedded
-
-
-def _taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None, reduction: str | None) -> Taxonomy:
-    tree = reduced(with_taxonomy(dataset, taxonomy), reduction).taxonomy
-    if tree is None:
-        raise no_taxonomy(dataset, " to compare with")
-    return tree

@@ -152,9 +152,8 @@ class Proxy:
         supports = np.stack([self.supports(c, seed) for c in classes.tolist()], 1) + begins[:, None]
         prototypes = points[supports].mean(2)  # [draws, C, j]
         cross = points @ prototypes.reshape(-1, points.shape[1]).T
-        squared = np.einsum("bcj,bcj->bc", prototypes, prototypes) - 2 * cross.reshape(
-            len(points), DRAWS, len(classes)
-        )
+        cross = cross.reshape(len(points), DRAWS, len(classes))
+        squared = np.einsum("bcj,bcj->bc", prototypes, prototypes) - 2 * cross
         own = np.take_along_axis(squared, labels[:, None, None], axis=2)
         nearer = (squared <= own).sum(2) - 1
         right = right_answers(len(classes), self.way)[nearer]
