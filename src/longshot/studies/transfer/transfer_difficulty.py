@@ -101,7 +101,7 @@ def transfer_claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim
             "adapting",
             "When transfer is hardest, adapting the embedding helps",
             "section 5.4, table 1",
-            of(_adapting),
+            of(partial(_on_hardest, pairs=PAIRS)),
             factor="method",
         ),
         Claim(
@@ -216,10 +216,6 @@ def _on_hardest(scores: TransferScores, pairs: Sequence[tuple[str, str]]) -> lis
         for method, other in pairs
         if {method, other} <= set(scores.methods) and not scores.was_cut(column, shot, method, other)
     ]
-
-
-def _adapting(scores: TransferScores) -> list[Measured]:
-    return _on_hardest(scores, PAIRS)
 
 
 def _leads(scores: TransferScores) -> list[Measured]:
