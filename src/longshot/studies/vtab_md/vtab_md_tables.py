@@ -151,7 +151,7 @@ _INTERVALS = (
 )
 
 
-def tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
+def vtab_tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
     """Every table of the study."""
     settings, choices = lab.settings, choices_of(lab)
     written = [
