@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged, TaskPlan, TaskRows
 from longshot.diagnosis.attribute_gaps import AttributeColumn, Groups, find_gaps, groups_of
-from longshot.diagnosis.interventions import Intervention, judge, p_of_mean, replace_suspects
+from longshot.diagnosis.interventions import Intervention, judge_interventions, p_of_mean, replace_suspects
 from longshot.diagnosis.suspicions import (
     LABEL,
     LEANING,
@@ -86,7 +86,7 @@ def tried(
     suspicions = suspect_attributes(gaps, OFFSETS)
     if not suspicions:
         return None
-    (intervention,) = judge(
+    (intervention,) = judge_interventions(
         replace_suspects(
             suspicions,
             bound,
@@ -185,7 +185,7 @@ def test_a_cause_that_no_image_lacks_is_one_sentence() -> None:
     bound = tasks(0, 3, None)
     groups = groups_of(bound, LABELS)
     every = np.ones(EACH, bool)
-    (result,) = judge(
+    (result,) = judge_interventions(
         replace_suspects(
             [everywhere(groups, every, ~every)],
             bound,
@@ -254,7 +254,7 @@ def test_holm_over_kinds_decides_and_harm_is_never_a_cause() -> None:
         plain = Intervention("d", kind, "replace", 30, 30, tasks=30)
         return replace(plain, recovered=mean_interval(values), p=p_of_mean(values))
 
-    judged = judge([intervention("a", 0.0), intervention("b", 0.2), intervention("c", -0.2)])
+    judged = judge_interventions([intervention("a", 0.0), intervention("b", 0.2), intervention("c", -0.2)])
     assert [(each.kind, each.holds) for each in judged] == [("b", True), ("a", False), ("c", False)]
     assert (
         judged[0].adjusted is not None and judged[0].p is not None and judged[0].adjusted >= 3 * judged[0].p

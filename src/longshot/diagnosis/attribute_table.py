@@ -180,7 +180,9 @@ class Pixels:
 
 def measured_pixels(dataset: Dataset, *, altered: bool = True) -> Pixels:
     """Measure the images of a dataset, and some of them altered, or take it from the cache."""
-    numbers, sampled = _numbers(dataset), _sampled(dataset)
+    title = f"measure {dataset.name}"
+    numbers = _through_cache(dataset, "measures", len(dataset), measure_rows, title)
+    sampled = _sampled(dataset)
     learn = altered and len(dataset) >= _LEAST
     return Pixels(numbers, sampled, _altered(dataset) if learn else None)
 
@@ -242,11 +244,6 @@ def measure_images(images: Sequence[Image]) -> NDArray[np.float32]:
     return np.concatenate([_block(lambda row: images[row], step)[0] for step in steps])
 
 
-def _numbers(dataset: Dataset) -> NDArray[np.float32]:
-    """Measures and descriptors [N, len(NUMBERS) + WIDTH] of all images; unfinished work is kept and gone on with."""
-    return _through_cache(dataset, "measures", len(dataset), measure_rows, f"measure {dataset.name}")
-
-
 def _altered(dataset: Dataset) -> NDArray[np.float32]:
     """Measures and descriptors of the sampled images in each form of each alteration, [forms · images, …]."""
     sampled = _sampled(dataset)
@@ -282,7 +279,10 @@ def _sampled(dataset: Dataset) -> Ints:
 def _through_cache(
     dataset: Dataset, kind: str, count: int, describe: Describe, title: str, rows: Ints | None = None
 ) -> NDArray[np.float32]:
-    """Measures and descriptors of ``count`` pictures as ``describe`` gives them; ``rows`` are those it reads."""
+    """Measure ``count`` pictures as ``describe`` does, [count, len(NUMBERS) + WIDTH]; ``rows`` are those it reads.
+
+    Unfinished work is kept and gone on with.
+    """
     file = _file(dataset, kind)
     for cached in cache_places("attributes", file):
         if (numbers := _open(cached, count)) is not None:

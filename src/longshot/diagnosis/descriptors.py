@@ -163,13 +163,6 @@ def _energy(values: _Floats) -> _Floats:
     return rings
 
 
-def fine_energy(luma: _Floats) -> _Floats:
-    """Share of the energy of luma [B, WIDE, WIDE] above an eighth of a period per pixel, [B]."""
-    energy = _energy(luma)
-    share: _Floats = energy[:, _RINGS[:-1] >= WIDE / 8].sum(1) / (energy.sum(1) + 1e-9)
-    return share
-
-
 def _spectrum(image: _Floats, luma: _Floats) -> _Floats:
     energy = _energy(luma)
     share = np.log(energy / (energy.sum(1, keepdims=True) + 1e-9) + 1e-7)
@@ -186,18 +179,12 @@ def _finest(fine: _Floats, across: _Floats, along: _Floats) -> _Floats:
     return _stack([*(np.log(each + 2e-3) for each in quantiles), still])
 
 
-def plain_blocks(luma: _Floats) -> NDArray[np.bool_]:
-    """Blocks of 8 × 8 [B, 16, 16] whose luma stays within three grey levels."""
+def plain_shares(luma: _Floats) -> tuple[_Floats, _Floats]:
+    """Share of blocks of 8 × 8 within three grey levels, among the central 6 × 6 and along the rim, [B] each."""
     rows = luma.reshape(len(luma), 16, 8, WIDE)
     high = rows.max(2).reshape(len(luma), 16, 16, 8).max(3)
     low = rows.min(2).reshape(len(luma), 16, 16, 8).min(3)
-    plain: NDArray[np.bool_] = high - low < 3 / 255
-    return plain
-
-
-def plain_shares(luma: _Floats) -> tuple[_Floats, _Floats]:
-    """Share of plain blocks among the central 6 × 6, and along the rim, [B] each."""
-    plain = plain_blocks(luma)
+    plain = high - low < 3 / 255
     rim = np.concatenate([plain[:, 0], plain[:, -1], plain[:, 1:-1, 0], plain[:, 1:-1, -1]], 1)
     return plain[:, 5:11, 5:11].mean((1, 2)).astype(np.float32), rim.mean(1).astype(np.float32)
 
@@ -398,8 +385,10 @@ def fine_measures(pixels: NDArray[np.uint8], traces: _Floats) -> dict[str, _Floa
     """
     luma = as_shares(pixels) @ LUMA
     core, rim = plain_shares(luma)
+    energy = _energy(luma)
+    fine = energy[:, _RINGS[:-1] >= WIDE / 8].sum(1) / (energy.sum(1) + 1e-9)
     return {
-        "resolution": np.log(fine_energy(luma) + 1e-7),
+        "resolution": np.log(fine + 1e-7),
         "compression": traces[:, 0],
         "frame": rim,
         "plain_centre": core,

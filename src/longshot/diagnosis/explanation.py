@@ -140,14 +140,8 @@ def explain_testbed(
             nearest = nearest_classes(bound, features, device)
             if intervene != "none":
                 twins = embed_twins(datasets[name], backbone, device) if intervene == "pixels" else None
-                trials.append(
-                    try_causes(
-                        *(testbed, datasets[name], bound, gaps, features),
-                        method=method,
-                        device=device,
-                        embed_pairs=twins,
-                    )
-                )
+                about = (testbed, datasets[name], bound, gaps, features)
+                trials.append(try_causes(*about, method=method, device=device, embed_pairs=twins))
         explained = _explain_tasks(testbed, name, bound, gaps, nearest, accuracy, level)
         tasks += explained
         causes += _causes(name, gaps, explained, bound, accuracy)

@@ -195,7 +195,7 @@ def replace_suspects(
     Returns
     -------
     list of Intervention
-        One per kind; ``adjusted`` and ``holds`` are not set yet (``judge`` sets them over all).
+        One per kind; ``adjusted`` and ``holds`` are not set yet (``judge_interventions`` sets them over all).
     """
     before = evaluate(bound)
     interventions = []
@@ -261,7 +261,7 @@ def measured(
     )
 
 
-def judge(interventions: Sequence[Intervention], *, level: float = LEVEL) -> list[Intervention]:
+def judge_interventions(interventions: Sequence[Intervention], *, level: float = LEVEL) -> list[Intervention]:
     """Correct for the number of kinds and say which hold; those that bring back most come first."""
     tested = [each for each in interventions if each.p is not None]
     adjusted = dict(zip(map(id, tested), holm([each.p or 0.0 for each in tested]).tolist(), strict=True))

@@ -13,7 +13,13 @@ import numpy as np
 
 from longshot.base import Floats, Ints, TaskRows, UserError, count, pick_device
 from longshot.diagnosis.attribute_gaps import Gaps
-from longshot.diagnosis.interventions import DRAWS, Intervention, judge, replace_suspects, say_points
+from longshot.diagnosis.interventions import (
+    DRAWS,
+    Intervention,
+    judge_interventions,
+    replace_suspects,
+    say_points,
+)
 from longshot.diagnosis.suspicions import (
     EMBEDDED,
     Suspicion,
@@ -236,7 +242,7 @@ def suspicions_of(gaps: Gaps, features: Features) -> list[Suspicion]:
 
 def conclude(trials: Sequence[Trial]) -> tuple[list[Intervention], list[Account]]:
     """Judge the interventions of all datasets together, and account for what the supports cost in each."""
-    judged = judge([each for trial in trials for each in trial.interventions])
+    judged = judge_interventions([each for trial in trials for each in trial.interventions])
     accounts = [
         make_account(trial.dataset, trial.tasks, trial.accuracy, trial.uniform, judged) for trial in trials
     ]

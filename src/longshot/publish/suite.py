@@ -146,13 +146,8 @@ def write_suite(suite: Suite, out: str | Path) -> Path:
                 content_hash=testbed.content_hash,
             )
         )
-    record = SuiteRecord(
-        name=suite.name,
-        version=suite.version,
-        about=suite.about,
-        methods=suite.methods,
-        testbeds=tuple(testbeds),
-    )
+    facts: dict[str, Any] = {key: getattr(suite, key) for key in ("name", "version", "about", "methods")}
+    record = SuiteRecord(**facts, testbeds=tuple(testbeds))
     write_json(folder / "suite.json", record.model_dump(mode="json"))
     return folder
 

@@ -9,7 +9,7 @@ import pytest
 from longshot.studies.engine.claims import judge
 from longshot.studies.hard_md.hard_md_ablations import ablation_tables
 from longshot.studies.hard_md.hard_md_claims import hard_claims
-from longshot.studies.hard_md.hard_md_recipe import figures
+from longshot.studies.hard_md.hard_md_recipe import hard_figures
 from longshot.studies.hard_md.hard_md_testbeds import draw_of, sweep_beds
 
 from .test_tables import JUDGE, OTHER, Planted, settings
@@ -60,7 +60,7 @@ def test_every_step_of_the_dial_counts_for_the_claim(planted: Planted) -> None:
 
 
 def test_the_picture_is_drawn(planted: Planted, tmp_path: Path) -> None:
-    drawings = figures(planted.scores(**{**CHANGES, "why": None}))
+    drawings = hard_figures(planted.scores(**{**CHANGES, "why": None}))
     drawings["sweep"](tmp_path / "sweep")
     assert list(tmp_path.glob("sweep.*"))
 

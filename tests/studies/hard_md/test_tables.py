@@ -17,7 +17,7 @@ from longshot.statistics import Correlation, Interval
 from longshot.studies import Lab, Plan, TableFile, get_study, layered
 from longshot.studies.hard_md import hard_md_tables as hard_tables
 from longshot.studies.hard_md.hard_md_ablations import ablation_tables
-from longshot.studies.hard_md.hard_md_recipe import figures, steps_points, stress_bars, widest_gaps
+from longshot.studies.hard_md.hard_md_recipe import hard_figures, steps_points, stress_bars, widest_gaps
 from longshot.studies.hard_md.hard_md_scores import HardScores, Mean, Why, hard_scores, ranks_of
 from longshot.studies.hard_md.hard_md_testbeds import HardSettings, HardTestbed, main
 
@@ -433,7 +433,7 @@ def test_only_fourteen_attributes_are_shown() -> None:
 def test_tables_are_those_that_were_asked_for(stress: Planted) -> None:
     def stems(explained: Why | None = None, **changes: Any) -> list[str]:
         scores = stress.scores(why=explained, ablations=["greedy", "curated"], **changes)
-        return [table.stem for table in hard_tables.tables(scores)]
+        return [table.stem for table in hard_tables.hard_tables(scores)]
 
     assert stems() == ["stress", "ranks", "greedy"]  # no curated testbeds
     networks = {name: {"algorithm": "protonet", "steps": steps} for name, steps in ((JUDGE, 1), (OTHER, 2))}
@@ -467,7 +467,7 @@ def test_pictures_show_the_numbers(stress: Planted, canvas: Any) -> None:
         "a-difficult-fixed-greedy-FastDiffSel-error": 0.004,
         "a-difficult-fixed-greedy-greedy-error": 0.5,
     }
-    drawings = figures(stress.scores(**changes))
+    drawings = hard_figures(stress.scores(**changes))
     assert set(drawings) == {"stress-fixed-protonet", "source-a-fixed", "source-b-fixed", "steps", "greedy"}
     [axes] = canvas(drawings["stress-fixed-protonet"])
     assert bars(axes) == {
@@ -499,7 +499,7 @@ def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:
     planted.add(main("fixed", "difficult", "a"), 0.4, 0.6, way=[3.0, 3.0])
     planted.add(main("fixed", "difficult", "b"), 0.4, 0.6, way=[3.0, 3.0])
     planted.add(HardTestbed("a", "filtered", "fixed", "difficult"), 0.1, 0.2, way=[5.0, 9.0])
-    drawings = figures(planted.scores(ablations=["filtered"], why=why([True], {})))
+    drawings = hard_figures(planted.scores(ablations=["filtered"], why=why([True], {})))
     [axes] = canvas(drawings["ways"])
     assert bars(axes) == {"chosen supports": ([-0.18], [3.0]), "filtered": ([0.18], [7.0])}
     kinds = {
@@ -508,7 +508,7 @@ def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:
         "easy": [composition("pose", "side", 0.25, 0.25), composition("night", "yes", 0.5, 0.25)],
     }
     explained = why([True], {})
-    drawings = figures(planted.scores(ablations=[], why=Why({"a": kinds}, explained.explained, [])))
+    drawings = hard_figures(planted.scores(ablations=[], why=Why({"a": kinds}, explained.explained, [])))
     [axes] = canvas(drawings["gaps-a"])
     assert [text.get_text() for text in axes.get_yticklabels()] == ["pose = side", "night"]
     widths = {
@@ -518,7 +518,9 @@ def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:
     }
     assert widths == {"uniform": [5.0, -25.0], "difficult": [50.0, 0.0], "easy": [0.0, 25.0]}
     numbers_only = {"uniform": [composition("size", None, 0.5, 0.4)]}
-    without = figures(planted.scores(ablations=[], why=Why({"a": numbers_only}, explained.explained, [])))
+    without = hard_figures(
+        planted.scores(ablations=[], why=Why({"a": numbers_only}, explained.explained, []))
+    )
     assert "gaps-a" not in without  # a gap is of shares
 
 

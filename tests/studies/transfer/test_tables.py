@@ -38,7 +38,7 @@ from longshot.studies.transfer.transfer_tables import (
     printed_span,
     slopes_table,
     splits_table,
-    tables,
+    transfer_tables,
 )
 from longshot.tasks import between
 
@@ -175,7 +175,7 @@ def test_cut_cells_are_marked() -> None:
 @pytest.mark.parametrize("methods", [("multiclass",), ("maml", "anil"), METHODS])
 @pytest.mark.parametrize("draws", [1, 2])
 def test_all_tables_are_written_for_any_choice_of_methods(methods: tuple[str, ...], draws: int) -> None:
-    for table in tables(planted(methods, draws), 5):
+    for table in transfer_tables(planted(methods, draws), 5):
         texts = table.texts()
         assert set(texts) == {f"{table.stem}.md", f"{table.stem}.tex", f"{table.stem}.csv"}
         for row in csv.DictReader(io.StringIO(texts[f"{table.stem}.csv"])):

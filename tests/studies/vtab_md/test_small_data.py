@@ -15,7 +15,7 @@ from longshot.data import Dataset
 from longshot.studies import Lab, StudyOutcome, get_study, layered
 from longshot.studies.engine.presets import run_opened
 from longshot.studies.engine.recipe import GivenDataset
-from longshot.studies.vtab_md.vtab_md_plan import make_plan
+from longshot.studies.vtab_md.vtab_md_plan import make_vtab_plan
 from longshot.studies.vtab_md.vtab_md_sources import StudySource, open_sources
 
 NETWORK = {"network": "cnn4(width=4)", "size": 16, "data": ["upstream"], "steps": 2, "validation_tasks": 4}
@@ -139,4 +139,4 @@ def test_no_source_at_all_is_an_error_that_names_the_last_reason(sources: list[S
     with pytest.raises(
         UserError, match=r"No source can be tested on\. queries is left out: Dataset 'queries' has 0"
     ):
-        make_plan(STUDY.settings, alone)  # type: ignore[arg-type]
+        make_vtab_plan(STUDY.settings, alone)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pytest
 from longshot.data import open_dataset
 from longshot.studies import StudyTraining, get_study, layered
 from longshot.studies.engine.study_training import TrainingRecord
-from longshot.studies.vtab_md.vtab_md_figures import figures as make_figures
+from longshot.studies.vtab_md.vtab_md_figures import vtab_figures as make_figures
 from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
 from longshot.studies.vtab_md.vtab_md_scores import VtabScores, choose
 from longshot.studies.vtab_md.vtab_md_sources import StudySource, VtabSettings

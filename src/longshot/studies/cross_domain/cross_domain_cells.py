@@ -304,9 +304,7 @@ def printed_records(number: int) -> list[Fact]:
             "source": f"published, table {number}",
             table.head: name,
             "column": column,
-            "mean": round(cell.mean / 100, 6),
-            "low": None if cell.half is None else round((cell.mean - cell.half) / 100, 6),
-            "high": None if cell.half is None else round((cell.mean + cell.half) / 100, 6),
+            **cell.shares(),
             "tasks": None,
             "mark": "",
         }

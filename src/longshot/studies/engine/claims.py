@@ -165,7 +165,12 @@ def judge(claims: Sequence[Claim[Lab]], lab: Lab) -> list[JudgedClaim]:
     sides = iter(side for side, _ in tests)
     judged = []
     for claim, own, reason in zip(claims, numbers, reasons, strict=True):
-        marked = tuple(_marked(each, next(sides), next(corrected)) for each in own)
+        marked = tuple(
+            JudgedNumber(each, p, "open" if p >= LEVEL else "for" if agrees else "against")
+            for each, agrees, p in zip(
+                own, sides, corrected, strict=False
+            )  # those of later claims stay in line
+        )
         judged.append(JudgedClaim(claim, marked, _verdict(marked), reason))
     return judged
 
@@ -184,12 +189,6 @@ def _test(claim: Claim[Any], number: Measured) -> tuple[bool, float]:
         return inside, 0.0 if beyond > 0 else 1.0
     # One-sided at the nearer margin; doubled, because the side was chosen by the same numbers.
     return inside, min(1.0, math.erfc(beyond / error / math.sqrt(2)))
-
-
-def _marked(number: Measured, agrees: bool, p: float) -> JudgedNumber:
-    if p >= LEVEL:
-        return JudgedNumber(number, p, "open")
-    return JudgedNumber(number, p, "for" if agrees else "against")
 
 
 def _verdict(numbers: Sequence[JudgedNumber]) -> Verdict:

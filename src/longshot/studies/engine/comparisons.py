@@ -65,7 +65,12 @@ class Draw:
                 described(choice, word, self.words) if word in _KNOWN[choice] else {"name": word}
             )
             used |= {name for name in self.words if choice_of(name) == choice and word in _KNOWN[choice]}
-        settings["instances"] = _nested(settings["instances"])
+        instances = settings[
+            "instances"
+        ]  # the search for a support apart: judge and objective stay, whatever searches
+        search = {key: value for key, value in instances.items() if key in _SEARCH}
+        judged = {key: value for key, value in instances.items() if key not in _SEARCH}
+        settings["instances"] = {"search": search, **judged}
         return {**settings, **{name: value for name, value in self.words.items() if name not in used}}
 
     def draw(self, dataset: Dataset, judge: Callable[[str], str], device: str = "auto") -> Testbed:
@@ -108,12 +113,6 @@ def _located(network: Any, judge: Callable[[str], str]) -> Any:
         return network
     backbone, method = split_method(network)
     return judge(backbone) if method is None else f"{judge(backbone)}:{method}"
-
-
-def _nested(instances: dict[str, Any]) -> dict[str, Any]:
-    """Instances with the search for a support apart: judge and objective stay, whatever searches."""
-    search = {key: value for key, value in instances.items() if key in _SEARCH}
-    return {"search": search, **{key: value for key, value in instances.items() if key not in _SEARCH}}
 
 
 _ABSENT = "absent"

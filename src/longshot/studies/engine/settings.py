@@ -41,10 +41,6 @@ def different(values: tuple[Value, ...]) -> tuple[Value, ...]:
     return values
 
 
-def _ascending(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(sorted(different(values)))
-
-
 def in_order(choices: Sequence[str]) -> AfterValidator:
     """Different names, put in the order of ``choices``."""
     return AfterValidator(lambda values: tuple(sorted(different(values), key=choices.index)))
@@ -72,7 +68,7 @@ Number = Annotated[float, BeforeValidator(_as_number), Field(allow_inf_nan=False
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 # A value alone counts as a list of it.
 AsList = BeforeValidator(_as_tuple)
-Ascending = AfterValidator(_ascending)
+Ascending = AfterValidator(lambda values: tuple(sorted(different(values))))
 Shares = Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], AsList, Ascending, Field(min_length=1)]
 Counts = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AsList, Ascending, Field(min_length=1)]
 Ways = Annotated[tuple[Annotated[int, Field(ge=2)], ...], AsList, Ascending, Field(min_length=1)]

@@ -42,11 +42,12 @@ _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 def study_page(study: Study, title: str, out: Path, findings: Findings, datasets: Sequence[Dataset]) -> str:
     """The page as one text; figures are read from the study's folder ``out``."""
+    tables = [table for table in findings.tables if table.sheets or table.lines]
     sections = [
         _question(study, findings, datasets),
         _claims(findings),
         _comparisons(findings),
-        _tables(findings.tables),
+        Section("tables", "Tables", {"tables": tables}, "study_tables") if tables else None,
         _figures(findings, out / "figures"),
         _tasks(out / "run", datasets),
         *_trainings(findings),
@@ -141,11 +142,6 @@ def _comparisons(findings: Findings) -> Section | None:
         for each in findings.comparisons
     ]
     return Section("comparisons", "What was compared", {"comparisons": listed}, "study_comparisons")
-
-
-def _tables(tables: Sequence[TableFile]) -> Section | None:
-    listed = [table for table in tables if table.sheets or table.lines]
-    return Section("tables", "Tables", {"tables": listed}, "study_tables") if listed else None
 
 
 def _figures(findings: Findings, folder: Path) -> Section | None:
@@ -274,6 +270,7 @@ RUN_PAGE = "run.html"
 # testbeds beyond which the run's page has plots of the first ones only and one task of each kind, and beyond three
 # times as many no pictures of tasks: the study's own page has them
 _MANY = 8
+_NAMED = 4  # datasets that a title names
 
 
 @dataclass(frozen=True)
@@ -326,7 +323,9 @@ def finish(
 
     folder.step("figures", inputs, pictures, draw_figures)
     names = list(dict.fromkeys(dataset.name for dataset in datasets))
-    title = f"{study.title or study.name}: {_few(names)}"
+    if len(names) > _NAMED:
+        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+    title = f"{study.title or study.name}: {', '.join(names)}"
     folder.save(
         tables=[table.stem for table in tables],
         absent=list(findings.absent),
@@ -340,19 +339,11 @@ def finish(
     )
     shown = [inputs, hash_json(list(texts.values())), folder.facts["notes"], findings.question, title]
 
-    def write_report() -> None:
-
-        write_text(page, study_page(study, title, out, findings, datasets))
-
-    folder.step("report", shown, [page], write_report)
+    folder.step(
+        "report", shown, [page], lambda: write_text(page, study_page(study, title, out, findings, datasets))
+    )
     listed = [str(path.relative_to(out)) for path in pictures]
     return StudyOutcome(out, folder.facts["notes"], folder.did, tables, listed, findings.claims)
-
-
-def _few(names: Sequence[str], most: int = 4) -> str:
-    """The names, or the first of them and how many more there are."""
-    shown = names if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} more"]
-    return ", ".join(shown)
 
 
 def _known_by_name(datasets: Sequence[Dataset]) -> list[str]:

@@ -265,6 +265,12 @@ class PrintedNumber(NamedTuple):
     mean: float
     half: float | None = None
 
+    def shares(self) -> Fact:
+        """Return a number in per cent as shares for CSV: mean, low and high."""
+        ends = (None, None) if self.half is None else (self.mean - self.half, self.mean + self.half)
+        values = zip(("mean", "low", "high"), (self.mean, *ends), strict=True)
+        return {name: None if value is None else round(value / 100, 6) for name, value in values}
+
 
 def _cell(value: Any) -> Any:
     """A number alone, or a list of it with half its interval."""
@@ -273,12 +279,10 @@ def _cell(value: Any) -> Any:
     return PrintedNumber(*value) if isinstance(value, list | tuple) and len(value) in (1, 2) else value
 
 
-def _column(value: Any) -> Any:
-    return ("", value) if isinstance(value, str) else value
-
-
 Cell = Annotated[PrintedNumber | None, BeforeValidator(_cell)]
-Column = Annotated[tuple[str, str], BeforeValidator(_column)]  # group, head
+Column = Annotated[  # group, head
+    tuple[str, str], BeforeValidator(lambda value: ("", value) if isinstance(value, str) else value)
+]
 
 
 class PublishedTable(Record):

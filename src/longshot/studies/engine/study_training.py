@@ -234,13 +234,6 @@ def training_outcome(path: Path) -> dict[str, Any]:
     }
 
 
-def option_names() -> list[str]:
-    """The options of ``train`` that a study's networks may set; seed and device are the study's own."""
-    from longshot.training import TrainingSettings
-
-    return [name for name in TrainingSettings.model_fields if name not in ("seed", "device", "devices")]
-
-
 def _algorithm_call(text: str) -> str:
     from longshot.training import get_algorithm
 
@@ -269,8 +262,11 @@ NetworkType = TypeVar("NetworkType", bound=NetworkSettings)
 
 def check_options(networks: Mapping[str, NetworkType], closed: tuple[str, ...] = ()) -> None:
     """UserError for an option that ``longshot.train`` does not have, or that the study sets itself."""
+    from longshot.training import TrainingSettings
+
+    closed = (*closed, "seed", "device", "devices")  # the study's own
+    options = [option for option in TrainingSettings.model_fields if option not in closed]
     for name, network in networks.items():
-        options = [option for option in option_names() if option not in closed]
         unknown = [option for option in network.options if option not in options]
         if unknown:
             names = ", ".join([*type(network).model_fields, *options])

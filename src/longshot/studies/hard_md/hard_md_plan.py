@@ -51,7 +51,7 @@ _ILSVRC = ("ilsvrc", "ilsvrc_2012", "imagenet")
 _BY_PROTONET = "protonet"  # solves the tasks of the ablations
 
 
-def make_plan(settings: HardSettings, sources: Sources) -> Plan:
+def make_hard_plan(settings: HardSettings, sources: Sources) -> Plan:
     """Networks, testbeds and evaluations; what cannot be had on a source is told, not planned."""
     resolved = here(settings, sources)
     trainable = trainable_networks(settings, sources)

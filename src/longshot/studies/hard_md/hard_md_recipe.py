@@ -22,7 +22,7 @@ from longshot.studies.engine.recipe import GivenDataset, Recipe, check_names, re
 from longshot.studies.engine.study_page import Drawings, Picture, axes_of
 from longshot.studies.engine.study_training import slug
 from longshot.studies.hard_md.hard_md_claims import QUESTION, hard_claims
-from longshot.studies.hard_md.hard_md_plan import HardLab, Sources, hard_comparisons, make_plan
+from longshot.studies.hard_md.hard_md_plan import HardLab, Sources, hard_comparisons, make_hard_plan
 from longshot.studies.hard_md.hard_md_scores import (
     HardScores,
     Mean,
@@ -100,7 +100,7 @@ class HardMd(Recipe[HardSettings, Sources]):
 
     def plan(self, settings: HardSettings, data: Sources) -> Plan:
         """Networks, testbeds of every source, and all backbones on them."""
-        return make_plan(settings, data)
+        return make_hard_plan(settings, data)
 
     def comparisons(self, settings: HardSettings) -> list[Comparison]:
         """What is set against what; UserError for an unfair one."""
@@ -128,14 +128,14 @@ class HardMd(Recipe[HardSettings, Sources]):
 
     def tables(self, lab: HardLab) -> list[TableFile]:
         """All tables that the testbeds allow."""
-        from longshot.studies.hard_md.hard_md_tables import tables
+        from longshot.studies.hard_md.hard_md_tables import hard_tables
 
-        return tables(hard_scores(lab))
+        return hard_tables(hard_scores(lab))
 
     def figures(self, lab: HardLab) -> Drawings:
         """All figures that have numbers."""
 
-        return figures(hard_scores(lab))
+        return hard_figures(hard_scores(lab))
 
 
 def _draw_all(lab: HardLab) -> None:
@@ -218,7 +218,7 @@ _BAR: dict[str, Any] = {"capsize": 2, "ecolor": "#333333"}
 Bars: TypeAlias = Mapping[tuple[str, str], Mean | None]  # (name of a group, kind of a bar) → height
 
 
-def figures(scores: HardScores) -> Drawings:
+def hard_figures(scores: HardScores) -> Drawings:
     """Name → what draws it; pictures without numbers are left out."""
     settings = scores.settings
     drawings: Drawings = {}

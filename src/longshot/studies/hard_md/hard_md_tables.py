@@ -30,7 +30,7 @@ from longshot.studies.hard_md.hard_md_testbeds import KINDS, HardSettings, HardT
 _COLUMNS = (*KINDS, "drop")
 
 
-def tables(scores: HardScores) -> list[TableFile]:
+def hard_tables(scores: HardScores) -> list[TableFile]:
     """All tables that the study's testbeds allow."""
     settings = scores.settings
     return present(

@@ -101,7 +101,7 @@ def transfer_claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim
             "adapting",
             "When transfer is hardest, adapting the embedding helps",
             "section 5.4, table 1",
-            of(_adapting),
+            of(partial(_on_hardest, pairs=PAIRS)),
             factor="method",
         ),
         Claim(
@@ -218,10 +218,6 @@ def _on_hardest(scores: TransferScores, pairs: Sequence[tuple[str, str]]) -> lis
     ]
 
 
-def _adapting(scores: TransferScores) -> list[Measured]:
-    return _on_hardest(scores, PAIRS)
-
-
 def _leads(scores: TransferScores) -> list[Measured]:
     _needs(scores, "maml")
     return _on_hardest(scores, [("maml", method) for method in FIXED])
@@ -304,15 +300,15 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
 
     def tables(self, lab: TransferLab) -> list[TableFile]:
         """Accuracies, slopes, what adapting gains, and the splits."""
-        from longshot.studies.transfer.transfer_tables import tables
+        from longshot.studies.transfer.transfer_tables import transfer_tables
 
-        return tables(scores_of(lab), lab.settings.way)
+        return transfer_tables(scores_of(lab), lab.settings.way)
 
     def figures(self, lab: TransferLab) -> Drawings:
         """Figures 2 and 3, and all methods by divergence."""
-        from longshot.studies.transfer.transfer_tables import figures
+        from longshot.studies.transfer.transfer_tables import transfer_figures
 
-        return figures(lab.settings, lab.data.name, _features(lab), splits_of(lab), scores_of(lab))
+        return transfer_figures(lab.settings, lab.data.name, _features(lab), splits_of(lab), scores_of(lab))
 
 
 def splits_of(lab: TransferLab) -> dict[str, Split]:

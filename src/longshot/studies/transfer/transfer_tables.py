@@ -138,7 +138,7 @@ def slope_records() -> list[Fact]:
 _CUT = " ‡"
 
 
-def tables(scores: TransferScores, way: int) -> list[TableFile]:
+def transfer_tables(scores: TransferScores, way: int) -> list[TableFile]:
     """Every table of the study."""
     return [
         *(accuracies_table(scores, way, shot) for shot in scores.shots),
@@ -318,7 +318,7 @@ def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness
     return {**facts, **defined, "splits": fit.n}
 
 
-def figures(
+def transfer_figures(
     settings: TransferSettings,
     dataset: str,
     features: Features,

@@ -54,7 +54,7 @@ class Chart:
         return replace(self, rows=[row for name in names for row in self.rows if row.label == name])
 
 
-def figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
+def vtab_figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
     """Name → a function that draws it; pictures without rows or sources here are left out."""
     own = of_scores(scores)
     drawings: Drawings = {}

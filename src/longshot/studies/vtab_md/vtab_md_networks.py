@@ -263,15 +263,8 @@ _APART = (
     "steps",
 )  # of the options of a training, what stands elsewhere in a side
 _TESTBEDS = (
-    "max_way",
-    "max_query",
-    "max_support",
-    "support",
-    "train",
-    "validation",
-    "query",
-    "block",
-    "seed",
+    *("max_way", "max_query", "max_support", "support"),
+    *("train", "validation", "query", "block", "seed"),
 )
 
 
@@ -330,18 +323,14 @@ def _side(settings: VtabSettings, row: ApproachRow, tasks: int, *, inside: bool)
     parts = backbone_parts(row.backbone)
     backbones = [_backbone(settings, part) for part in parts]
     approach = {"backbone": backbones if len(parts) > 1 else backbones[0], "method": _methods(row)}
-    steps = _steps(settings, parts[0])
-    budget = {} if inside else {"budget": {"steps": steps}}
-    if inside:
-        approach["steps"] = steps
+    steps = {"steps": _steps(settings, parts[0])}
     testbeds = {"episodes": tasks, **{name: getattr(settings, name) for name in _TESTBEDS}}
     more = {
-        APPROACH: approach,
+        APPROACH: approach | steps if inside else approach,
         "data": ", ".join(_row_data(settings, row)) or "none",
         "testbeds": testbeds,
-        **budget,
     }
-    return Side(row.name, more=more)
+    return Side(row.name, more=more if inside else {**more, "budget": steps})
 
 
 def _chain(settings: VtabSettings, name: str) -> list[VtabNetwork]:

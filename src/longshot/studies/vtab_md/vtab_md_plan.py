@@ -45,7 +45,7 @@ def plan_of(lab: VtabLab) -> VtabPlan:
     return lab.plan
 
 
-def make_plan(settings: VtabSettings, sources: Sequence[StudySource]) -> VtabPlan:
+def make_vtab_plan(settings: VtabSettings, sources: Sequence[StudySource]) -> VtabPlan:
     """Networks, testbeds and rows; what cannot be had for one source is left out and said."""
     left_out = [f"{source.name} is left out: {source.problem}." for source in sources if source.problem]
     notes = [source.note for source in sources if source.note and not source.problem]
@@ -65,7 +65,7 @@ def make_plan(settings: VtabSettings, sources: Sequence[StudySource]) -> VtabPla
                 episodes(settings, source, tasks, ways) for tasks in dict.fromkeys(r.tasks for r in rows)
             ]
         else:
-            big[source.name] = fitted(settings, source)
+            big[source.name] = fitted_episode(settings, source)
             parts = ("final", "choice") if any(len(row.vtab) > 1 for row in rows) else ("final",)
             draws += [big_draw(source.name, big[source.name], part) for part in parts]
         tested.append(source)
@@ -166,7 +166,7 @@ def choice_name(source: str) -> str:
     return f"{source}-choice"
 
 
-def fitted(settings: VtabSettings, source: StudySource) -> BigEpisode:
+def fitted_episode(settings: VtabSettings, source: StudySource) -> BigEpisode:
     """The big episode of a source: as many images as are asked for, or as there are."""
     sizes = {part: len(rows) for part, rows in split_rows(source.data).items()}
     requested = {name: getattr(settings, name) for name in _BIG}

@@ -19,15 +19,15 @@ from longshot.base import Floats, UserError
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_sources, some
 from longshot.studies.engine.recipe import GivenDataset, Recipe, check_names, read_given
 from longshot.studies.vtab_md.vtab_md_networks import unequal_budgets, vtab_comparisons
-from longshot.studies.vtab_md.vtab_md_plan import VtabLab, VtabPlan, make_plan, plan_of
+from longshot.studies.vtab_md.vtab_md_plan import VtabLab, VtabPlan, make_vtab_plan, plan_of
 from longshot.studies.vtab_md.vtab_md_scores import (
     PARTS,
     VtabScores,
     big_method,
     choices_of,
     guessing_notes,
-    scores_of,
     supportless,
+    vtab_scores,
 )
 from longshot.studies.vtab_md.vtab_md_sources import (
     GROUPS,
@@ -101,7 +101,7 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
 
     def plan(self, settings: VtabSettings, data: Sequence[StudySource]) -> VtabPlan:
         """Networks, testbeds and rows that can be had with these sources."""
-        return make_plan(settings, data)
+        return make_vtab_plan(settings, data)
 
     def comparisons(self, settings: VtabSettings) -> list[Comparison]:
         """Rows that differ in one factor, as the settings name them."""
@@ -137,19 +137,19 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
             method = big_method(lab, row.name)
             if method is not None:
                 lab.evaluate(plan.big, row.backbone, [method])
-        lab.notes += guessing_notes(scores_of(lab))
+        lab.notes += guessing_notes(vtab_scores(lab))
 
     def tables(self, lab: VtabLab) -> list[TableFile]:
         """Aggregates, every source, differences, settings chosen, networks."""
-        from longshot.studies.vtab_md.vtab_md_tables import tables
+        from longshot.studies.vtab_md.vtab_md_tables import vtab_tables
 
-        return tables(lab, scores_of(lab))
+        return vtab_tables(lab, vtab_scores(lab))
 
     def figures(self, lab: VtabLab) -> Drawings:
         """The layouts of the paper's figures, for one's own numbers and the printed ones."""
-        from longshot.studies.vtab_md.vtab_md_figures import figures
+        from longshot.studies.vtab_md.vtab_md_figures import vtab_figures
 
-        return figures(lab.settings, scores_of(lab))
+        return vtab_figures(lab.settings, vtab_scores(lab))
 
 
 Pair: TypeAlias = tuple[str, str]  # the first row minus the second
@@ -341,7 +341,7 @@ def vtab_claims(settings: VtabSettings) -> list[Claim[VtabLab]]:
 
 def _measure(statement: Statement, lab: VtabLab) -> Sequence[Measured]:
     """A number for every pair of rows and everything they are compared on."""
-    scores = scores_of(lab)
+    scores = vtab_scores(lab)
     rows = {row.name for row in scores.rows}
     pairs = [pair for pair in statement.pairs if rows.issuperset(pair)]
     if not pairs:

@@ -313,7 +313,7 @@ def big_method(lab: VtabLab, row: str) -> str | None:
     return approach.vtab[0] if choice is None else choice.chosen
 
 
-def scores_of(lab: VtabLab) -> VtabScores:
+def vtab_scores(lab: VtabLab) -> VtabScores:
     """The numbers of all rows, read once."""
     return lab.once("scores", lambda: _scores(lab))
 

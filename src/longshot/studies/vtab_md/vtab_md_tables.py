@@ -130,15 +130,12 @@ def printed_records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
             for column, cell in zip(table.heads, cells, strict=True):
                 if cell is None:
                     continue
-                mean, half = cell
                 fact = {
                     "source": f"published, table {number}",
                     "row": column,
                     "on": name,
                     "title": PRINTED_TITLES[name],
-                    "mean": round(mean / 100, 6),
-                    "low": None if half is None else round((mean - half) / 100, 6),
-                    "high": None if half is None else round((mean + half) / 100, 6),
+                    **cell.shares(),
                 }
                 facts.append({key: fact.get(key) for key in keys})
     return facts
@@ -154,7 +151,7 @@ _INTERVALS = (
 )
 
 
-def tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
+def vtab_tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
     """Every table of the study."""
     settings, choices = lab.settings, choices_of(lab)
     written = [
@@ -205,7 +202,8 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
     official = any(source.official for source in scores.sources)
     for role in ("md", *GROUPS):
         block = []
-        listed = [name for name in _official(role) if official or name in here]
+        own = list(MD) if role == "md" else [name for name, task in VTAB.items() if task.group == role]
+        listed = [name for name in own if official or name in here]
         for name in [*listed, *(s.name for s in scores.sources if s.role == role and not s.official)]:
             if name not in here:
                 block.append(row(PRINTED_TITLES[name], *("absent" for _ in scores.rows)))
@@ -229,10 +227,6 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
     sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
     sheets += [source_sheet(number) for number in published]
     return TableFile("sources", sheets, [*records, *printed_records(published, _KEYS)])
-
-
-def _official(role: str) -> list[str]:
-    return list(MD) if role == "md" else [name for name, task in VTAB.items() if task.group == role]
 
 
 def differences_table(against: str, scores: VtabScores) -> TableFile:
