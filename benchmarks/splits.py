@@ -7,7 +7,8 @@ Where SGD diverges it is stopped after 500 steps and its time is fourteen times 
 size that does not diverge.
 
 Accuracy: which mode makes few-shot accuracy on the test classes fall with R? On features of real images: frozen and
-learnt accuracy and transfer loss of the proxy (``tasks/splits/hardness.py``), with random, semantic and published splits.
+learnt accuracy and transfer loss of the proxy (``tasks/splits/hardness.py``), with random, semantic
+and published splits.
 
 Target: processor seconds of a split at a target hardness, with everything it is measured beside. Wanted: under 60 at
 100 classes, from cached features.

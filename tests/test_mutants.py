@@ -38,7 +38,8 @@ def test_a_fault_is_one_change(text: str, expected: list[str]) -> None:
 
 def test_the_same_seed_plants_the_same_mutants() -> None:
     first, again, other = (
-        [mutant.name for mutant in mutants.choose(3, seed, ["statistics", "tasks/selection"])] for seed in (1, 1, 2)
+        [mutant.name for mutant in mutants.choose(3, seed, ["statistics", "tasks/selection"])]
+        for seed in (1, 1, 2)
     )
     assert first == again != other and len(set(first)) == 3
 

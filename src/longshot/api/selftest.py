@@ -209,7 +209,7 @@ def all_checks() -> Iterator[Check]:
         image_method_names,
         method_names,
     )
-    from longshot.tasks import NAMES
+    from longshot.tasks import OBJECTIVES
     from longshot.training import algorithm_names
 
     for name in method_names():
@@ -218,7 +218,7 @@ def all_checks() -> Iterator[Check]:
         yield Check("method", name, 10 * method.tolerance, partial(_feature_scores, method))
     for name in image_method_names():
         yield Check("method", name, IMAGE_TOLERANCE, partial(_image_scores, get_method(name)))
-    for name in NAMES:
+    for name in OBJECTIVES:
         for way, settings in _WAYS.items():
             yield Check("selection", f"{name}, {way}", 1e-3, partial(_selected, name, settings))
     for name in engine_names():

@@ -116,7 +116,7 @@ def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
       2  a mistake in the input
     """
     import longshot
-    from longshot.tasks import EXIT_CODES, worst
+    from longshot.tasks import EXIT_CODES, worst_outcome
 
     checks = longshot.verify(folder, **settings)
     problems = [check for check in checks if check.template]
@@ -141,12 +141,12 @@ def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
                 click.echo(f"{check.images.dataset}: {check.images}")
     if problems:
         worst_problem = next(
-            check for check in problems if check.outcome == worst(other.outcome for other in problems)
+            check for check in problems if check.outcome == worst_outcome(other.outcome for other in problems)
         )
         click.echo(
             f"The release {folder} differs in {len(problems)} of {len(checks)} points, first: "
             f"{worst_problem.subject}: {worst_problem.problem.rstrip('.')}.",
             err=True,
         )
-    if code := EXIT_CODES[worst(check.outcome for check in checks)]:
+    if code := EXIT_CODES[worst_outcome(check.outcome for check in checks)]:
         sys.exit(code)

@@ -17,7 +17,7 @@ from longshot.base import Loose, UserError, hash_file, in_words, progress, read_
 from longshot.data import Dataset, as_dataset, find
 from longshot.publish.release_images import differing, load_names
 from longshot.publish.write_release import FILE, SUMS
-from longshot.tasks import ContentEntry, ImageCheck, Outcome, Testbed, check_images, describe, worst
+from longshot.tasks import ContentEntry, ImageCheck, Outcome, Testbed, check_images, describe, worst_outcome
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _source(
                 f"{dataset.source} has {len(dataset.class_ids):,} classes and {len(dataset):,} images, the release's "
                 f"had {source.classes:,} and {source.images:,} (fingerprint {dataset.fingerprint[:12]}…, not "
                 f"{source.fingerprint[:12]}…)",
-                worst(by_names) if by_names else "changed",
+                worst_outcome(by_names) if by_names else "changed",
             )
         )
     return checks

@@ -19,7 +19,15 @@ from longshot.base import UserError, count, progress, span
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows, thumbnail
-from longshot.tasks import HEADS, Task, Testbed, describe, is_network_column, recorded_drops, sampler_settings
+from longshot.tasks import (
+    DROP_HEADS,
+    Task,
+    Testbed,
+    describe,
+    is_network_column,
+    recorded_drops,
+    sampler_settings,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -115,7 +123,7 @@ def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
     return Section(
         "drops",
         "For the judges, and for others",
-        {"heads": HEADS, "draws": draws, "held_out": held_out, "several": len(draws) > 1},
+        {"heads": DROP_HEADS, "draws": draws, "held_out": held_out, "several": len(draws) > 1},
         "testbed_drops",
     )
 

@@ -34,7 +34,7 @@ from longshot.tasks import (
     SiblingClasses,
     UniformClasses,
     UniformInstances,
-    check_settings,
+    check_sampler_settings,
     embedded_judges,
     make_classes,
     make_shape,
@@ -158,7 +158,7 @@ def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
     words = {name: values.get(name) for name in CLASS_SETTINGS}
     if isinstance(shape, str):
         words |= {name: values.get(name) for name in ("way", "shot", "query")}
-    check_settings(words, shape=shape, classes=classes)
+    check_sampler_settings(words, shape=shape, classes=classes)
     if words["reduction"] is not None and classes == "uniform" and not words["coarsity"]:
         raise UserError(
             "{reduction} goes with {classes:semantic} or {coarsity} only", "leave it out or add that"

@@ -101,6 +101,13 @@ def test_a_unit_whose_worker_dies_twice_is_done_by_another(three_nodes: Any, tmp
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_single_unit_whose_worker_dies_goes_to_another_node(three_nodes: Any, tmp_path: Path) -> None:
+    """The worker that follows may be on the same node, where the unit is not tried again while there are others."""
+    with using_executor("ray"):
+        executor().release()
+        assert dict(executor().map(Crew(Dies, (str(tmp_path), 1)), [(3, 3)], count=1)) == {3: 3}
+
+
 def test_a_million_units_never_sit_in_memory(three_nodes: Any) -> None:
     made = 0
 

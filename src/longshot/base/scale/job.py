@@ -177,7 +177,8 @@ class Job:
         import ray
 
         while True:
-            self.pool.recruit(max(1, min(self.count - self.finished, self.pool.slots)))
+            needed = max(1, min(self.count - self.finished, self.pool.slots))
+            self.pool.recruit(max(needed, len(self.pool.workers) + self._stuck()))
             self._show()
             self._hand_out()
             under_way = {item[0]: worker for worker in self.pool.workers for item in worker.queue}
@@ -197,6 +198,11 @@ class Job:
                     yield from self._received(worker, reference)
         if self.failed:
             raise UnitsFailed(self.failed)
+
+    def _stuck(self) -> bool:
+        """Whether a unit waits for another node than all workers are on, since it failed on theirs."""
+        here = {worker.node for worker in self.pool.workers}
+        return any(here <= unit.nodes and set(self.pool.nodes) - unit.nodes for unit in self.again)
 
     def _hand_out(self) -> None:
         for worker in sorted(self.pool.workers, key=lambda worker: len(worker.queue)):
