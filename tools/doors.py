@@ -1,4 +1,4 @@
-"""Check that rooms are entered by their doors: ``python tools/doors.py`` names what goes around; exit 1 if anything does.
+"""Check that rooms are entered by their doors: ``python tools/doors.py`` names what goes around one, and exits with 1.
 
 A room is a folder directly under ``src/longshot``. What others may use of it is in its ``__init__``, which its stub
 ``__init__.pyi`` declares; ``from longshot.tasks import sample`` enters by the door, ``from longshot.tasks.words import

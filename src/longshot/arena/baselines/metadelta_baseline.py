@@ -1,7 +1,7 @@
 """MetaDelta++: the last stages of a pre-trained network, trained on batches until its time is over; exact transport.
 
-What is trained is longshot.training.batch_algorithms, how a task is solved longshot.models.methods.metadelta. ``weights`` in
-settings.json names the pre-trained network; "none" starts ``network`` from random weights.
+What is trained is ``MetaDelta`` of longshot.training, how a task is solved ``metadelta_decode`` of longshot.models.
+``weights`` in settings.json names the pre-trained network; "none" starts ``network`` from random weights.
 """
 
 import torch
