@@ -20,12 +20,14 @@ from PIL import Image
 
 from benchmarks._photos import write_photos
 from benchmarks.rounds import Side, in_turns, timed
-from longshot.base import parse
+from longshot.base import parse_preprocessing
 from longshot.data import decode_reduced
 from longshot.data.stores import decode
 
 ROUNDS = 5
-FULL, REDUCED = (parse(f"{word}|resize(146)|central_crop(128)") for word in ("decode", "decode(reduced)"))
+FULL, REDUCED = (
+    parse_preprocessing(f"{word}|resize(146)|central_crop(128)") for word in ("decode", "decode(reduced)")
+)
 
 
 def enlarged(data: bytes, size: tuple[int, int]) -> bytes:

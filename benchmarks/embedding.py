@@ -89,11 +89,11 @@ def _against(spent: list[dict[str, float]], other: str, own: str) -> Ratio:
 
 def _parts(photos: Path, spent: dict[str, float]) -> str:
     """Where the time of the command goes."""
-    from longshot.base import parse
+    from longshot.base import parse_preprocessing
     from longshot.data.stores import decode
 
     files = sorted(photos.glob("*/*.jpg"))[:60]
-    transform = parse("decode|resize(146,bicubic)|central_crop(128)")
+    transform = parse_preprocessing("decode|resize(146,bicubic)|central_crop(128)")
     data = [file.read_bytes() for file in files]
     began = time.process_time()
     images = [decode(content, "photo") for content in data]

@@ -39,7 +39,7 @@ def heed() -> None:
     if not variable_text:
         return
     images, _, split = variable_text.partition(" ")
-    from longshot.data.toybox import opening
+    from longshot.data import toybox
 
-    open_all, part = opening.open_cached, FewToys(int(images), split)
-    opening.open_cached = lambda: part.take(open_all())
+    open_all, part = toybox.open_toybox, FewToys(int(images), split)
+    toybox.open_toybox = lambda: part.take(open_all())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base import ArchiveLimits, UserError, extract
+from longshot.base import ArchiveLimits, UserError, extract_archive
 
 
 def tar_of(path: Path, *members: tarfile.TarInfo | str, mode: str = "w") -> Path:
@@ -29,7 +29,7 @@ def link(kind: bytes, target: str) -> tarfile.TarInfo:
 
 def unpacked(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> list[str]:
     folder.mkdir()
-    extract(source, folder, limits)
+    extract_archive(source, folder, limits)
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longshot.base import UserError, check_settings, format_call, parameters, parse_call
+from longshot.base import UserError, call_defaults, check_settings, format_call, parse_call
 
 TEXT = st.text(string.printable, max_size=12)
 LITERALS = st.recursive(
@@ -71,4 +71,4 @@ def test_unknown_setting_lists_the_valid_ones() -> None:
     def function(*, steps: int = 100, lr: float = 1e-3) -> None: ...
 
     with pytest.raises(UserError, match=r"no setting 'step'.*steps=100, lr=0.001"):
-        check_settings("The method 'm'", {"step": 1}, parameters(function))
+        check_settings("The method 'm'", {"step": 1}, call_defaults(function))

@@ -20,7 +20,7 @@ import pytest
 from longshot.base import (
     PAGE,
     PICTURE,
-    Kind,
+    OutputKind,
     UserError,
     claim_folder,
     claim_output,
@@ -32,8 +32,8 @@ from longshot.base import (
     write_text,
 )
 
-PLAIN = Kind("list", {".csv": has_columns("key", "odds")})
-SEVERAL = Kind("table", {".parquet": has_columns("a"), ".csv": has_columns("a")})
+PLAIN = OutputKind("list", {".csv": has_columns("key", "odds")})
+SEVERAL = OutputKind("table", {".parquet": has_columns("a"), ".csv": has_columns("a")})
 OURS, THEIRS = '<head><meta name="generator" content="longshot"></head>', "<head>my notes</head>"
 Write = Callable[[Path, str], None]
 
@@ -228,7 +228,7 @@ def test_bytes_go_into_a_pipe() -> None:
         (SEVERAL, "a.parquet", ".parquet"),
     ],
 )
-def test_what_a_name_says(kind: Kind, name: str, ending: str) -> None:
+def test_what_a_name_says(kind: OutputKind, name: str, ending: str) -> None:
     assert kind.ending(name) == ending
 
 
@@ -238,13 +238,13 @@ def test_what_a_name_says(kind: Kind, name: str, ending: str) -> None:
         (PLAIN, "a.pdf", r"'a\.pdf' ends in \.pdf, but a list is written as \.csv; give it such a name\."),
         (SEVERAL, "a", r"'a' has no ending, but a table is written as \.parquet or \.csv"),
         (
-            Kind("view", {".view.json": has_json()}, bare=False),
+            OutputKind("view", {".view.json": has_json()}, bare=False),
             "a.json",
             r"a view is written as \.view\.json",
         ),
     ],
 )
-def test_a_name_that_says_another_format(kind: Kind, name: str, sentence: str) -> None:
+def test_a_name_that_says_another_format(kind: OutputKind, name: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         claim_output(name, kind)
 

@@ -8,26 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from longshot.base import UserError, parse
+from longshot.base import UserError, parse_preprocessing
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8))
 
 
 def test_resize_and_crop_give_the_promised_size() -> None:
-    assert parse("decode|resize(40)|central_crop(32)").size == (32, 32)
-    assert parse("decode|resize(40)|central_crop(32)")(PICTURE).shape == (3, 32, 32)
-    assert parse("decode|resize(20,30)")(PICTURE).shape == (3, 20, 30)
+    assert parse_preprocessing("decode|resize(40)|central_crop(32)").size == (32, 32)
+    assert parse_preprocessing("decode|resize(40)|central_crop(32)")(PICTURE).shape == (3, 32, 32)
+    assert parse_preprocessing("decode|resize(20,30)")(PICTURE).shape == (3, 20, 30)
 
 
 def test_resize_keeps_the_aspect_ratio() -> None:
-    steps = parse("decode|resize(30)|central_crop(30,45)")
+    steps = parse_preprocessing("decode|resize(30)|central_crop(30,45)")
     expected = np.asarray(PICTURE.resize((45, 30), Image.Resampling.BILINEAR))
     assert np.array_equal(steps.pixels(PICTURE), expected)
 
 
 def geometry(text: str, width: int, height: int) -> tuple[int, int]:
     """Width and height that a picture has after the first step of ``text``."""
-    return parse(text).geometry[0](Image.new("RGB", (width, height))).size
+    return parse_preprocessing(text).geometry[0](Image.new("RGB", (width, height))).size
 
 
 def test_the_long_side_is_cut_off_not_rounded() -> None:
@@ -39,7 +39,10 @@ def test_the_long_side_is_cut_off_not_rounded() -> None:
 
 def test_an_odd_border_is_cut_or_rounded_to_even() -> None:
     columns = Image.fromarray(np.tile(np.arange(9, dtype=np.uint8)[None, :, None], (9, 1, 3)))
-    cut, even = parse("decode|central_crop(6)"), parse("decode|central_crop(6,even)")
+    cut, even = (
+        parse_preprocessing("decode|central_crop(6)"),
+        parse_preprocessing("decode|central_crop(6,even)"),
+    )
     assert cut.pixels(columns)[0, 0, 0] == 1  # 3 / 2 cut off
     assert even.pixels(columns)[0, 0, 0] == 2  # 3 / 2 rounded to the even number
     assert even.text == "decode|central_crop(6,even)"
@@ -47,52 +50,55 @@ def test_an_odd_border_is_cut_or_rounded_to_even() -> None:
 
 def test_pad_before_and_with_a_colour() -> None:
     white = Image.new("RGB", (2, 2), "white")
-    after, before = parse("decode|pad(5)|central_crop(5)"), parse("decode|pad(5,before)|central_crop(5)")
+    after, before = (
+        parse_preprocessing("decode|pad(5)|central_crop(5)"),
+        parse_preprocessing("decode|pad(5,before)|central_crop(5)"),
+    )
     assert after.pixels(white)[:, :, 0].argmax() == 5 * 1 + 1
     assert before.pixels(white)[:, :, 0].argmax() == 5 * 2 + 2
-    filled = parse("decode|pad(4,before,fill,1,2,3)|central_crop(4)")
+    filled = parse_preprocessing("decode|pad(4,before,fill,1,2,3)|central_crop(4)")
     assert filled.text == "decode|pad(4,before,fill,1,2,3)|central_crop(4)"
     assert filled.pixels(white)[0, 0].tolist() == [1, 2, 3]
 
 
 def test_values_default_to_zero_to_one() -> None:
     white = Image.new("RGB", (4, 4), "white")
-    assert np.allclose(parse("decode|resize(2,2)")(white), 1.0)
+    assert np.allclose(parse_preprocessing("decode|resize(2,2)")(white), 1.0)
 
 
 def test_value_range() -> None:
     black = Image.new("RGB", (4, 4), "black")
-    assert np.allclose(parse("decode|resize(2,2)|value_range(-3,5)")(black), -3.0)
+    assert np.allclose(parse_preprocessing("decode|resize(2,2)|value_range(-3,5)")(black), -3.0)
 
 
 def test_normalize_imagenet_is_per_channel() -> None:
-    made = parse("decode|resize(8,8)|normalize(imagenet)")(PICTURE)
+    made = parse_preprocessing("decode|resize(8,8)|normalize(imagenet)")(PICTURE)
     small = np.asarray(PICTURE.resize((8, 8), Image.Resampling.BILINEAR), np.float64).transpose(2, 0, 1) / 255
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
     assert np.allclose(made, (small - mean[:, None, None]) / std[:, None, None], atol=1e-5)
 
 
 def test_normalize_with_six_numbers_equals_the_name() -> None:
-    named = parse("decode|resize(8,8)|normalize(imagenet)")
-    spelt = parse("decode|resize(8,8)|normalize(0.485,0.456,0.406,0.229,0.224,0.225)")
+    named = parse_preprocessing("decode|resize(8,8)|normalize(imagenet)")
+    spelt = parse_preprocessing("decode|resize(8,8)|normalize(0.485,0.456,0.406,0.229,0.224,0.225)")
     assert np.allclose(named(PICTURE), spelt(PICTURE))
 
 
 def test_grayscale_makes_equal_channels() -> None:
-    made = parse("decode|grayscale|resize(8,8)")(PICTURE)
+    made = parse_preprocessing("decode|grayscale|resize(8,8)")(PICTURE)
     assert np.array_equal(made[0], made[1])
 
 
 def test_pad_puts_the_image_in_the_middle() -> None:
     white = Image.new("RGB", (2, 2), "white")
-    made = parse("decode|pad(6)|central_crop(6)")(white)
+    made = parse_preprocessing("decode|pad(6)|central_crop(6)")(white)
     assert made[0].sum() == 4
     assert made[0, 2:4, 2:4].all()
 
 
 def test_crop_of_too_small_an_image_names_the_remedy() -> None:
     with pytest.raises(UserError, match=r"60 × 90 pixels; put resize\(s\) or pad\(s\)"):
-        parse("decode|central_crop(64)")(PICTURE)
+        parse_preprocessing("decode|central_crop(64)")(PICTURE)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +127,7 @@ def test_crop_of_too_small_an_image_names_the_remedy() -> None:
 )
 def test_mistakes_name_the_step(text: str, complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        parse(text)
+        parse_preprocessing(text)
 
 
 number = st.floats(-10, 10, allow_nan=False).map(lambda x: round(x, 4))
@@ -136,15 +142,15 @@ number = st.floats(-10, 10, allow_nan=False).map(lambda x: round(x, 4))
 )
 def test_canonical_form_reads_back(height: int, width: int, kind: str, mean: float, std: float) -> None:
     text = f" decode | resize( {height} , {width}{kind}) | normalize({mean},{std})"
-    once = parse(text)
-    assert parse(once.text).text == once.text
-    assert parse(once.text).scale == once.scale
-    assert parse(once.text).shift == once.shift
+    once = parse_preprocessing(text)
+    assert parse_preprocessing(once.text).text == once.text
+    assert parse_preprocessing(once.text).scale == once.scale
+    assert parse_preprocessing(once.text).shift == once.shift
 
 
 def test_a_reduced_image_is_resized_to_what_its_full_size_asks_for() -> None:
     """500 × 333 → 219 × 146, for which 438 × 292 is enough; half of it, 250 × 167, would become 218 × 146."""
-    transform = parse("decode(reduced)|resize(146)|central_crop(128,130)")
+    transform = parse_preprocessing("decode(reduced)|resize(146)|central_crop(128,130)")
     assert (transform.text, transform.reduced) == ("decode(reduced)|resize(146)|central_crop(128,130)", True)
     assert transform.enough(500, 333) == (438, 292)
     half = Image.linear_gradient("L").resize((250, 167)).convert("RGB")

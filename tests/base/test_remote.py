@@ -13,10 +13,19 @@ from typing import Any
 
 import pytest
 
-from longshot.base import UserError, atomic, here, is_cached, is_url, local_copy, remote, shown, write_text
+from longshot.base import (
+    UserError,
+    atomic,
+    is_cached,
+    is_url,
+    local_copy,
+    opened_copy,
+    remote,
+    shown_location,
+    write_text,
+)
 from longshot.base.urls import base_name
-from longshot.models import cache_entries
-from longshot.models.features.cache import prune
+from longshot.models import cache_entries, prune_cache
 from remote_servers import served, web_server
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
@@ -55,7 +64,7 @@ def test_what_is_a_url() -> None:
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "pause", lambda _: None)
     url = "https://me:secret@host:81/a.zip?X-Amz-Signature=f00"
-    assert shown(url) == "https://host:81/a.zip"
+    assert shown_location(url) == "https://host:81/a.zip"
     with pytest.raises(UserError) as caught:
         local_copy("http://me:secret@127.0.0.1:9/a.zip?X-Amz-Signature=f00")
     assert "secret" not in str(caught.value) and "f00" not in str(caught.value)
@@ -176,7 +185,10 @@ def test_a_path_stays_a_path_and_a_swallowed_slash_is_told(tmp_path: Path) -> No
 
 def test_sentences_are_about_the_url(memory: Any) -> None:
     memory.pipe_file("/box/a.txt", b"x")
-    with pytest.raises(UserError, match=r"^memory://box/a.txt is bad."), here("memory://box/a.txt") as copy:
+    with (
+        pytest.raises(UserError, match=r"^memory://box/a.txt is bad."),
+        opened_copy("memory://box/a.txt") as copy,
+    ):
         raise UserError(f"{copy} is bad.")
 
 
@@ -289,14 +301,14 @@ def test_the_cache_lists_and_prunes_urls(memory: Any, fresh_cache: Path) -> None
     listed = {entry.name: entry for entry in cache_entries() if entry.kind == "remote"}
     assert set(listed) == {"memory://box", "memory://box/b.bin"}
     assert 8000 < listed["memory://box"].bytes < 10_000
-    prune([listed["memory://box"]])
+    prune_cache([listed["memory://box"]])
     assert not is_cached("memory://box") and is_cached("memory://box/b.bin")
     assert local_copy("memory://box/b.bin").read_bytes() == b"b" * 3000
     memory.pipe_file("/box/b.bin", b"c" * 3000)
     local_copy("memory://box/b.bin")
     names = {entry.name for entry in cache_entries() if entry.kind == "remote"}
     assert names == {"memory://box/b.bin", "former versions"}
-    prune([entry for entry in cache_entries() if entry.kind == "remote"])
+    prune_cache([entry for entry in cache_entries() if entry.kind == "remote"])
     assert not (fresh_cache / "remote").exists()
 
 

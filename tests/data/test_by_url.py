@@ -15,8 +15,7 @@ from forked import ForkServer
 from longshot import open_dataset
 from longshot.base import UserError
 from longshot.data import add_dataset, image_digests, registry
-from longshot.models import cache_entries
-from longshot.models.features.cache import prune
+from longshot.models import cache_entries, prune_cache
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
 pytestmark = pytest.mark.usefixtures("fresh_cache")
@@ -68,7 +67,7 @@ def test_it_is_found_again_by_its_fingerprint_while_the_copy_is_there(memory: An
     dataset = open_dataset("memory://shelf/photos.zip")
     assert registry.find(dataset.fingerprint, "photos").source == dataset.source
     assert [row["present"] for row in registry.entries()] == [True]
-    prune([entry for entry in cache_entries() if entry.kind == "remote"])
+    prune_cache([entry for entry in cache_entries() if entry.kind == "remote"])
     assert [row["present"] for row in registry.entries()] == [False]
     with pytest.raises(UserError) as caught:
         registry.find(dataset.fingerprint, "photos")
@@ -82,7 +81,7 @@ def test_it_is_found_again_by_its_fingerprint_while_the_copy_is_there(memory: An
 
 def test_a_name_stands_for_a_url(memory: Any) -> None:
     add_dataset("birds", "memory://shelf/photos.zip")
-    prune([entry for entry in cache_entries() if entry.kind == "remote"])
+    prune_cache([entry for entry in cache_entries() if entry.kind == "remote"])
     dataset = open_dataset("birds")  # named by the user: fetched again
     assert (dataset.name, dataset.source, len(dataset)) == ("birds", "memory://shelf/photos.zip", 6)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.base import long_work, read_sign
+from longshot.base import long_work, read_heartbeat
 
 from .conftest import Client
 
@@ -73,7 +73,7 @@ def test_a_run_goes_on_dies_and_is_resumed(live: Client, run: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert state_of(live) == "running"  # nobody can know yet
-    sign = run / long_work.FILE
+    sign = run / long_work.HEARTBEAT_FILE
     facts = json.loads(sign.read_text())
     sign.write_text(json.dumps({**facts, "time": time.time() - 2 * long_work.STALLED}))
     assert state_of(live) == "stalled"
@@ -89,7 +89,7 @@ def test_a_run_goes_on_dies_and_is_resumed(live: Client, run: Path) -> None:
 def test_an_error_is_told(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), long_work.heartbeat(tmp_path, "train", lambda: {"done": 1}):
         raise RuntimeError("the loss became nan")
-    sign = read_sign(tmp_path)
+    sign = read_heartbeat(tmp_path)
     assert sign is not None and (sign.state, sign.note) == ("stopped", "the loss became nan")
 
 
@@ -104,8 +104,8 @@ def test_a_heartbeat_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None
     "text", ["", "{", "[]", '{"time": "x", "state": "running", "work": "a"}', '{"state": "running"}']
 )
 def test_a_damaged_heartbeat_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / long_work.FILE).write_text(text)
-    assert read_sign(tmp_path) is None
+    (tmp_path / long_work.HEARTBEAT_FILE).write_text(text)
+    assert read_heartbeat(tmp_path) is None
 
 
 def test_the_rest_takes_as_long_as_it_took(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_the_rest_takes_as_long_as_it_took(tmp_path: Path) -> None:
         "unit": "steps",
         "rate": 3.0,
     }
-    (tmp_path / long_work.FILE).write_text(json.dumps(facts))
-    sign = read_sign(tmp_path, now=110.0)
+    (tmp_path / long_work.HEARTBEAT_FILE).write_text(json.dumps(facts))
+    sign = read_heartbeat(tmp_path, now=110.0)
     assert sign is not None and (sign.state, sign.age) == ("running", 10.0)
-    late = read_sign(tmp_path, now=131.0)
+    late = read_heartbeat(tmp_path, now=131.0)
     assert late is not None and late.state == "stalled"

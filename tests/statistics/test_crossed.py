@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.statistics import clustered_interval, crossed_interval, differs, mean_interval
+from longshot.statistics import clustered_interval, crossed_interval, mean_interval, widths_differ
 
 
 def simulate(
@@ -115,6 +115,6 @@ def test_lengths_must_agree() -> None:
 
 
 def test_a_fifth_is_the_bound() -> None:
-    assert not differs(0.1, 0.119) and differs(0.1, 0.121)
-    assert not differs(0.1, 0.081) and differs(0.1, 0.079)
-    assert not differs(0.1, None) and not differs(None, 0.1) and not differs(math.nan, 0.1)
+    assert not widths_differ(0.1, 0.119) and widths_differ(0.1, 0.121)
+    assert not widths_differ(0.1, 0.081) and widths_differ(0.1, 0.079)
+    assert not widths_differ(0.1, None) and not widths_differ(None, 0.1) and not widths_differ(math.nan, 0.1)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from benchmarks._easyfsl import load_module
-from longshot.base import UserError, parse
+from longshot.base import UserError, parse_preprocessing
 from longshot.data import open_dataset
 from longshot.evaluation import evaluate
 from longshot.models import embed
@@ -50,7 +50,9 @@ def test_photos_go_through_a_data_loader(photos: Path, workers: int) -> None:
         assert support_label.tolist() == task.support_label.tolist()
         assert query_label.tolist() == task.query_label.tolist()
     row = dataset.find_rows(bed.table.column("query")[5].values)[-1]
-    plain = parse("decode|resize(96)|central_crop(84)|value_range(0,1)")(dataset.image(int(row)))
+    plain = parse_preprocessing("decode|resize(96)|central_crop(84)|value_range(0,1)")(
+        dataset.image(int(row))
+    )
     assert np.array_equal(query[-1].numpy(), plain)
 
 

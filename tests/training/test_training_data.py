@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.base import parse
+from longshot.base import parse_preprocessing
 from longshot.data import Dataset, open_dataset
 from longshot.models import embed, get_network
 from longshot.tasks import (
@@ -39,7 +39,7 @@ def dataset(photos: Path) -> Dataset:
 
 @pytest.fixture
 def images(dataset: Dataset) -> TrainingImages:
-    transform = parse("decode|resize(16,16)|normalize(imagenet)")
+    transform = parse_preprocessing("decode|resize(16,16)|normalize(imagenet)")
     pixels = np.stack([transform.pixels(dataset.image(row)) for row in range(len(dataset))])
     return TrainingImages(pixels, transform, torch.device("cpu"))
 

@@ -15,8 +15,8 @@ from conftest import RunCli
 from longshot.base import (
     Tuned,
     UserError,
+    call_defaults,
     check_settings,
-    parameters,
     parse_call,
     read_tuned,
     tuned_method,
@@ -137,10 +137,10 @@ def test_the_calls_of_a_named_space_exist(name: str) -> None:
         trial = space.trial(point)
         if trial.algorithm is not None:
             called, settings = parse_call(trial.algorithm)
-            check_settings(called, settings, parameters(algorithm_class(called).__init__))
+            check_settings(called, settings, call_defaults(algorithm_class(called).__init__))
         if trial.method is not None:
             called, settings = parse_call(trial.method)
-            check_settings(called, settings, parameters(method_class(called).__init__))
+            check_settings(called, settings, call_defaults(method_class(called).__init__))
 
 
 def test_the_spaces_of_the_vtab_md_paper() -> None:

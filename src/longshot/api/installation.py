@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from longshot.base import (
-    Kind,
+    OutputKind,
     UserError,
     absent_plugins,
     cache_places,
@@ -23,7 +23,7 @@ from longshot.base import (
     has_json,
     is_writable,
     list_plugins,
-    living,
+    living_nodes,
     node_facts,
     node_name,
     parse_on,
@@ -63,7 +63,9 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 _MODULES = {"faiss-cpu": "faiss", "grpcio": "grpc"}  # packages that are imported by another name
 REPORT = "longshot-selftest.json"
-_REPORT_FILE = Kind("report of a self-test", {".json": has_json(reference=..., machine=..., checks=...)})
+_REPORT_FILE = OutputKind(
+    "report of a self-test", {".json": has_json(reference=..., machine=..., checks=...)}
+)
 _PATIENCE = 60  # seconds for an import, on a machine that is busy with something else
 
 
@@ -319,10 +321,10 @@ def look_at_cluster(
     on: str, dataset: Dataset | str | Path | None, out: str | Path | None
 ) -> list[dict[str, Any]]:
     """Return one row for the cluster, one per node, and what can be read and written."""
-    from longshot.base import join
+    from longshot.base import join_cluster
 
     release_executors()  # their workers hold processors that those who answer need
-    with closing(join(on, check=False)) as opened:
+    with closing(join_cluster(on, check=False)) as opened:
         rows = [make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
         rows += _nodes(opened)
         rows += [] if dataset is None else _reads(opened, as_dataset(dataset))
@@ -336,17 +338,17 @@ def look_at_cluster(
 
 def _nodes(opened: Any) -> list[dict[str, Any]]:
     """Return one row per node: what it has, and whether it would compute the same bytes."""
-    from longshot.base import compare
+    from longshot.base import compare_machines
 
     rows, here = [], node_facts()
     answers = opened.everywhere(node_facts)
-    for node in living().values():
+    for node in living_nodes().values():
         name = node_name(node)
         if name not in answers:
             rows.append(make_row(f"node {name}", "ok", "no room for a worker: it computes nothing"))
             continue
         facts = answers[name]
-        problem = compare(here, facts)
+        problem = compare_machines(here, facts)
         if not isinstance(facts, dict):
             rows.append(make_row(f"node {name}", "refused", problem))
             continue

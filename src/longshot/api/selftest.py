@@ -293,11 +293,11 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
     """Vectors of made-up pixels through a small network; the reference is PyTorch's, whatever the engine."""
     import torch
 
-    from longshot.base import parse
+    from longshot.base import parse_preprocessing
     from longshot.models import RUNTIMES, export_onnx, get_network, missing_modules, open_session
 
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0).eval()
-    transform = parse("decode|resize(32,32)|normalize(0.5,0.5)")
+    transform = parse_preprocessing("decode|resize(32,32)|normalize(0.5,0.5)")
     pixels = np.random.default_rng(5).integers(0, 256, (4, 32, 32, 3), np.uint8)
     if engine in RUNTIMES and dtype == torch.float32:
         if missing_modules(engine):

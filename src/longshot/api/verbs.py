@@ -8,7 +8,15 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, NamedTuple, TypeVar
 
-from longshot.base import UserError, explain_long_names, is_url, load_target, nearest, plugged, shown
+from longshot.base import (
+    UserError,
+    explain_long_names,
+    is_url,
+    load_target,
+    nearest_name,
+    plugged,
+    shown_location,
+)
 
 _PUT = ("sample", "evaluate", "report")  # what writes to URLs
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -51,7 +59,7 @@ def check_names(function: Callable[..., Any], name: str, settings: Iterable[str]
         return  # it reads its settings itself
     for setting in settings:
         if setting not in parameters:
-            hint = nearest(setting, parameters, "its parameters are")
+            hint = nearest_name(setting, parameters, "its parameters are")
             raise UserError(f"longshot.{name} has no parameter '{setting}'; {hint}")
 
 
@@ -66,7 +74,7 @@ def _check_urls(
         location = bound.get(parameter, settings.get(parameter))
         if is_url(location):
             raise UserError(
-                f"{shown(location)} is a URL, and longshot.{name} writes to this machine alone",
+                f"{shown_location(location)} is a URL, and longshot.{name} writes to this machine alone",
                 f"give {{{parameter}}} as a path",
             )
 
@@ -121,7 +129,7 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
     verbs = [*_ESTIMATES, *plugged("estimates")]
     if verb not in verbs:
         raise UserError(
-            f"There is no estimate of '{verb}'; {nearest(verb, verbs, 'there is one of each of')}"
+            f"There is no estimate of '{verb}'; {nearest_name(verb, verbs, 'there is one of each of')}"
         )
     check_names(getattr(longshot, verb), verb, settings)
     for name in ("on", "gpus_per_worker", "retry_failed"):  # what it would take here

@@ -24,7 +24,7 @@ from longshot.arena.settings import DISJOINT, PER_SUBMISSION, Competition, Phase
 from longshot.arena.store import read_secret
 from longshot.base import (
     Ints,
-    Loose,
+    LooseRecord,
     UserError,
     atomic,
     cache_places,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from longshot.models import Content
 
 
-class _DataRecord(Loose):
+class _DataRecord(LooseRecord):
     """What a competition notes of a dataset's images."""
 
     fingerprint: str

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from longshot.arena.sandbox import BARE, Equipment
 from longshot.arena.settings import Competition, load, template
 from longshot.base import (
-    Loose,
+    LooseRecord,
     UserError,
     cache_dir,
     explain_disk_errors,
@@ -56,7 +56,7 @@ class Environment(NamedTuple):
     notes: tuple[str, ...]  # what does not work in it
 
 
-class _EnvironmentRecord(Loose):
+class _EnvironmentRecord(LooseRecord):
     packages: tuple[str, ...]
     notes: tuple[str, ...]
 

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from longshot.base import ImageTask, Ints, Preprocessing, TaskBatch, UserError, parse, pick_device
+from longshot.base import (
+    ImageTask,
+    Ints,
+    Preprocessing,
+    TaskBatch,
+    UserError,
+    parse_preprocessing,
+    pick_device,
+)
 from longshot.models import (
     Backbone,
     ImageMethod,
@@ -178,7 +186,7 @@ def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> t
     from longshot.models import get_network
     from longshot.training import get_algorithm, make_optimiser, make_schedule
 
-    algorithm, transform = get_algorithm(plan["algorithm"]), parse(plan["preprocessing"])
+    algorithm, transform = get_algorithm(plan["algorithm"]), parse_preprocessing(plan["preprocessing"])
     device = pick_device()
     seed = torch.initial_seed() % 2**63
     network = get_network(algorithm.network(plan["network"]), size=transform.size, seed=seed)

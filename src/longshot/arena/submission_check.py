@@ -22,7 +22,15 @@ import yaml
 from longshot.arena.inside.league import parsed, shipped_weights
 from longshot.arena.inside.wire import readable
 from longshot.arena.settings import FACT_FIELDS, FREE, META, League
-from longshot.base import ArchiveLimits, ArchiveNames, UserError, extract_zip, nearest, printable, refused
+from longshot.base import (
+    ArchiveLimits,
+    ArchiveNames,
+    UserError,
+    archive_error,
+    extract_zip,
+    nearest_name,
+    printable_name,
+)
 
 
 def unpack(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> Path:
@@ -61,13 +69,15 @@ def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
             continue
         names.check(path.relative_to(source).as_posix())
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise refused(source, f"'{printable(path.name)}' is a link or a special file, not a file")
+            raise archive_error(
+                source, f"'{printable_name(path.name)}' is a link or a special file, not a file"
+            )
         if path.is_dir():
             continue
         count, budget = count + 1, budget - path.stat().st_size
         if count > limits.files or budget < 0:
             most = f"{limits.files:,} files or {limits.bytes >> 20:,} MB"
-            raise refused(source, f"it holds more than {most}, which are allowed")
+            raise archive_error(source, f"it holds more than {most}, which are allowed")
         target = folder / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
@@ -80,7 +90,7 @@ def _root(source: Path, folder: Path) -> Path:
     inner = [path for path in folder.iterdir() if path.is_dir() and path.name != "__MACOSX"]
     if len(inner) == 1 and (inner[0] / "model.py").is_file():
         return inner[0]
-    raise refused(source, "there is no model.py at its top")
+    raise archive_error(source, "there is no model.py at its top")
 
 
 CLASSES = ("MyMetaLearner", "MyLearner")
@@ -136,7 +146,9 @@ def check_submission(submission: str | Path, *, league: str = FREE) -> Submissio
     2
     """
     if league not in get_args(League):
-        raise UserError(f"There is no league '{league}'; {nearest(league, get_args(League), 'there are:')}")
+        raise UserError(
+            f"There is no league '{league}'; {nearest_name(league, get_args(League), 'there are:')}"
+        )
     source = Path(submission)
     check_size(source)
     return check_files(source, league, source.name)

@@ -304,7 +304,7 @@ def _pack_method(method: Method | ImageMethod, packed: Packed) -> str:
 
 def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What settings.json and config.json say of a training in ``meta_fit``."""
-    from longshot.base import parse
+    from longshot.base import parse_preprocessing
     from longshot.models import get_network, is_own_network
     from longshot.training import Algorithm, get_algorithm, make_optimiser, make_schedule
 
@@ -328,7 +328,9 @@ def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[
         )
     recipe = {name: getattr(algorithm.recipe, name) for name in MetaTraining.model_fields if name != "size"}
     training = read_record(MetaTraining, {**recipe, **overrides}, "The training of a submission")
-    preprocessing = parse(f"decode|resize({training.size})|central_crop({training.size})|normalize(imagenet)")
+    preprocessing = parse_preprocessing(
+        f"decode|resize({training.size})|central_crop({training.size})|normalize(imagenet)"
+    )
     plan = {
         "algorithm": algorithm.call,
         "network": network,

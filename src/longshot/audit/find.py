@@ -14,7 +14,7 @@ from longshot.audit.pairs import KINDS, NEIGHBOURS, SIMILARITY, Embed, find_pair
 from longshot.audit.record import KIND, Overlap, check_first_side, make_overlap, remember
 from longshot.base import (
     PAGE,
-    Kind,
+    OutputKind,
     UserError,
     claim_output,
     deliver_text,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from longshot.models import BackboneLike
 
-_KIND = Kind("list of suspects", {".csv": has_columns("key", "class", "reason", "looks_like", "odds")})
+_KIND = OutputKind("list of suspects", {".csv": has_columns("key", "class", "reason", "looks_like", "odds")})
 
 
 @with_engine

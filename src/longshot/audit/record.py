@@ -22,8 +22,8 @@ from longshot.audit.alignment import turn_of
 from longshot.audit.classes import RELATIONS, SharedClass
 from longshot.audit.pairs import KINDS, ImagePairs
 from longshot.base import (
-    Kind,
-    Loose,
+    LooseRecord,
+    OutputKind,
     UserError,
     cache_dir,
     canonical_json,
@@ -53,14 +53,14 @@ SCHEMA = pa.schema(
         ("turned", pa.int16()),  # degrees, anticlockwise, after mirroring: A's picture then lies as B's
     ]
 )
-KIND = Kind(
+KIND = OutputKind(
     "record of an overlap",
     {".parquet": has_parquet("longshot_overlap"), ".json": has_json(longshot="overlap")},
 )
 UNKNOWN, SAME, COMPARED = "unknown", "same dataset", "compared"
 
 
-class ComparedDataset(Loose):
+class ComparedDataset(LooseRecord):
     """What an overlap file tells of one of its two datasets."""
 
     name: str
@@ -72,7 +72,7 @@ class ComparedDataset(Loose):
     content: str = ""  # digest over the images, by content
 
 
-class OverlapFile(Loose):
+class OverlapFile(LooseRecord):
     """Everything in an overlap file but the pairs."""
 
     format: Literal[1] = 1

@@ -2,19 +2,20 @@
 
 from .archives import ArchiveLimits as ArchiveLimits  # How much an archive may hold, counted while it is unpacked
 from .archives import ArchiveNames as ArchiveNames  # The names of an archive so far
-from .archives import extract as extract  # Unpack a zip or a tar (plain, gzip, bzip2 or xz) into a folder that exists
-from .archives import extract_zip as extract_zip  # As `extract`, of zips alone
-from .archives import printable as printable  # A name out of an archive, short and without letters that a terminal …
-from .archives import refused as refused  # The error for an archive that breaks a rule
+from .archives import archive_error as archive_error  # The error for an archive that breaks a rule
+from .archives import extract_archive as extract_archive  # Unpack a zip or a tar (plain, gzip, bzip2 or xz) into a …
+from .archives import extract_zip as extract_zip  # As `extract_archive`, of zips alone
+from .archives import printable_name as printable_name  # A name out of an archive, short and without letters that a …
 from .batches import Episode as Episode  # A training task
 from .batches import ImageTask as ImageTask  # One task as images, preprocessed for the network and on its device
-from .batches import SCALES as SCALES  # distance → the scale of its scores unless another is chosen
+from .batches import PROTOTYPE_SCALES as PROTOTYPE_SCALES  # distance → the scale of its scores unless another is …
 from .batches import TaskBatch as TaskBatch  # B tasks as padded tensors on one device
 from .batches import TaskShape as TaskShape  # Sizes after padding of one task in a batch
 from .batches import prototype_scores as prototype_scores  # Scores of queries against class vectors
 from .batches import prototypes as prototypes  # Mean vector of each class
 from .calls import Called as Called  # Something made by a call such as `tim(steps=100)`
 from .calls import Tuned as Tuned  # Calls and settings
+from .calls import call_defaults as call_defaults  # The keyword settings of a callable with their defaults, in the …
 from .calls import check_choice as check_choice  # `value` must be one of `choices`
 from .calls import check_count as check_count  # `value` must be a whole number of at least `least`
 from .calls import check_declared as check_declared  # Check every field as it is declared
@@ -27,7 +28,6 @@ from .calls import format_call as format_call  # The canonical text of a call
 from .calls import is_tuned as is_tuned  # Whether a name on the command line is such a file
 from .calls import make_called as make_called  # `chosen(**settings)`
 from .calls import number_field as number_field  # A field that `check_number` checks
-from .calls import parameters as parameters  # The keyword settings of a callable with their defaults, in the order …
 from .calls import parse_call as parse_call  # Split `name(key=literal, …)` into its name and settings
 from .calls import read_tuned as read_tuned  # Read such a file
 from .calls import tuned_method as tuned_method  # The method's call in the file
@@ -39,12 +39,12 @@ from .devices import pick_device as pick_device  # The device called `name` (als
 from .errors import Face as Face  # How one face of Longshot writes parameters and calls
 from .errors import UserError as UserError  # A mistake in the input, told in one sentence
 from .errors import count as count  # A number with its noun
-from .errors import first as first  # The first `shown` of a list, each between quotes, and how many more there are
+from .errors import first as first  # The first `shown_location` of a list, each between quotes, and how many more …
 from .errors import in_words as in_words  # `template` as the face that is spoken now writes it
 from .errors import note as note  # Print something that the user should know and that stops nothing, on standard …
 from .errors import span as span  # The range of a number, with at most one decimal
 from .errors import speak_as as speak_as  # Let sentences and notes mention parameters and calls as `face` writes them
-from .files import Busy as Busy  # Another process holds the lock
+from .files import LockBusy as LockBusy  # Another process holds the lock
 from .files import atomic as atomic  # Yield a temporary path that takes the place of `path` when the block ends well
 from .files import cache_dir as cache_dir  # A folder of the cache to write into
 from .files import cache_places as cache_places  # Where the cache is read from, in order
@@ -56,7 +56,7 @@ from .files import find_cached as find_cached  # The first place of the cache th
 from .files import hash_file as hash_file  # Hex SHA-256 of a file's bytes, read in blocks
 from .files import hash_json as hash_json  # Hex SHA-256 of `value`'s canonical JSON
 from .files import hash_text as hash_text  # Hex SHA-256 over the parts, each preceded by its length
-from .files import is_held as is_held  # Whether a living process holds this lock file
+from .files import is_locked as is_locked  # Whether a living process holds this lock file
 from .files import is_writable as is_writable  # Whether files can be made in a folder, which is created where it is …
 from .files import json_text as json_text  # `value` as readable JSON, as `write_json` writes it
 from .files import keep_fonts as keep_fonts  # Let matplotlib keep its list of fonts in the cache, not in the user's …
@@ -67,13 +67,13 @@ from .files import read_sealed as read_sealed  # The bytes that `write_sealed` w
 from .files import write_json as write_json  # Write `value` as readable JSON, whole or not at all
 from .files import write_sealed as write_sealed  # Write bytes behind a checksum of themselves, whole or not at all …
 from .files import write_text as write_text  # Write `text` as UTF-8, whole or not at all
-from .long_work import FILE as FILE
+from .long_work import HEARTBEAT_FILE as HEARTBEAT_FILE
+from .long_work import Heartbeat as Heartbeat  # The last heartbeat of a folder
 from .long_work import Progress as Progress  # Counts finished units
-from .long_work import Sign as Sign  # The last heartbeat of a folder
 from .long_work import heartbeat as heartbeat  # Beat in `folder` while the block runs
 from .long_work import progress as progress  # Show progress on stderr while the block runs
-from .long_work import read_sign as read_sign  # The last heartbeat in `folder`
-from .outputs import Kind as Kind  # A kind of file that a verb writes
+from .long_work import read_heartbeat as read_heartbeat  # The last heartbeat in `folder`
+from .outputs import OutputKind as OutputKind  # A kind of file that a verb writes
 from .outputs import PAGE as PAGE
 from .outputs import PICTURE as PICTURE
 from .outputs import claim_folder as claim_folder  # UserError unless `out` is a new folder, an empty one, or one …
@@ -92,25 +92,25 @@ from .outputs import picture_stamp as picture_stamp  # Metadata for matplotlib's
 from .outputs import screen_for_output as screen_for_output  # Let the screen have what is written to `-` and …
 from .outputs import starts_with as starts_with  # Evidence
 from .plugins import Plugin as Plugin  # what a package adds to Longshot, named by an entry point
-from .plugins import absent_plugins as absent_plugins  # plugins that are named and cannot be imported, with the reason
+from .plugins import absent_plugins as absent_plugins  # plugins that are named and cannot be imported, with the …
 from .plugins import list_plugins as list_plugins  # the plugins that are installed
 from .plugins import load_target as load_target  # import what "module:attribute" names
 from .plugins import plugged as plugged  # all that plugins add of one kind: name → target
-from .preprocess import LARGEST as LARGEST  # a side beyond this is a slip of the pen, and would ask for gigabytes …
+from .preprocess import LARGEST_SIDE as LARGEST_SIDE  # a side beyond this is a slip of the pen, and would ask for …
+from .preprocess import PREPROCESSING_RULES as PREPROCESSING_RULES  # rounded before
 from .preprocess import Preprocessing as Preprocessing  # A parsed string
-from .preprocess import RULES as RULES  # rounded before
-from .preprocess import parse as parse  # Parse a preprocessing string
-from .preprocess import scaled as scaled  # The same preprocessing for images of another size
+from .preprocess import parse_preprocessing as parse_preprocessing  # Parse a preprocessing string
+from .preprocess import rescale_preprocessing as rescale_preprocessing  # The same preprocessing for images of …
 from .remote import check_writable as check_writable  # UserError at once, not after an hour of work, where nothing …
 from .remote import lasting_work_folder as lasting_work_folder  # As `work_folder`, until this process ends
-from .remote import put as put  # Put a file at `url`
-from .remote import remove as remove  # Delete the file at `url`, if there is one
+from .remote import put_file as put_file  # Put a file at `url`
+from .remote import remove_file as remove_file  # Delete the file at `url`, if there is one
 from .remote import work_folder as work_folder  # A folder in the cache for files on their way to a URL
 from .remote_cache import add_missing as add_missing  # Bring the files that lie at `url` and not in `folder`
-from .remote_cache import here as here  # `local_copy` for a block that reads it
 from .remote_cache import is_cached as is_cached  # Whether there is a local copy of what lies, or lay, at `url`
 from .remote_cache import link_files as link_files  # The files of one folder in another, in place of those that are …
 from .remote_cache import local_copy as local_copy  # The path of a file or folder on this machine
+from .remote_cache import opened_copy as opened_copy  # `local_copy` for a block that reads it
 from .remote_cache import remote_entries as remote_entries  # One entry per URL in the folder `remote` of a cache
 from .scale.choice import close_executors as close_executors  # Leave every cluster that was joined
 from .scale.choice import current_choice as current_choice  # What holds now
@@ -119,8 +119,8 @@ from .scale.choice import parse_on as parse_on  # `on` in one spelling
 from .scale.choice import release_executors as release_executors  # Let go of all workers that wait for more to do …
 from .scale.choice import using_executor as using_executor  # Let an executor hold for all work inside the block
 from .scale.choice import with_executor as with_executor  # Let the parameters `on`, `gpus_per_worker` and …
-from .scale.cluster import compare as compare  # What would change bytes on the other machine, in words
-from .scale.cluster import join as join  # Join the cluster that `on` names (`ray`
+from .scale.cluster import compare_machines as compare_machines  # What would change bytes on the other machine, in …
+from .scale.cluster import join_cluster as join_cluster  # Join the cluster that `on` names (`ray`
 from .scale.executor import Crew as Crew  # Workers that all hold the same
 from .scale.executor import Executor as Executor  # Where work runs
 from .scale.executor import FailureList as FailureList  # The units of a folder that failed for good
@@ -128,17 +128,17 @@ from .scale.executor import Results as Results
 from .scale.executor import Threads as Threads  # This machine
 from .scale.executor import Tick as Tick  # a worker calls it after every n items
 from .scale.executor import UnitsFailed as UnitsFailed  # Some units failed on every try
-from .scale.nodes import living as living  # Node id → what Ray says of it, of the nodes that are alive
+from .scale.nodes import living_nodes as living_nodes  # Node id → what Ray says of it, of the nodes that are alive
 from .scale.nodes import node_facts as node_facts  # Versions, source, processor and cache of this machine, and what …
 from .scale.nodes import node_name as node_name  # How people call a node
-from .settings import Loose as Loose  # A record whose file may hold more than is read here, as files of a later …
+from .settings import LooseRecord as LooseRecord  # A record whose file may hold more than is read here, as files of …
 from .settings import Record as Record  # Named values with types
-from .settings import nearest as nearest  # "did you mean 'x'?" where a name is near, else all of them behind `listed`
+from .settings import nearest_name as nearest_name  # "did you mean 'x'?" where a name is near, else all of them …
 from .settings import read_json as read_json  # The JSON file at `path` as `model`
 from .settings import read_parameters as read_parameters  # The parameters of `function` as `model`
 from .settings import read_record as read_record  # `values` as `model`
 from .settings import read_sidecar as read_sidecar  # The values of the JSON file at `path`, in the order of the file
-from .startup import show as show  # What the viewer makes of a testbed, one of its tasks, or results
+from .startup import show_noun as show_noun  # What the viewer makes of a testbed, one of its tasks, or results
 from .startup import show_with as show_with  # Let `viewer(noun, task)` show testbeds and results from now on
 from .startup import switch_off as switch_off  # Set every switch that the user has not set, and keep OpenVINO's …
 from .startup import switched_on as switched_on  # The variables by which the user has switched something on …
@@ -152,7 +152,7 @@ from .tasks import offsets_of as offsets_of  # Where rows of the given lengths [
 from .tasks import rows_of_classes as rows_of_classes  # All rows of some classes, class by class, where class c is …
 from .tasks import task_seeds as task_seeds  # [T] one seed per task number in 0 … 2⁶³−1
 from .urls import Location as Location  # a path here, or a URL as text
-from .urls import inside as inside  # The address of a file in the folder at `url`
 from .urls import is_url as is_url  # Whether a place is an address rather than a path on this machine
-from .urls import shown as shown  # A place for sentences, records and provenance
-from .urls import sibling as sibling  # The address of a file beside the one at `url`
+from .urls import shown_location as shown_location  # A place for sentences, records and provenance
+from .urls import url_beside as url_beside  # The address of a file beside the one at `url`
+from .urls import url_inside as url_inside  # The address of a file in the folder at `url`

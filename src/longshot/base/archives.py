@@ -32,7 +32,7 @@ class ArchiveLimits:
     any_system: bool = True  # refuse names that are one where upper and lower case are
 
 
-def extract(
+def extract_archive(
     source: Path, folder: Path, limits: ArchiveLimits | None = None, advance: Advance | None = None
 ) -> None:
     """Unpack a zip or a tar (plain, gzip, bzip2 or xz) into a folder that exists.
@@ -58,7 +58,7 @@ def extract(
 
 
 def extract_zip(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> None:
-    """As ``extract``, of zips alone: anything else is refused as no zip."""
+    """As ``extract_archive``, of zips alone: anything else is refused as no zip."""
     _guarded(_Unpacker(source, folder, limits or ArchiveLimits(), None), _extract_zip, "zip")
 
 
@@ -70,11 +70,13 @@ def _guarded(unpacker: _Unpacker, work: Callable[[_Unpacker], None], kind: str) 
     except UserError:
         raise
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise refused(source, "a name in it is both a file and a folder") from error
+        raise archive_error(source, "a name in it is both a file and a folder") from error
     except OSError as error:
-        raise refused(source, f"it cannot be unpacked ({error.strerror or error})") from error
+        raise archive_error(source, f"it cannot be unpacked ({error.strerror or error})") from error
     except Exception as error:  # what the libraries raise for a file that lies is not one kind of exception
-        raise refused(source, f"it is no {kind} that can be read ({printable(str(error))})") from error
+        raise archive_error(
+            source, f"it is no {kind} that can be read ({printable_name(str(error))})"
+        ) from error
 
 
 class ArchiveNames:
@@ -86,23 +88,23 @@ class ArchiveNames:
     def check(self, name: str) -> None:
         """UserError where ``name``, or a folder in it, is not to be told from another."""
         if any(unicodedata.category(letter).startswith("C") for letter in name):
-            raise refused(self.source, f"'{printable(name)}' has a control character in its name")
+            raise archive_error(self.source, f"'{printable_name(name)}' has a control character in its name")
         if not self.any_system:
             return
         path = PurePosixPath(name)
         for part in (str(path), *map(str, path.parents)):
             same = self.names.setdefault(unicodedata.normalize("NFC", part).casefold(), part)
             if same != part:
-                pair = f"'{printable(part)}' and '{printable(same)}'"
-                raise refused(self.source, f"{pair} are one name on other systems; rename one")
+                pair = f"'{printable_name(part)}' and '{printable_name(same)}'"
+                raise archive_error(self.source, f"{pair} are one name on other systems; rename one")
 
 
-def refused(source: Path, reason: str) -> UserError:
+def archive_error(source: Path, reason: str) -> UserError:
     """The error for an archive that breaks a rule."""
     return UserError(f"The archive {source.name} cannot be taken: {reason}.")
 
 
-def printable(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name out of an archive, short and without letters that a terminal would act upon."""
     return name[:80].encode("unicode_escape").decode()
 
@@ -123,13 +125,13 @@ class _Unpacker:
         )
         long = any(len(part.encode(errors="surrogateescape")) > _LONGEST for part in parts)
         if unsafe or not parts or len(parts) > self.limits.depth or long:
-            raise refused(self.source, f"the path '{printable(name)}' in it is not allowed")
+            raise archive_error(self.source, f"the path '{printable_name(name)}' in it is not allowed")
         return self.root.joinpath(*parts)
 
     def count(self, number: int) -> None:
         """UserError where there are more files than allowed."""
         if number > self.limits.files:
-            raise refused(
+            raise archive_error(
                 self.source, f"it holds {number:,} files, at most {self.limits.files:,} are allowed"
             )
 
@@ -139,13 +141,13 @@ class _Unpacker:
         self.count(self.files)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():
-            raise refused(self.source, f"'{printable(name)}' is in it twice")
+            raise archive_error(self.source, f"'{printable_name(name)}' is in it twice")
         with path.open("xb") as out:
             while chunk := data.read(CHUNK):
                 self.budget -= len(chunk)
                 if self.budget < 0:
                     most = f"{self.limits.bytes >> 20:,} MB"
-                    raise refused(self.source, f"it unpacks to more than the {most} allowed")
+                    raise archive_error(self.source, f"it unpacks to more than the {most} allowed")
                 out.write(chunk)
                 if self.advance is not None:
                     self.advance(len(chunk))
@@ -173,20 +175,22 @@ def _extract_zip(unpacker: _Unpacker) -> None:
             unpacker.count(len(members))
             for member in members:
                 unpacker.names.check(member.orig_filename)  # zipfile cuts the other one at a NUL
-                path, name = unpacker.target(member.filename), printable(member.filename)
+                path, name = unpacker.target(member.filename), printable_name(member.filename)
                 kind = stat.S_IFMT(member.external_attr >> 16)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise refused(source, f"'{name}' is a link or a special file, which is not allowed")
+                    raise archive_error(source, f"'{name}' is a link or a special file, which is not allowed")
                 if kind == stat.S_IFDIR and not member.is_dir():
-                    raise refused(source, f"'{name}' is a folder by its kind and a file by its name")
+                    raise archive_error(source, f"'{name}' is a folder by its kind and a file by its name")
                 if member.volume:
-                    raise refused(
+                    raise archive_error(
                         source, f"'{name}' is in part {member.volume + 1} of several; pack it as one zip"
                     )
                 if member.flag_bits & 1:
-                    raise refused(source, f"'{name}' is encrypted; pack it without a password")
+                    raise archive_error(source, f"'{name}' is encrypted; pack it without a password")
                 if member.compress_type not in _METHODS:
-                    raise refused(source, f"'{name}' is not packed with deflate; pack it as a plain zip")
+                    raise archive_error(
+                        source, f"'{name}' is not packed with deflate; pack it as a plain zip"
+                    )
                 if member.is_dir():
                     path.mkdir(parents=True, exist_ok=True)
                     continue
@@ -230,8 +234,9 @@ def _extract_tar(unpacker: _Unpacker) -> None:
                 continue
             data = archive.extractfile(member) if member.isreg() else None
             if data is None:
-                raise refused(
-                    source, f"'{printable(member.name)}' is a link or a special file, which is not allowed"
+                raise archive_error(
+                    source,
+                    f"'{printable_name(member.name)}' is a link or a special file, which is not allowed",
                 )
             with data:
                 unpacker.write(member.name, path, data)

@@ -147,7 +147,10 @@ class Episode(ImageTask):
 # ---- the prototype classifier (Snell et al. 2017): a class is the mean of its support, a query goes to the nearest
 # class. Both functions are differentiable, work under ``torch.func.vmap`` and take any leading batch dimensions.
 
-SCALES = {"euclidean": 1.0, "cosine": 10.0}  # distance → the scale of its scores unless another is chosen
+PROTOTYPE_SCALES = {
+    "euclidean": 1.0,
+    "cosine": 10.0,
+}  # distance → the scale of its scores unless another is chosen
 
 
 def prototypes(vectors: Tensor, labels: Tensor, way: int) -> Tensor:
@@ -205,7 +208,7 @@ def prototype_scores(
     >>> prototype_scores(torch.tensor([[1.0, 1.0]]), classes).tolist()
     [[1.0, 0.0]]
     """
-    factor = SCALES[distance] if scale is None else scale
+    factor = PROTOTYPE_SCALES[distance] if scale is None else scale
     if distance == "cosine":
         unit = functional.normalize(prototypes, dim=-1)
         return factor * functional.normalize(queries, dim=-1) @ unit.transpose(-1, -2)

@@ -85,7 +85,7 @@ def _same(value: Any, default: Any) -> bool:
     return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
 
 
-def parameters(function: Callable[..., Any]) -> dict[str, Any]:
+def call_defaults(function: Callable[..., Any]) -> dict[str, Any]:
     """The keyword settings of a callable with their defaults, in the order of its signature."""
     return {
         name: parameter.default
@@ -113,12 +113,12 @@ class Called:
     @property
     def settings(self) -> dict[str, Any]:
         """Every setting with the value in use."""
-        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
+        return {key: getattr(self, key) for key in call_defaults(type(self).__init__)}
 
     @property
     def call(self) -> str:
         """Canonical text: settings at their default are left out."""
-        return format_call(self.name, self.settings, parameters(type(self).__init__))
+        return format_call(self.name, self.settings, call_defaults(type(self).__init__))
 
     def __repr__(self) -> str:
         return format_call(type(self).__name__, self.settings)
@@ -138,7 +138,7 @@ def find_class(kind: str, name: str, table: Mapping[str, str], see: str) -> Any:
 
 def make_called(kind: str, name: str, chosen: Any, settings: Mapping[str, Any]) -> Any:
     """``chosen(**settings)``; UserError for an unknown setting (with the valid ones) or one of the wrong type."""
-    check_settings(f"The {kind} '{name}'", settings, parameters(chosen.__init__))
+    check_settings(f"The {kind} '{name}'", settings, call_defaults(chosen.__init__))
     try:
         return chosen(**settings)
     except TypeError as error:

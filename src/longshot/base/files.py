@@ -314,7 +314,7 @@ def hash_file(path: str | os.PathLike[str]) -> str:
 # ---- lock files, which the system frees when their holder dies
 
 
-class Busy(Exception):
+class LockBusy(Exception):
     """Another process holds the lock."""
 
 
@@ -329,7 +329,7 @@ def file_lock(path: Path, *, waiting: str | None = None, wait: bool = True) -> I
     waiting : str, optional
         A line for standard error when another process holds the lock.
     wait : bool
-        Wait for the holder; otherwise ``Busy`` is raised at once.
+        Wait for the holder; otherwise ``LockBusy`` is raised at once.
     """
     with explain_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -348,7 +348,7 @@ def _acquired(path: Path, waiting: str | None, wait: bool) -> BaseFileLock:
         lock.acquire(timeout=0)
     except Timeout:
         if not wait:
-            raise Busy(str(path)) from None
+            raise LockBusy(str(path)) from None
         if waiting is not None:
             print(waiting, file=sys.stderr, flush=True)
         lock.acquire()
@@ -358,14 +358,14 @@ def _acquired(path: Path, waiting: str | None, wait: bool) -> BaseFileLock:
     return lock
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether a living process holds this lock file; a file left by a killed one is not held."""
     if not path.is_file():
         return False
     try:
         with file_lock(path, wait=False):
             return False
-    except Busy:
+    except LockBusy:
         return True
 
 

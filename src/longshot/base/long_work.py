@@ -123,13 +123,13 @@ def progress(description: str, total: int | None = None, unit: str = "items") ->
         yield bar
 
 
-FILE = "heartbeat.json"
+HEARTBEAT_FILE = "heartbeat.json"
 INTERVAL = 4.0  # seconds between two beats
 STALLED = 30.0  # seconds after which work that says nothing is taken for dead
 
 
 @dataclass(frozen=True)
-class Sign:
+class Heartbeat:
     """The last heartbeat of a folder: "running", "stalled", or "stopped" by an error, which ``note`` then is."""
 
     state: str
@@ -158,7 +158,7 @@ def heartbeat(folder: Path | None, work: str, state: Callable[[], Mapping[str, A
     if folder is None:
         yield
         return
-    path, ended = folder / FILE, threading.Event()
+    path, ended = folder / HEARTBEAT_FILE, threading.Event()
     facts = {"work": work, "pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
 
     def beat(kind: str = "running", **more: Any) -> None:
@@ -186,14 +186,14 @@ def heartbeat(folder: Path | None, work: str, state: Callable[[], Mapping[str, A
         path.unlink(missing_ok=True)
 
 
-def read_sign(folder: Path, now: float | None = None) -> Sign | None:
+def read_heartbeat(folder: Path, now: float | None = None) -> Heartbeat | None:
     """The last heartbeat in ``folder``; None where there is none, or none that can be read."""
     try:
-        facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        facts = json.loads((folder / HEARTBEAT_FILE).read_text(encoding="utf-8"))
         age = max(0.0, (time.time() if now is None else now) - float(facts["time"]))
         state = str(facts["state"])
         total = facts.get("total")
-        return Sign(
+        return Heartbeat(
             state="stalled" if state == "running" and age > STALLED else state,
             age=age,
             work=str(facts["work"]),

@@ -25,7 +25,7 @@ from typing import Any, TextIO, TypeAlias
 
 from longshot.base.errors import UserError, count
 from longshot.base.files import atomic, explain_disk_errors, json_text, temporary_file
-from longshot.base.urls import Location, base_name, is_url, shown
+from longshot.base.urls import Location, base_name, is_url, shown_location
 
 Evidence: TypeAlias = Callable[[Path], bool]
 _TEXTS = (".html", ".htm", ".md", ".csv", ".tex", ".json", ".svg")  # what a screen can show
@@ -36,7 +36,7 @@ _screen: list[TextIO] = []  # where ``-`` goes while everything else is said on 
 
 
 @dataclass(frozen=True)
-class Kind:
+class OutputKind:
     """A kind of file that a verb writes.
 
     Parameters
@@ -53,7 +53,7 @@ class Kind:
     endings: Mapping[str, Evidence]
     bare: bool = True
 
-    def only(self, *endings: str) -> Kind:
+    def only(self, *endings: str) -> OutputKind:
         """The same kind with some of its endings."""
         return replace(self, endings={ending: self.endings[ending] for ending in endings})
 
@@ -62,7 +62,7 @@ class Kind:
 
         The screen, devices and pipes have none: they get text where the kind has a text.
 
-        >>> Kind("table", {".parquet": is_page, ".csv": is_page}).ending("-")
+        >>> OutputKind("table", {".parquet": is_page, ".csv": is_page}).ending("-")
         '.csv'
         """
         name = base_name(out) if is_url(out) else Path(out).name
@@ -75,13 +75,13 @@ class Kind:
             return next(iter(self.endings))
         suffix = Path(name).suffix
         raise UserError(
-            f"'{shown(out)}' {f'ends in {suffix}' if suffix else 'has no ending'}, but {_a(self.title)} is "
+            f"'{shown_location(out)}' {f'ends in {suffix}' if suffix else 'has no ending'}, but {_a(self.title)} is "
             f"written as {' or '.join(self.endings)}",
             "give it such a name",
         )
 
 
-def claim_output(out: Location, kind: Kind, *, force: bool = False, name: str = "out") -> str:
+def claim_output(out: Location, kind: OutputKind, *, force: bool = False, name: str = "out") -> str:
     """UserError unless a file of ``kind`` may be written to ``out``; call it before the work begins.
 
     Parameters
@@ -294,8 +294,8 @@ def picture_stamp(kind: str) -> dict[str, Any]:
     return stamps[kind]
 
 
-PAGE = Kind("page", {".html": is_page, ".htm": is_page})
-PICTURE = Kind("picture", {".png": is_picture, ".svg": is_picture, ".pdf": is_picture})
+PAGE = OutputKind("page", {".html": is_page, ".htm": is_page})
+PICTURE = OutputKind("picture", {".png": is_picture, ".svg": is_picture, ".pdf": is_picture})
 
 
 def _a(title: str) -> str:

@@ -2,7 +2,7 @@
 
 A package names a `Plugin` by an entry point of the group ``longshot.plugins``. Longshot's own wings arrive this way,
 and so can anybody's: ``examples/plugin`` is such a package. Everything that a plugin lists is text,
-``"module:attribute"``, imported when it is asked for; so the module that holds the `Plugin` should import nothing heavy.
+``"module:attribute"``, imported when it is asked for; so the module with the `Plugin` should import nothing heavy.
 """
 
 from __future__ import annotations

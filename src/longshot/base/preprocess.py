@@ -44,12 +44,12 @@ _FILTERS = {
 # Which rules the strings follow. It is part of every backbone's identity and of every address of decoded images: what
 # was made under other rules is made again. 2: the long side is cut off to whole pixels, as the libraries do; it was
 # rounded before.
-RULES = "preprocessing 2"
+PREPROCESSING_RULES = "preprocessing 2"
 _BLACK = (0, 0, 0)
 _GAP = 2  # so that the resize behind a reduction still averages; Pillow's thumbnails do the same
 _IMAGENET = (0.485, 0.456, 0.406, 0.229, 0.224, 0.225)
 _STEP = re.compile(r"^([a-z_]+)(?:\((.*)\))?$")
-LARGEST = 4096  # a side beyond this is a slip of the pen, and would ask for gigabytes per batch
+LARGEST_SIDE = 4096  # a side beyond this is a slip of the pen, and would ask for gigabytes per batch
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Preprocessing:
         return np.ascontiguousarray(values.transpose(2, 0, 1))
 
 
-def parse(text: str) -> Preprocessing:
+def parse_preprocessing(text: str) -> Preprocessing:
     """Parse a preprocessing string; a :class:`UserError` names the step that is wrong."""
     words = [word.strip() for word in text.split("|")]
     canonical: list[str] = []
@@ -141,7 +141,9 @@ def parse(text: str) -> Preprocessing:
         elif name == "central_crop":
             even = _take(args, "even")
             height, width = _both(_sides(text, word, args))
-            beyond = height > size[0] or width > size[1] if size else min(height, width) > (short or LARGEST)
+            beyond = (
+                height > size[0] or width > size[1] if size else min(height, width) > (short or LARGEST_SIDE)
+            )
             if beyond:
                 raise _wrong(text, word, f"it asks for more than the {short} pixels that are there")
             geometry.append(_Crop(height, width, even))
@@ -173,15 +175,15 @@ def parse(text: str) -> Preprocessing:
     return Preprocessing("|".join(canonical), size, tuple(geometry), as_triple[0], as_triple[1], reduced)
 
 
-def scaled(text: str, size: int) -> str:
+def rescale_preprocessing(text: str, size: int) -> str:
     """The same preprocessing for images of another size: every length in the ratio of the short sides.
 
-    >>> scaled("decode|resize(256,bicubic)|central_crop(224)|normalize(imagenet)", 128)
+    >>> rescale_preprocessing("decode|resize(256,bicubic)|central_crop(224)|normalize(imagenet)", 128)
     'decode|resize(146,bicubic)|central_crop(128)|normalize(imagenet)'
     """
-    parsed = parse(text)
+    parsed = parse_preprocessing(text)
     ratio = size / min(parsed.size)
-    return parse("|".join(_scaled_step(step, ratio) for step in parsed.text.split("|"))).text
+    return parse_preprocessing("|".join(_scaled_step(step, ratio) for step in parsed.text.split("|"))).text
 
 
 def _scaled_step(step: str, ratio: float) -> str:
@@ -286,8 +288,8 @@ def _shortest(height: int, width: int) -> list[int | float | str]:
 
 def _sides(text: str, word: str, args: list[str]) -> tuple[int, ...]:
     numbers = _numbers(text, word, args, (1, 2))
-    if any(n != int(n) or not 1 <= n <= LARGEST for n in numbers):
-        raise _wrong(text, word, f"sides are whole numbers from 1 to {LARGEST}")
+    if any(n != int(n) or not 1 <= n <= LARGEST_SIDE for n in numbers):
+        raise _wrong(text, word, f"sides are whole numbers from 1 to {LARGEST_SIDE}")
     return tuple(int(n) for n in numbers)
 
 

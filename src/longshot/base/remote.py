@@ -23,7 +23,16 @@ from uuid import uuid4
 from longshot.base.errors import UserError
 from longshot.base.files import cache_dir, file_lock, remove_at_exit
 from longshot.base.long_work import Progress, progress
-from longshot.base.urls import absent, base_name, explained, inside, missing_driver, passes, protocol, shown
+from longshot.base.urls import (
+    absent,
+    base_name,
+    explained,
+    missing_driver,
+    passes,
+    protocol,
+    shown_location,
+    url_inside,
+)
 
 T = TypeVar("T")
 THREADS = 8  # requests at a time
@@ -223,7 +232,7 @@ def _counter(megabytes: Megabytes | None, show: bool = False) -> Any:
     return counter
 
 
-def put(source: Path, url: str, *, bar: bool = False) -> None:
+def put_file(source: Path, url: str, *, bar: bool = False) -> None:
     """Put a file at ``url``: readers meet the former one or all of this one. ``bar`` shows how far it is."""
     check_protocol(url)
     file_system, path = connect(url)
@@ -272,7 +281,7 @@ def lasting_work_folder() -> Path:
     return inside
 
 
-def remove(url: str) -> None:
+def remove_file(url: str) -> None:
     """Delete the file at ``url``, if there is one."""
     file_system, path = connect(url)
 
@@ -287,7 +296,7 @@ def check_protocol(url: str) -> None:
     """UserError for an address that can only be read."""
     if protocol(url) in _WEB:
         raise UserError(
-            f"{shown(url)} can be read but not written, as all of the web",
+            f"{shown_location(url)} can be read but not written, as all of the web",
             "write to a path or to a bucket, such as s3://BUCKET/NAME",
         )
 
@@ -298,16 +307,18 @@ def check_writable(url: str, folder: bool = False) -> None:
     A small object is put beside it (``folder``: inside it) and deleted again.
     """
     check_protocol(url)
-    probe = inside(url if folder else url.rpartition("/")[0], ".longshot-write-test")
+    probe = url_inside(url if folder else url.rpartition("/")[0], ".longshot-write-test")
     with work_folder() as work:
         empty = work / "empty"
         empty.touch()
         try:
-            put(empty, probe)
+            put_file(empty, probe)
         except UserError as error:
-            raise UserError(error.fact.replace(shown(probe), shown(url)), error.remedy) from error
+            raise UserError(
+                error.fact.replace(shown_location(probe), shown_location(url)), error.remedy
+            ) from error
     with contextlib.suppress(UserError):  # who may write may not be allowed to delete
-        remove(probe)
+        remove_file(probe)
 
 
 @contextlib.contextmanager
@@ -317,4 +328,4 @@ def uploaded(url: str) -> Iterator[Path]:
         temporary = folder / "upload.tmp"
         temporary.touch()
         yield temporary
-        put(temporary, url)
+        put_file(temporary, url)

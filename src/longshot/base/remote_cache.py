@@ -40,7 +40,7 @@ from longshot.base.files import (
     write_json,
 )
 from longshot.base.remote import Listing, Megabytes, RemoteObject
-from longshot.base.urls import Location, base_name, is_url, looks_swallowed, shown, sibling
+from longshot.base.urls import Location, base_name, is_url, looks_swallowed, shown_location, url_beside
 
 _ROUNDS = 5  # looks at a URL whose files change while they are fetched
 _LONG = 4_000_000  # bytes
@@ -83,13 +83,13 @@ def local_copy(
         return Path(remote.connect(url)[1])
     with file_lock(
         cache_dir("remote", "urls") / f"{_address(url)}.lock",
-        waiting=f"another process is fetching {shown(url)}; waiting for it",
+        waiting=f"another process is fetching {shown_location(url)}; waiting for it",
     ):
         return _fetched(url, also, or_nothing, grows)
 
 
 @contextlib.contextmanager
-def here(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
+def opened_copy(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
     """``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
     path = local_copy(location, also=also)
     try:
@@ -98,7 +98,7 @@ def here(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
         if not is_url(location):
             raise
         raise UserError(
-            *(text.replace(str(path), shown(location)) for text in (error.fact, error.remedy))
+            *(text.replace(str(path), shown_location(location)) for text in (error.fact, error.remedy))
         ) from error
 
 
@@ -147,7 +147,7 @@ def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Pa
         if there is None:
             if or_nothing:
                 return remote.lasting_work_folder()
-            raise UserError(f"There is nothing at {shown(url)}", "correct the address")
+            raise UserError(f"There is nothing at {shown_location(url)}", "correct the address")
         _check_names(url, there)
         todo = {
             name: each
@@ -165,7 +165,8 @@ def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Pa
             return _tree(url, there, have, None)
         fresh |= {name for name, each in todo.items() if each.mark is None and name in have}
     raise UserError(
-        f"{shown(url)} changed again and again while it was fetched", "try again when nobody writes to it"
+        f"{shown_location(url)} changed again and again while it was fetched",
+        "try again when nobody writes to it",
     )
 
 
@@ -175,7 +176,7 @@ def _look(url: str, also: Sequence[str]) -> Listing | None:
         return there
     objects = dict(there.objects)
     for name in also:
-        beside = remote.listing(sibling(url, name))
+        beside = remote.listing(url_beside(url, name))
         if beside is not None and beside.is_file:
             objects |= beside.objects
     return Listing(True, objects)
@@ -186,11 +187,13 @@ def _check_names(url: str, there: Listing) -> None:
     for name in there.objects:
         parts = name.split("/")
         if {"", ".", ".."} & {*parts} or "\0" in name or (os.sep == "\\" and "\\" in name):
-            raise UserError(f"{shown(url)} holds '{name[:80]}', which cannot be a file here", "rename it")
+            raise UserError(
+                f"{shown_location(url)} holds '{name[:80]}', which cannot be a file here", "rename it"
+            )
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in there.objects:
                 raise UserError(
-                    f"{shown(url)} holds '{'/'.join(parts[:depth])[:80]}' as a file and as a folder",
+                    f"{shown_location(url)} holds '{'/'.join(parts[:depth])[:80]}' as a file and as a folder",
                     "rename one",
                 )
 
@@ -272,7 +275,7 @@ def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> 
         gone = [key for key in before or () if key not in have]
         if changed or gone:
             note(
-                f"{shown(url)} has changed since it was last fetched: {count(changed, 'file')} fetched again "
+                f"{shown_location(url)} has changed since it was last fetched: {count(changed, 'file')} fetched again "
                 f"or new, {len(gone):,} gone ({first([*changed, *gone])})"
             )
     else:
@@ -351,7 +354,7 @@ def _write_record(
 ) -> None:
     record = {
         "format": 1,
-        "url": shown(url),
+        "url": shown_location(url),
         "is_file": is_file,
         "name": name or base_name(url),
         "objects": objects,

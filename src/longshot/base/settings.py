@@ -29,7 +29,7 @@ class Record(BaseModel):
     )
 
 
-class Loose(Record):
+class LooseRecord(Record):
     """A record whose file may hold more than is read here, as files of a later version do."""
 
     model_config = ConfigDict(extra="ignore")
@@ -107,7 +107,7 @@ def read_parameters(model: type[RecordType], values: Mapping[str, Any], function
     name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
         raise UserError(
-            f"{function} has no parameter '{name}'; {nearest(name, model.model_fields, 'its parameters are')}"
+            f"{function} has no parameter '{name}'; {nearest_name(name, model.model_fields, 'its parameters are')}"
         )
     if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
         raise UserError(f"{{{name}}} is {detail['input']!r}, but {detail['ctx']['error']}.")
@@ -127,12 +127,12 @@ def read_json(model: type[RecordType], path: Path, subject: str) -> RecordType:
     return read_record(model, values, f"{subject} {path}")
 
 
-def nearest(name: str, names: Any, listed: str) -> str:
+def nearest_name(name: str, names: Any, listed: str) -> str:
     """ "did you mean 'x'?" where a name is near, else all of them behind ``listed``.
 
-    >>> nearest("sibling", ["uniform", "siblings"], "choose")
+    >>> nearest_name("sibling", ["uniform", "siblings"], "choose")
     "did you mean 'siblings'?"
-    >>> nearest("zzz", ["uniform", "siblings"], "choose")
+    >>> nearest_name("zzz", ["uniform", "siblings"], "choose")
     'choose uniform, siblings.'
     """
     options = [str(each) for each in names]
@@ -146,7 +146,7 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
     setting = ".".join(path)
     if detail["type"] == "extra_forbidden":
         names = getattr(_inside(model, path[:-1])[0], "model_fields", {})
-        return f"has no setting '{setting}'; {nearest(path[-1], names, 'the settings are')}"
+        return f"has no setting '{setting}'; {nearest_name(path[-1], names, 'the settings are')}"
     if detail["type"] == "missing":
         return f"lacks the setting '{setting}'; add it."
     if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
@@ -229,7 +229,7 @@ def read_sidecar(model: type[BaseModel], path: Path, *, missing: UserError, reme
     Parameters
     ----------
     model : type
-        What they must hold: a ``Loose`` record with ``format: Literal[…]``.
+        What they must hold: a ``LooseRecord`` record with ``format: Literal[…]``.
     path : Path
         The sidecar.
     missing : UserError

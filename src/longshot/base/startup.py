@@ -47,6 +47,6 @@ def show_with(viewer: Viewer) -> None:
     _viewers[:] = [viewer]
 
 
-def show(noun: Any, task: int | None = None) -> Any:
+def show_noun(noun: Any, task: int | None = None) -> Any:
     """What the viewer makes of a testbed, one of its tasks, or results."""
     return _viewers[0](noun, task)

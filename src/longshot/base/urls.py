@@ -35,10 +35,10 @@ def protocol(url: str) -> str:
     return match[1].lower()
 
 
-def shown(location: Location) -> str:
+def shown_location(location: Location) -> str:
     """A place for sentences, records and provenance: of a URL neither passwords nor signatures.
 
-    >>> shown("https://me:secret@host/a.zip?X-Amz-Signature=1"), shown("runs/first")
+    >>> shown_location("https://me:secret@host/a.zip?X-Amz-Signature=1"), shown_location("runs/first")
     ('https://host/a.zip', 'runs/first')
     """
     if not is_url(location):
@@ -57,22 +57,22 @@ def base_name(url: str) -> str:
     return Path(parts.path.rstrip("/")).name or parts.netloc.rpartition("@")[2].partition(":")[0] or "root"
 
 
-def inside(url: str, name: str) -> str:
+def url_inside(url: str, name: str) -> str:
     """The address of a file in the folder at ``url``.
 
-    >>> inside("s3://bucket/runs/", "run.json")
+    >>> url_inside("s3://bucket/runs/", "run.json")
     's3://bucket/runs/run.json'
     """
     return f"{url.rstrip('/')}/{name}"
 
 
-def sibling(url: str, name: str) -> str:
+def url_beside(url: str, name: str) -> str:
     """The address of a file beside the one at ``url``.
 
-    >>> sibling("s3://bucket/pixels.npy", "pixels.json")
+    >>> url_beside("s3://bucket/pixels.npy", "pixels.json")
     's3://bucket/pixels.json'
     """
-    return inside(url.rpartition("/")[0], name)
+    return url_inside(url.rpartition("/")[0], name)
 
 
 def looks_swallowed(path: Path) -> bool:
@@ -106,25 +106,25 @@ def missing_driver(url: str, error: Exception) -> UserError:
     kind = protocol(url)
     install = "pip install 'longshot[remote]'"
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("fsspec"):
-        return UserError(f"{shown(url)} needs fsspec, which is not installed", install)
+        return UserError(f"{shown_location(url)} needs fsspec, which is not installed", install)
     if isinstance(error, ImportError):
         cause = next((link for link in chain(error) if isinstance(link, ModuleNotFoundError)), None)
         name = (cause.name if cause is not None and cause.name else f"a driver for {kind}").partition(".")[0]
         remedy = install if kind in _EXTRA else f"pip install {name}" if cause is not None else str(error)
-        return UserError(f"{shown(url)} needs {name}, which is not installed", remedy)
+        return UserError(f"{shown_location(url)} needs {name}, which is not installed", remedy)
     from fsspec.registry import known_implementations
 
     if kind in known_implementations:
-        return UserError(f"{shown(url)} is no address that can be reached ({_short(error)}).")
+        return UserError(f"{shown_location(url)} is no address that can be reached ({_short(error)}).")
     return UserError(
-        f"There is no way to reach '{kind}://', as in {shown(url)}",
+        f"There is no way to reach '{kind}://', as in {shown_location(url)}",
         "use s3://, https:// or another protocol that fsspec has a driver for",
     )
 
 
 def explained(url: str, error: Exception, verb: str) -> UserError:
     """The sentence about a failure. ``verb`` says what was to be done: "read", "written"."""
-    location, status = shown(url), status_of(error)
+    location, status = shown_location(url), status_of(error)
     names = _names(error)
     if isinstance(error, ImportError):
         return missing_driver(url, error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from longshot.base import Location, UserError, is_stream, is_url, shown
+from longshot.base import Location, UserError, is_stream, is_url, shown_location
 from longshot.cli.help import Grouped
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class PlaceType(click.Path):
             return super().convert(value, param, ctx)
         if not self.urls:
             name = "a path" if param is None else param.opts[0]
-            raise UserError(f"{shown(value)} is a URL, and {name} takes a path on this machine.")
+            raise UserError(f"{shown_location(value)} is a URL, and {name} takes a path on this machine.")
         return value
 
 
@@ -174,7 +174,7 @@ def echo_json(value: Any) -> None:
 def print_written(location: Location) -> None:
     """Where a page or picture lies now, and its size where it is here."""
     if is_url(location) or is_stream(location):
-        click.echo(shown(location))
+        click.echo(shown_location(location))
         return
     path = Path(location)
     click.echo(f"{path.resolve()} ({path.stat().st_size / 1e3:,.0f} kB)")

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longshot.base import UserError, cache_places, count, format_call, is_writable, note, parameters
+from longshot.base import UserError, cache_places, call_defaults, count, format_call, is_writable, note
 from longshot.data import registry
 from longshot.data.dataset import SPLITS, Dataset
 from longshot.data.derived import class_labels, has_wordnet_ids
@@ -118,7 +118,7 @@ def list_formats() -> list[dict[str, str]]:
         except UserError as error:  # of a plugin that is broken
             note(error.template)
             continue
-        call = format_call(name, parameters(form.__init__))
+        call = format_call(name, call_defaults(form.__init__))
         rows.append({"format": call, "what": form.title, "files": form.layout, "from": form.origin})
     return rows
 

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from longshot.base import (
-    Kind,
-    Loose,
+    LooseRecord,
+    OutputKind,
     UserError,
     cache_dir,
     count,
@@ -44,10 +44,10 @@ from longshot.data.taxonomy.distances import reduce_taxonomy
 from longshot.data.taxonomy.readers import find_wordnet, read_taxonomy, read_wordnet
 
 VIEW_ENDING = ".view.json"
-VIEW_KIND = Kind("view of a dataset", {VIEW_ENDING: has_json(longshot="view")}, bare=False)
+VIEW_KIND = OutputKind("view of a dataset", {VIEW_ENDING: has_json(longshot="view")}, bare=False)
 
 
-class ViewFile(Loose):
+class ViewFile(LooseRecord):
     """What a view file holds."""
 
     longshot: Literal["view"] = "view"

@@ -15,7 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import Ints, UserError, count, first, here, is_url, note, offsets_of, progress, shown
+from longshot.base import (
+    Ints,
+    UserError,
+    count,
+    first,
+    is_url,
+    note,
+    offsets_of,
+    opened_copy,
+    progress,
+    shown_location,
+)
 from longshot.data import registry
 from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, recognise, split_spec
@@ -361,11 +372,11 @@ def url_in(source: str) -> str | None:
 def _load_remote(source: str, url: str, name: str | None, refresh: bool) -> Dataset:
     """What lies at a URL, opened from its copy in the cache; it is known by its URL."""
     form = source[: -len(url)]  # "coco:", or nothing
-    known_as = form + shown(url)
-    with here(url) as copy:
+    known_as = form + shown_location(url)
+    with opened_copy(url) as copy:
         if not form and copy.suffix.lower() in (".csv", ".tsv"):
             raise UserError(
-                f"{shown(url)} is a table, and the images that it lists are not fetched with it",
+                f"{shown_location(url)} is a table, and the images that it lists are not fetched with it",
                 "give the URL of their folder, or of a .zip or .npz with the images",
             )
         dataset = open_located(f"{form}{copy}", name=name or registry.name_of(known_as), refresh=refresh)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from longshot.base import (
-    Loose,
+    LooseRecord,
     UserError,
     cache_dir,
     cache_places,
@@ -277,7 +277,7 @@ def is_there(source: str) -> bool:
     return spec is not None and Path(unescape_name(spec[1])).exists()
 
 
-class KnownDataset(Loose):
+class KnownDataset(LooseRecord):
     """What is remembered under a fingerprint; ``classes`` and ``images`` are None for a toybox never opened."""
 
     name: str
@@ -286,7 +286,7 @@ class KnownDataset(Loose):
     images: int | None
 
 
-class RegistryFile(Loose):
+class RegistryFile(LooseRecord):
     """The content of the registry's file; its dictionaries are changed in place."""
 
     format: Literal[1] = 1

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.base import (
     Ints,
-    Loose,
+    LooseRecord,
     UserError,
     cache_dir,
     cache_places,
@@ -71,7 +71,7 @@ class Scan:
         return np.repeat(np.array(self.class_ids), self.sizes)
 
 
-class ScanFile(Loose):
+class ScanFile(LooseRecord):
     """What a remembered scan holds beside its keys."""
 
     format: Literal[2] = 2  # raise it when the rules of a scan change: old files are then scanned anew

@@ -23,7 +23,7 @@ from PIL.Image import Image
 from longshot.base import (
     Floats,
     Ints,
-    Kind,
+    OutputKind,
     TaskRows,
     UserError,
     cache_dir,
@@ -69,7 +69,7 @@ _SHARD = 4096  # images that a kill can cost
 _STEP = 32  # images measured at a time
 _SAMPLE = (16, 40)  # images on which alterations are learnt: at least, at most
 _LEAST = 20  # images without which nothing is learnt
-_KIND = Kind(
+_KIND = OutputKind(
     "table of attributes",
     {
         ".csv": has_columns("path", *NUMBERS[:8]),

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 
 from longshot.base import (
     Ints,
-    Kind,
-    Loose,
+    LooseRecord,
+    OutputKind,
     Ragged,
     UserError,
     canonical_json,
@@ -41,15 +41,15 @@ from longshot.statistics import compare_many, holm, mean_interval
 from longshot.tasks import Testbed
 
 _META_KEY = b"longshot"
-_KIND = Kind("file of predictions", {".parquet": has_parquet("longshot", testbed=..., name=...)})
+_KIND = OutputKind("file of predictions", {".parquet": has_parquet("longshot", testbed=..., name=...)})
 SCORES = ("accuracy", "balanced_accuracy", "normalized_accuracy")
-_SCORES_FILE = Kind(
+_SCORES_FILE = OutputKind(
     "table of scores",
     {".parquet": has_parquet("longshot_scores"), ".csv": has_columns("task", "dataset", "way", *SCORES)},
 )
 
 
-class PredictionsMeta(Loose):
+class PredictionsMeta(LooseRecord):
     """What a file of predictions says about itself."""
 
     testbed: str | None = None  # content hash

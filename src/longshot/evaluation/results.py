@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import UserError, count, parse_call, show
+from longshot.base import UserError, count, parse_call, show_noun
 from longshot.evaluation import units
 from longshot.evaluation.run_record import CELL
 from longshot.evaluation.run_stores import RunFolder, RunMemory, RunStore, open_store
@@ -218,7 +218,7 @@ class Results:
         True
         >>> page.close()
         """
-        return show(self)
+        return show_noun(self)
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> Figure:
         """Mean accuracies with their 95 % intervals: a panel per testbed, a row per series.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from longshot.base import Loose, UserError, claim_folder, hash_text, read_record, write_json
+from longshot.base import LooseRecord, UserError, claim_folder, hash_text, read_record, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ Count = Annotated[int, Field(ge=0)]
 CELL = ("testbed", "backbone", "method", "seed")  # what tells cells apart
 
 
-class RunCell(Loose):
+class RunCell(LooseRecord):
     """One testbed × backbone × method × seed, and the units of work it is made of."""
 
     testbed: Name  # content hash
@@ -38,27 +38,27 @@ class RunCell(Loose):
     units: Annotated[tuple[UnitId, ...], Field(min_length=1)]
 
 
-class RunTestbed(Loose):
+class RunTestbed(LooseRecord):
     """What a run says about a testbed: at least what it is called."""
 
     name: Name
     tasks: Annotated[int, Field(ge=1)] | None = None
 
 
-class RunMethod(Loose):
+class RunMethod(LooseRecord):
     """What a run says about a method: at least whether it sees all queries at once."""
 
     setting: Literal["inductive", "transductive"]
     kind: Name = "frozen"
 
 
-class RunSession(Loose):
+class RunSession(LooseRecord):
     """One call of evaluate: when, where, with what."""
 
     machine: dict[str, Any] = Field(default_factory=dict)
 
 
-class RunLeak(Loose):
+class RunLeak(LooseRecord):
     """What training and test data share, as far as it is known."""
 
     dataset: str
@@ -76,19 +76,19 @@ class RunLeak(Loose):
         return self
 
 
-class RunChoice(Loose):
+class RunChoice(LooseRecord):
     """Settings chosen on validation tasks: accuracy and loss of each candidate on each task, None before it ran."""
 
     measured: dict[str, tuple[tuple[float, float] | None, ...]] = Field(default_factory=dict)
 
 
-class RunNetwork(Loose):
+class RunNetwork(LooseRecord):
     """What a run calls a network."""
 
     label: Name
 
 
-class RunRecord(Loose):
+class RunRecord(LooseRecord):
     """What a run.json must hold; it may hold more."""
 
     format: Literal[1]

@@ -12,22 +12,22 @@ from uuid import uuid4
 import pyarrow as pa
 
 from longshot.base import (
-    Busy,
     Location,
+    LockBusy,
     UserError,
     add_missing,
     check_writable,
     explain_disk_errors,
     file_lock,
-    inside,
     is_url,
     lasting_work_folder,
     link_files,
     local_copy,
     note,
-    put,
-    remove,
-    shown,
+    put_file,
+    remove_file,
+    shown_location,
+    url_inside,
 )
 from longshot.evaluation import units
 from longshot.evaluation.run_record import merged, new_run, open_folder, read_run, write_run
@@ -69,7 +69,7 @@ class RunFolder:
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(file_lock(self.path / ".lock", wait=False))
-            except Busy as error:
+            except LockBusy as error:
                 raise UserError(
                     f"Another evaluation is writing to {self.path}", "wait for it or choose another {out}"
                 ) from error
@@ -241,7 +241,7 @@ class RemoteRun(RunFolder):
         self._entered = False
 
     def __str__(self) -> str:
-        return shown(self.url)
+        return shown_location(self.url)
 
     def read(self) -> dict[str, Any]:
         """The record of the run; UserError when the URL holds none."""
@@ -276,7 +276,7 @@ class RemoteRun(RunFolder):
         write_run(self.path / name, run)
         self._put(f"{name}/run.json")
         if not self._entered:
-            remove(inside(self.url, f"{name}/{_CLAIM}/run.json"))
+            remove_file(url_inside(self.url, f"{name}/{_CLAIM}/run.json"))
             self._entered = True
         while self._waiting:
             self._put(self._waiting.pop())
@@ -295,13 +295,13 @@ class RemoteRun(RunFolder):
                 for claim in (self.path / "writers").glob(f"*/{_CLAIM}"):
                     total = merged(total, read_run(claim))
         except UserError:
-            remove(inside(self.url, f"{name}/run.json"))
+            remove_file(url_inside(self.url, f"{name}/run.json"))
             raise
 
     def _look_around(self) -> None:
         """Bring the records and claims that others have by now."""
         shutil.rmtree(self.path / "writers")
-        link_files(local_copy(inside(self.url, "writers"), grows=True), self.path / "writers")
+        link_files(local_copy(url_inside(self.url, "writers"), grows=True), self.path / "writers")
 
     def keep_testbed(self, testbed: Testbed) -> None:
         """Keep a copy of the testbed; it is put when the run has been entered."""
@@ -318,7 +318,7 @@ class RemoteRun(RunFolder):
             self._put(path.relative_to(self.path).as_posix())
 
     def _put(self, name: str) -> None:
-        put(self.path / name, inside(self.url, name))
+        put_file(self.path / name, url_inside(self.url, name))
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:

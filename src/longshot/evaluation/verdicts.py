@@ -13,11 +13,11 @@ from longshot.statistics import (
     Comparison,
     Interval,
     compare_many,
-    differs,
     holm,
     smallest_p,
     t_quantile,
     tasks_to_decide,
+    widths_differ,
 )
 
 SIGNIFICANCE = 0.05
@@ -141,7 +141,7 @@ class Compared:
     def notable_over_classes(self) -> Interval | None:
         """``over_classes`` where its width differs from the interval over tasks by more than a fifth."""
         wider = self.over_classes
-        return wider if wider is not None and differs(self.result.difference.half, wider.half) else None
+        return wider if wider is not None and widths_differ(self.result.difference.half, wider.half) else None
 
     @property
     def verdict(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp
-from longshot.statistics import differs
+from longshot.statistics import widths_differ
 from longshot.tasks import is_judge, judges_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     seeds = {record["seed"] for record in records}
     many_ways = any(record["top5"] < 1 for record in records)
     adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
-    wider = [differs(record["ci95"], record["ci95_over_classes"]) for record in records]
+    wider = [widths_differ(record["ci95"], record["ci95_over_classes"]) for record in records]
     rows = []
     for record, notable in zip(records, wider, strict=True):
         row = {

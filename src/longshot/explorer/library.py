@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longshot.base import Sign, read_sign
+from longshot.base import Heartbeat, read_heartbeat
 from longshot.explorer.headers import READERS, HeaderMemory
 
 PLURALS = {  # of the kinds of items
@@ -58,7 +58,7 @@ class Item:
     changed: float  # seconds since 1970
     facts: dict[str, Any] = field(default_factory=dict)
     state: str = ""  # running, stalled, stopped, unfinished, finished
-    sign: Sign | None = None
+    sign: Heartbeat | None = None
 
     @property
     def problem(self) -> str:
@@ -217,7 +217,7 @@ class Library:
     def _folder_item(self, kind: str, folder: Path, mark: str, root: Path, listing: _Listing) -> Item:
         facts = self.memory.read(folder / mark, READERS[kind])
         changed = _time_of(folder / mark)
-        sign = read_sign(folder) if kind in ("run", "training") else None
+        sign = read_heartbeat(folder) if kind in ("run", "training") else None
         state = ""
         if kind == "run":
             missing = [unit for unit in facts.get("units", []) if unit not in listing.parts]

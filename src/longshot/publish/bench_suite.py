@@ -31,7 +31,7 @@ from longshot.publish.suite import (
     open_suite,
 )
 from longshot.reports import Section, Sheet, SheetCell, bed_facts, heads, markdown, percent, row, write_page
-from longshot.statistics import differs
+from longshot.statistics import widths_differ
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +170,7 @@ class BenchCard:
 def score_text(score: TestbedScore) -> str:
     """``84.31 ± 0.62 (± 1.90)``, with a dagger where the network judged itself."""
     text = percent(score.mean, 2) + ("" if score.half is None else f" ± {percent(score.half, 2)}")
-    if score.class_half is not None and differs(score.half, score.class_half):
+    if score.class_half is not None and widths_differ(score.half, score.class_half):
         text += f" (± {percent(score.class_half, 2)})"
     return f"{text} {JUDGE}" if score.judge else text
 

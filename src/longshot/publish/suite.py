@@ -13,8 +13,8 @@ from pydantic import Field
 
 from longshot.base import (
     Floats,
-    Kind,
-    Loose,
+    LooseRecord,
+    OutputKind,
     Record,
     UserError,
     claim_folder,
@@ -56,12 +56,12 @@ class SuiteRecord(Record):
     testbeds: tuple[SuiteTestbed, ...]
 
 
-class _ReleasedTestbed(Loose):
+class _ReleasedTestbed(LooseRecord):
     name: str
     content_hash: str
 
 
-class _Release(Loose):
+class _Release(LooseRecord):
     """What a suite needs of release.json."""
 
     title: str
@@ -330,7 +330,7 @@ def check_place(path: str | Path) -> None:
     """UserError where no board can be extended or made at ``path``, before anything is measured."""
     if is_stream(path):
         raise UserError(f"A leaderboard is read and extended, which '{path}' cannot be", "name {board:FILE}")
-    Kind("leaderboard", {".json": has_json()}).ending(path)
+    OutputKind("leaderboard", {".json": has_json()}).ending(path)
     if Path(path).exists():
         read_board(path)
 

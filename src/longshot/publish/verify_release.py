@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from longshot.base import Loose, UserError, hash_file, in_words, progress, read_json
+from longshot.base import LooseRecord, UserError, hash_file, in_words, progress, read_json
 from longshot.data import Dataset, as_dataset, find
 from longshot.publish.release_images import differing, load_names
 from longshot.publish.write_release import FILE, SUMS
@@ -35,13 +35,13 @@ class ReleaseCheck:
         return in_words(self.template)
 
 
-class _TestbedFacts(Loose):
+class _TestbedFacts(LooseRecord):
     name: str
     file: str
     content_hash: str
 
 
-class _SourceFacts(Loose):
+class _SourceFacts(LooseRecord):
     name: str
     fingerprint: str
     classes: int
@@ -51,7 +51,7 @@ class _SourceFacts(Loose):
     thumbnails: dict[str, str] = Field(default_factory=dict)
 
 
-class ReleaseFacts(Loose):
+class ReleaseFacts(LooseRecord):
     """What a check needs of release.json."""
 
     format: Literal[2]

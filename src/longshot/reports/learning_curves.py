@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from pydantic import ValidationError
 
-from longshot.base import Floats, Loose, UserError
+from longshot.base import Floats, LooseRecord, UserError
 from longshot.reports.report_data import unique_names
 from longshot.reports.svg import (
     COLOURS,
@@ -38,7 +38,7 @@ POINTS = 120  # of a line of losses; where there are more records, neighbours ar
 HEIGHT = 254
 
 
-class HistoryLine(Loose):
+class HistoryLine(LooseRecord):
     """One line of a history; what was not validated is null, as is a loss that was not a number."""
 
     step: float

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.base import Kind, UserError, claim_output, has_columns, has_json, is_page, starts_with
+from longshot.base import OutputKind, UserError, claim_output, has_columns, has_json, is_page, starts_with
 from longshot.reports import tables
 from longshot.reports.report_data import ReportData
 
@@ -24,7 +24,7 @@ _TABLES: dict[str, Callable[[ReportData], str]] = {
 FORMATS = ("html", *_TABLES)
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
 _COLUMNS = ("testbed", "backbone", "method", "mean", "p_against_best")
-KIND = Kind(
+KIND = OutputKind(
     "report",
     {
         **dict.fromkeys((".html", ".htm"), is_page),

@@ -13,7 +13,7 @@ import numpy as np
 from longshot.base import Floats
 from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
 from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
-from longshot.statistics import differs
+from longshot.statistics import widths_differ
 
 if TYPE_CHECKING:
     from longshot.statistics import Comparison, Interval
@@ -51,7 +51,7 @@ class SeriesEstimate:
     @property
     def notable_class_half(self) -> float | None:
         """``class_half`` where it differs from ``half`` by more than a fifth, else None."""
-        return self.class_half if differs(self.half, self.class_half) else None
+        return self.class_half if widths_differ(self.half, self.class_half) else None
 
 
 Estimates: TypeAlias = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers

@@ -85,7 +85,7 @@ class Crossing:
         return Interval(mean, mean - reach, mean + reach, self.class_count)
 
 
-def differs(half: float | None, other: float | None) -> bool:
+def widths_differ(half: float | None, other: float | None) -> bool:
     """Whether two half-widths of intervals differ by more than a fifth of the first.
 
     Parameters
@@ -100,7 +100,7 @@ def differs(half: float | None, other: float | None) -> bool:
 
     Examples
     --------
-    >>> differs(0.1, 0.13), differs(0.1, 0.11), differs(0.1, None)
+    >>> widths_differ(0.1, 0.13), widths_differ(0.1, 0.11), widths_differ(0.1, None)
     (True, False, False)
     """
     return half is not None and other is not None and abs(other - half) > NOTICEABLE * half

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base import Ints, Loose, UserError, count, first, note
+from longshot.base import Ints, LooseRecord, UserError, count, first, note
 from longshot.data import (
     IDENTITIES,
     ContentChanges,
@@ -38,7 +38,7 @@ _MOST_BYTES, _LEAST_BYTES = 8, 3  # of an image's digest that are kept
 _SHARE = 0.48  # of the size of the task lists, which digests may add to a file
 
 
-class ContentEntry(Loose):
+class ContentEntry(LooseRecord):
     """What the metadata of a testbed says about the images of one dataset."""
 
     identity: str

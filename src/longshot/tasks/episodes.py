@@ -146,9 +146,9 @@ class PictureLoader:
     """Keys → preprocessed pictures [n, 3, H, W] float32. Picklable, so that loader processes can have it."""
 
     def __init__(self, preprocessing: str, datasets: Mapping[str, Dataset]) -> None:
-        from longshot.base import parse
+        from longshot.base import parse_preprocessing
 
-        self.preprocess = parse(preprocessing)
+        self.preprocess = parse_preprocessing(preprocessing)
         self.datasets = dict(datasets)
 
     def __call__(self, name: str, keys: Sequence[str]) -> Tensor:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
-from longshot.base import Floats, Ints, Loose, Ragged, TaskPlan, TaskRows, UserError, read_record
+from longshot.base import Floats, Ints, LooseRecord, Ragged, TaskPlan, TaskRows, UserError, read_record
 from longshot.data import (
     Dataset,
     TaxonomyLike,
@@ -167,7 +167,7 @@ def attribute_shares(
 Part: TypeAlias = Literal["judge", "held out"]
 
 
-class Share(Loose):
+class Share(LooseRecord):
     """A mean accuracy, or a difference of two, with half its 95 % interval over tasks (none for a single task)."""
 
     mean: float
@@ -179,7 +179,7 @@ class Share(Loose):
         return number if self.half is None else f"{number} ± {100 * self.half:.1f}"
 
 
-class NetworkDrop(Loose):
+class NetworkDrop(LooseRecord):
     """A network's accuracy on uniform and on chosen supports of the same queries; of filtered tasks: on all and on the
     chosen ones."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base import Ragged, TaskRows, UserError, canonical_json, here
+from longshot.base import Ragged, TaskRows, UserError, canonical_json, opened_copy
 from longshot.tasks import columns
 from longshot.tasks.columns import Task
 from longshot.tasks.content import (
@@ -172,7 +172,7 @@ class Testbed:
         -------
         Testbed
         """
-        with here(path) as file:
+        with opened_copy(path) as file:
             table, meta, contents = read_file(file)
         return cls(table, meta, file.stem, content=contents)
 
@@ -350,9 +350,9 @@ class Testbed:
         Explorer
             ``url`` is the address.
         """
-        from longshot.base import show
+        from longshot.base import show_noun
 
-        return show(self, task)
+        return show_noun(self, task)
 
     def column(self, name: str) -> Ragged:
         """A list column as flat numbers (strings: numbers into an arbitrary dictionary).

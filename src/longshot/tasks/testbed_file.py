@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from longshot.base import (
-    Kind,
-    Loose,
+    LooseRecord,
+    OutputKind,
     Ragged,
     TaskRows,
     UserError,
@@ -45,10 +45,10 @@ _DIGESTS_KEY = b"longshot.digests"  # short digests of the images used; see ``co
 # Fixed, so that equal tables give equal files.
 _WRITE = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 30}
 _ROW_GROUP = 1 << 16
-KIND = Kind("testbed", {".parquet": has_parquet("longshot", content_hash=...)})
+KIND = OutputKind("testbed", {".parquet": has_parquet("longshot", content_hash=...)})
 
 
-class _Meta(Loose):
+class _Meta(LooseRecord):
     """What the metadata of a testbed file holds."""
 
     format: int

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import Ints, UserError, check_count, count, first, shown
+from longshot.base import Ints, UserError, check_count, count, first, shown_location
 from longshot.data import (
     ImageError,
     array_bytes,
@@ -325,7 +325,7 @@ def inspect(
     """
     bed = testbed if isinstance(testbed, Testbed) else Testbed.load(testbed)
     check_names(bed, datasets or {})
-    name = bed.content_hash[:12] if isinstance(testbed, Testbed) else shown(testbed)
+    name = bed.content_hash[:12] if isinstance(testbed, Testbed) else shown_location(testbed)
     if sample is not None and not verify:
         raise UserError(f"{{sample:{sample}}} goes with {{verify:True}} only", "add it")
     again: Mapping[str, Mapping[str, Any]] = {}

@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from longshot.base import UserError, load_target, make_called, nearest, parse_call, plugged
+from longshot.base import UserError, load_target, make_called, nearest_name, parse_call, plugged
 from longshot.tasks.base import Classes, Instances, Shape
 from longshot.tasks.pools import ImageLimits
 
@@ -183,7 +183,7 @@ def check_sampler_settings(
     if unknown:
         raise UserError(
             f"A sampler has no setting '{unknown[0]}'; "
-            f"{nearest(unknown[0], [*SETTINGS, *beside], 'the settings are')}"
+            f"{nearest_name(unknown[0], [*SETTINGS, *beside], 'the settings are')}"
         )
     if "coarsity" in active and classes != "uniform":
         raise UserError(
@@ -333,7 +333,7 @@ def _made_by_plugin(choice: str, text: str) -> Any:
     word, targets = text.partition("(")[0].strip(), plugged(_PLUGGED[choice])
     if word not in targets:
         noun = "is no shape" if choice == "shape" else f"are no {choice}"
-        raise UserError(f"There {noun} '{text}'; {nearest(text, _every_word(choice), 'choose')}")
+        raise UserError(f"There {noun} '{text}'; {nearest_name(text, _every_word(choice), 'choose')}")
     return make_called("sampler", word, load_target(targets[word]), parse_call(text)[1])
 
 

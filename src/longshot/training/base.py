@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longshot.base import Called, Episode, UserError, find_class, make_called, parameters, parse_call
+from longshot.base import Called, Episode, UserError, call_defaults, find_class, make_called, parse_call
 from longshot.models import Network
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def list_algorithms() -> list[dict[str, Any]]:
     rows = []
     for name in algorithm_names():
         kind = algorithm_class(name)
-        settings = ", ".join(f"{key}={value!r}" for key, value in parameters(kind.__init__).items())
+        settings = ", ".join(f"{key}={value!r}" for key, value in call_defaults(kind.__init__).items())
         for recipe_name, recipe in {"": kind.recipe, **kind.recipes}.items():
             rows.append(
                 {

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessRaisedException, spawn
 
-from longshot.base import FILE as HEARTBEAT
+from longshot.base import HEARTBEAT_FILE as HEARTBEAT
 from longshot.base import Crew, Tick, UserError, atomic, executor, pick_device, progress
 from longshot.data import Dataset, as_dataset, portable_dataset
 from longshot.training.folders import TRAINING, read_facts

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from longshot.base import (
-    SCALES,
+    PROTOTYPE_SCALES,
     Episode,
     TaskPlan,
     TaskRows,
@@ -55,7 +55,7 @@ class ProtoNetTraining(EpisodicAlgorithm):
     way: int = count_field(5, least=2)
     shot: int = count_field(5, least=1)
     query: int = count_field(10, least=1)
-    distance: str = choice_field("euclidean", *SCALES)
+    distance: str = choice_field("euclidean", *PROTOTYPE_SCALES)
     scale: float | None = number_field(None, above=0)
 
     @property

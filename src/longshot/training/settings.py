@@ -15,7 +15,7 @@ from longshot.base import (
     Record,
     UserError,
     is_tuned,
-    nearest,
+    nearest_name,
     read_parameters,
     rows_of_classes,
     tuned_training,
@@ -189,7 +189,7 @@ def plan_training(
     fields = TrainingSettings.model_fields
     unknown = [key for key in tuned if key not in fields]
     if unknown:
-        hint = nearest(unknown[0], fields, "its settings are")
+        hint = nearest_name(unknown[0], fields, "its settings are")
         raise UserError(f"{algorithm} sets '{unknown[0]}', which training does not have; {hint}")
     chosen = {
         key: value for key, value in values.items() if key not in fields or value != fields[key].default

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, scaled
-from longshot.base import parse as parse_preprocessing
+from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, rescale_preprocessing
+from longshot.base import parse_preprocessing as parse_preprocessing
 from longshot.data import Dataset, as_dataset
 from longshot.models import Network, cached_pixels, content_of, count_flops, count_parameters, row_positions
 from longshot.tasks import Pool, Shape, UniformClasses
@@ -228,7 +228,7 @@ def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network,
 
 def _sized(preprocessing: str, side: int | None) -> str:
     """A network's own preprocessing, at another size where one is asked for."""
-    return preprocessing if side is None else scaled(preprocessing, side)
+    return preprocessing if side is None else rescale_preprocessing(preprocessing, side)
 
 
 def _text(preprocessing: str | None, side: int | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from longshot.base import Record, UserError, nearest, parse_call, read_record
+from longshot.base import Record, UserError, nearest_name, parse_call, read_record
 
 _KINDS = ("choose", "uniform", "log")
 _FORM = "choose(a, b, …), uniform(low, high) or log(low, high)"
@@ -133,7 +133,7 @@ def get_space(name: str) -> Space:
     spaces = _own()
     if name not in spaces:
         raise UserError(
-            f"There is no search space '{name}'; {nearest(name, spaces, 'there are')} A space of your own: a YAML "
+            f"There is no search space '{name}'; {nearest_name(name, spaces, 'there are')} A space of your own: a YAML "
             f"file, or {{search}} with a method or an algorithm."
         )
     return _space(name, spaces[name])

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import nn
 
-from longshot.base import Episode, UserError, check_settings, format_call, nearest, out_of_memory, parse_call
+from longshot.base import (
+    Episode,
+    UserError,
+    check_settings,
+    format_call,
+    nearest_name,
+    out_of_memory,
+    parse_call,
+)
 from longshot.training.base import ImageBatch, ParameterGroup
 from longshot.training.distributed import Team
 from longshot.training.training_episodes import StepData
@@ -207,6 +215,6 @@ def _as_steps(value: float, steps: int) -> float:
 def _read(noun: str, text: str, choices: dict[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     name, settings = parse_call(text)
     if name not in choices:
-        raise UserError(f"There is no {noun} '{name}'; {nearest(name, choices, 'there are')}")
+        raise UserError(f"There is no {noun} '{name}'; {nearest_name(name, choices, 'there are')}")
     check_settings(f"The {noun} '{name}'", settings, choices[name])
     return name, settings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from longshot.base import Tuned, UserError, hash_json, nearest, with_executor
+from longshot.base import Tuned, UserError, hash_json, nearest_name, with_executor
 from longshot.data import Dataset
 from longshot.models import open_backbone, with_engine
 from longshot.tasks import Testbed
@@ -288,5 +288,5 @@ def _check_search(
         if name in space.train:
             raise UserError(f"The space '{space.name}' sets {name} itself", "use {fix} for its parameters")
         if name not in TrainingSettings.model_fields:
-            hint = nearest(name, TrainingSettings.model_fields, "there are")
+            hint = nearest_name(name, TrainingSettings.model_fields, "there are")
             raise UserError(f"Training has no setting '{name}' for {{settings}}; {hint}")

@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 import timm  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from longshot.base import UserError, parse  # noqa: E402
+from longshot.base import UserError, parse_preprocessing  # noqa: E402
 from longshot.models import ALIASES, ModuleBackbone, list_backbones, load_backbone  # noqa: E402
 from longshot.models.backbones.timm import as_string, transform_string  # noqa: E402
 
@@ -97,7 +97,10 @@ def pixels_equal_timms_transforms_bit_for_bit() -> None:
     pictures = [Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in SIZES]
     assert len(settings) == 8 and len(pictures) == 40
     for config in settings:
-        transform, theirs = parse(as_string(config)), timm.data.create_transform(**config, normalize=False)
+        transform, theirs = (
+            parse_preprocessing(as_string(config)),
+            timm.data.create_transform(**config, normalize=False),
+        )
         for picture in pictures:
             expected = np.asarray(theirs(picture)).transpose(1, 2, 0)
             assert np.array_equal(transform.pixels(picture), expected), (config, picture.size)
@@ -282,7 +285,7 @@ def dinov3s_own_processor_is_less_than_a_grey_level_away() -> None:
     from longshot.models.backbones.sight import probe_pictures
 
     processor = DINOv3ViTImageProcessor()
-    transform = parse(processor_as_string(processor.to_dict()))
+    transform = parse_preprocessing(processor_as_string(processor.to_dict()))
     for picture in probe_pictures():
         values = np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0])
         grey = np.abs(values - transform(picture)) * 255 * np.array(processor.image_std)[:, None, None]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base import is_held
+from longshot.base import is_locked
 from longshot.models import Shards, cache_entries, embed, hold_lock
 from longshot.models.features import cache
 
@@ -38,13 +38,13 @@ def test_a_damaged_shard_counts_as_missing(tmp_path: Path) -> None:
 def test_a_lock_is_held_while_inside_and_gone_after(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     with hold_lock(tmp_path / "f.npy"):
-        assert is_held(tmp_path / "f.lock")
+        assert is_locked(tmp_path / "f.lock")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_lock_file_of_a_killed_process_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "f.lock").touch()
-    assert not is_held(tmp_path / "f.lock")
+    assert not is_locked(tmp_path / "f.lock")
     with hold_lock(tmp_path / "f.npy"):
         pass
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from longshot.base import UserError, parse
+from longshot.base import UserError, parse_preprocessing
 from longshot.models import ModuleBackbone, embed, load_backbone
 from longshot.models.backbones.sight import as_string, processor_string
 
@@ -339,7 +339,7 @@ def pictures() -> list[Image.Image]:
 def test_pixels_equal_the_processors_bit_for_bit(model: str, pictures: list[Image.Image]) -> None:
     kind, settings = PROCESSORS[model]
     processor = getattr(transformers, kind)(**settings)
-    transform = parse(as_string(processor.to_dict()))
+    transform = parse_preprocessing(as_string(processor.to_dict()))
     assert len(pictures) == 40
     for picture in pictures:
         expected = processor(images=picture, do_rescale=False, do_normalize=False)["pixel_values"][0]

@@ -62,11 +62,11 @@ def test_it_embeds_through_the_command_line(
     assert "runs/proto" in done.stdout
     features = embed(photos, str(saved), dtype="float32")
     network, size = load(str(saved)).network(), (16, 16)
-    from longshot.base import parse
+    from longshot.base import parse_preprocessing
     from longshot.data import open_dataset
 
     dataset = open_dataset(photos)
-    pictures = np.stack([parse(PREPROCESSING)(dataset.image(row)) for row in range(5)])
+    pictures = np.stack([parse_preprocessing(PREPROCESSING)(dataset.image(row)) for row in range(5)])
     assert pictures.shape[2:] == size
     with torch.no_grad():
         assert np.allclose(features.array[:5], network(torch.from_numpy(pictures)).numpy(), atol=1e-5)

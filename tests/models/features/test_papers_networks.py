@@ -11,7 +11,7 @@ import torch
 
 import longshot
 from conftest import RunCli
-from longshot.base import UserError, scaled
+from longshot.base import UserError, rescale_preprocessing
 from longshot.models import ALIASES, ModuleBackbone, load_backbone
 from longshot.models.backbones import hf, resolve_alias
 
@@ -95,7 +95,10 @@ def test_a_papers_network_is_built_from_its_configuration(
     assert isinstance(at_128, ModuleBackbone)  # as the paper has it: positions are stretched
     assert at_128(torch.zeros(1, 3, 128, 128)).shape == (1, width)
     by_name = load_backbone(f"{name}(size=128)", "cpu")
-    assert (by_name.label, by_name.preprocessing) == (f"{name}(size=128)", scaled(preprocessing, 128))
+    assert (by_name.label, by_name.preprocessing) == (
+        f"{name}(size=128)",
+        rescale_preprocessing(preprocessing, 128),
+    )
 
 
 @pytest.mark.parametrize(

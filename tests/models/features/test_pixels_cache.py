@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.base import UserError, parse
+from longshot.base import UserError, parse_preprocessing
 from longshot.data import open_dataset
 from longshot.models import cached_pixels, load_backbone, row_positions
 from longshot.models.features import pixels_cache
@@ -24,7 +24,7 @@ def test_equals_decoding_one_by_one(photos: Path, fresh_cache: Path, workers: in
     assert array.shape == (240, 16, 16, 3)
     assert array.dtype == np.uint8
     assert isinstance(array, np.memmap)  # on disk until rows are read
-    expected = np.stack([parse(TEXT).pixels(dataset.image(row)) for row in range(len(dataset))])
+    expected = np.stack([parse_preprocessing(TEXT).pixels(dataset.image(row)) for row in range(len(dataset))])
     assert np.array_equal(array, expected)
 
 
@@ -128,7 +128,7 @@ def test_other_rules_of_preprocessing_are_other_pixels_and_networks(
     import longshot.models.backbones.base as backbones
     import longshot.models.features.pixels_cache as cache
 
-    dataset, transform = open_dataset(photos), parse("decode|resize(8)|central_crop(8)")
+    dataset, transform = open_dataset(photos), parse_preprocessing("decode|resize(8)|central_crop(8)")
     now = load_backbone("pixels").identity, cache.pixels_name(dataset, transform)
     for module in (backbones, cache):
         monkeypatch.setattr(module, "RULES", "preprocessing 1")

@@ -10,10 +10,12 @@ import pytest
 from PIL import ExifTags, Image
 
 import longshot
-from longshot.base import parse
+from longshot.base import parse_preprocessing
 from longshot.models.features.decode import decode_rows
 
-FULL, REDUCED = (parse(f"{word}|resize(40)|central_crop(40)") for word in ("decode", "decode(reduced)"))
+FULL, REDUCED = (
+    parse_preprocessing(f"{word}|resize(40)|central_crop(40)") for word in ("decode", "decode(reduced)")
+)
 
 
 @pytest.fixture(scope="module")

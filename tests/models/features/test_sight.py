@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import longshot
-from longshot.base import UserError, parse, scaled
+from longshot.base import UserError, parse_preprocessing, rescale_preprocessing
 from longshot.models import Backbone, get_network, load_backbone, save_checkpoint, split_sight
 from longshot.models.backbones.sight import Sight
 
@@ -45,8 +45,8 @@ def load(name: str, preprocessing: str | None = None) -> Backbone:
     ],
 )
 def test_a_size_scales_lengths_and_nothing_else(text: str, size: int, expected: str) -> None:
-    assert scaled(text, size) == expected
-    assert scaled(text, min(parse(text).size)) == parse(text).text
+    assert rescale_preprocessing(text, size) == expected
+    assert rescale_preprocessing(text, min(parse_preprocessing(text).size)) == parse_preprocessing(text).text
 
 
 @pytest.mark.parametrize(("name", "own"), LITE)
@@ -61,7 +61,7 @@ def test_the_default_is_the_published_preprocessing(name: str, own: str) -> None
         ("efficientnet-lite0(size=128)", None, "efficientnet-lite0(size=128)"),
         ("efficientnet-lite0( size = 224 )", None, "efficientnet-lite0"),
         ("efficientnet-lite0", OWN, "efficientnet-lite0"),
-        ("efficientnet-lite0", scaled(OWN, 96), "efficientnet-lite0(size=96)"),
+        ("efficientnet-lite0", rescale_preprocessing(OWN, 96), "efficientnet-lite0(size=96)"),
         ("efficientnet-lite0", BEFORE, f"efficientnet-lite0(preprocessing='{BEFORE}')"),
         (
             f"efficientnet-lite0(preprocessing='{BEFORE}')",

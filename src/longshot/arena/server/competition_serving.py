@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longshot.base import Busy, UserError, file_lock
+from longshot.base import LockBusy, UserError, file_lock
 from longshot.explorer import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def serve_competition(
     try:
         try:
             stack.enter_context(file_lock(Path(folder) / ".server.lock", wait=False))
-        except Busy as error:
+        except LockBusy as error:
             raise UserError(
                 f"The competition in {folder} is served already", "end the other server first"
             ) from error

@@ -102,10 +102,10 @@ def executor() -> Executor:
         return _HERE
     key = choice.on, choice.gpus_per_worker
     if key not in _open:
-        from longshot.base.scale.cluster import join
+        from longshot.base.scale.cluster import join_cluster
 
         release_executors()  # processors that their workers hold would never come free
-        _open[key] = join(choice.on, choice.gpus_per_worker)
+        _open[key] = join_cluster(choice.on, choice.gpus_per_worker)
     return _open[key]
 
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from longshot.base.errors import UserError, note
-from longshot.base.scale.nodes import differences, living, node_facts
+from longshot.base.scale.nodes import differences, living_nodes, node_facts
 from longshot.base.scale.pool import RayExecutor
 
 PIP = 'pip install "longshot[ray]"'
@@ -19,7 +19,7 @@ _REACH = 10.0  # seconds for a connection to be made
 _ATTEMPTS = 3  # to be let in by a cluster whose head node is busy
 
 
-def join(on: str, gpus_per_worker: float = 0.0, *, check: bool = True) -> RayExecutor:
+def join_cluster(on: str, gpus_per_worker: float = 0.0, *, check: bool = True) -> RayExecutor:
     """Join the cluster that ``on`` names (``ray``: the one of this machine, or RAY_ADDRESS; none: start one here).
 
     Every machine is asked for its versions and its processor; a UserError names what would change bytes, unless
@@ -62,17 +62,17 @@ def check_alike(opened: RayExecutor) -> None:
         isinstance(each, dict) and each["processor"] == here["processor"] for each in answers.values()
     )
     for name, facts in answers.items():
-        problem = compare(here, facts)
+        problem = compare_machines(here, facts)
         if problem:
             raise UserError(
                 f"Node {name} has {problem}, and would compute other bytes",
                 "install the same versions on every node; for unlike processors set ATEN_CPU_CAPABILITY=avx2 and "
                 "ONEDNN_MAX_CPU_ISA=AVX2 before the command, which every worker is then told",
             )
-    opened.vetted = set(living())
+    opened.vetted = set(living_nodes())
 
 
-def compare(here: dict[str, Any], there: Any) -> str:
+def compare_machines(here: dict[str, Any], there: Any) -> str:
     """What would change bytes on the other machine, in words; an exception is told as it is."""
     if isinstance(there, Exception):
         reason = " ".join(str(there).split())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
 from longshot.base.scale.executor import TRIES, MapCall, Tick, UnitsFailed
-from longshot.base.scale.nodes import living, node_name, packed, store_full
+from longshot.base.scale.nodes import living_nodes, node_name, packed, store_full
 
 if TYPE_CHECKING:
     from longshot.base.scale.pool import RayExecutor
@@ -303,7 +303,7 @@ class Job:
 
         self.pool.workers.remove(worker)
         ray.kill(worker.actor)
-        alive = worker.node in living()
+        alive = worker.node in living_nodes()
         if not worker.queue[0][1].units:
             deaths = self.pool.stillborn[worker.node] = self.pool.stillborn.get(worker.node, 0) + 1
             if alive and deaths >= _STILLBORN:

@@ -105,7 +105,7 @@ def _cache() -> str:
     return str(path) if is_writable(path) else f"not writable: {path}"
 
 
-def living() -> dict[str, dict[str, Any]]:
+def living_nodes() -> dict[str, dict[str, Any]]:
     """Node id → what Ray says of it, of the nodes that are alive."""
     import ray
 
@@ -181,7 +181,7 @@ class Parcels:
 
 def store_full(size: int) -> UserError:
     """What to say where the object store has no room."""
-    room = int(sum(node["Resources"].get("object_store_memory", 0) for node in living().values()))
+    room = int(sum(node["Resources"].get("object_store_memory", 0) for node in living_nodes().values()))
     needed = f"{size / 2**20:,.0f} MiB are to go there" if size else "results do not fit into it"
     return UserError(
         f"The object store of the Ray cluster is full: it holds {room / 2**20:,.0f} MiB, and {needed}",

@@ -14,7 +14,7 @@ from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
 from longshot.base.scale.executor import Executor, Key, MapCall, Payload, Result, Results
 from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Hand, Job, Worker
-from longshot.base.scale.nodes import PINS, Parcels, differences, living, node_facts, node_name
+from longshot.base.scale.nodes import PINS, Parcels, differences, living_nodes, node_facts, node_name
 
 if TYPE_CHECKING:
     pass
@@ -36,7 +36,7 @@ class RayExecutor(Executor):
         self.parcels = Parcels()
         self.turn = threading.RLock()  # one call at a time
         self.looked = 0.0
-        self.nodes: dict[str, dict[str, Any]] = living()
+        self.nodes: dict[str, dict[str, Any]] = living_nodes()
 
     @property
     def slots(self) -> int:
@@ -69,7 +69,7 @@ class RayExecutor(Executor):
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """What ``function`` answers on each node that computes, by the node's name; an exception is an answer."""
-        return self._everywhere(living(), function, *arguments)
+        return self._everywhere(living_nodes(), function, *arguments)
 
     def _everywhere(
         self, alive: dict[str, dict[str, Any]], function: Callable[..., Any], *arguments: Any
@@ -96,7 +96,7 @@ class RayExecutor(Executor):
             worker, reference = question
             try:
                 while not ray.wait([reference], timeout=PATIENCE)[0]:
-                    note(f"waiting for a free processor on node {node_name(living().get(node, {}))}")
+                    note(f"waiting for a free processor on node {node_name(living_nodes().get(node, {}))}")
                 return ray.get(reference)
             except ray.exceptions.RayTaskError as error:
                 return error
@@ -113,7 +113,7 @@ class RayExecutor(Executor):
         if time.monotonic() - self.looked < LOOK:
             return
         self.looked = time.monotonic()
-        alive = living()
+        alive = living_nodes()
         if self.vetted is not None:
             late = {name: node for name, node in alive.items() if name not in self.vetted | self.refused}
             self._vet({name: node for name, node in late.items() if self._room(node)}, self.vetted)

@@ -22,6 +22,7 @@ from longshot.base import (
     UserError,
     atomic,
     cache_dir,
+    call_defaults,
     count,
     find_cached,
     first,
@@ -29,7 +30,6 @@ from longshot.base import (
     hash_text,
     note,
     offsets_of,
-    parameters,
 )
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.data.file_readers import need_stamp, read_object, reason_of, repeated
@@ -239,7 +239,7 @@ def read_names(file: Path) -> dict[str, str]:
 
 def check_texts(form: Format) -> None:
     """Settings that are nothing by default are names: UserError for one that is no text."""
-    defaults = parameters(type(form).__init__)
+    defaults = call_defaults(type(form).__init__)
     for key, value in form.settings.items():
         if defaults[key] is None and value is not None and not isinstance(value, str):
             raise UserError(f"The setting {key} of {form.name} is a name in quotes, not {value!r}.")

@@ -14,7 +14,7 @@ from longshot.base import (
     Progress,
     UserError,
     explain_disk_errors,
-    extract,
+    extract_archive,
     file_lock,
     note,
     progress,
@@ -72,7 +72,7 @@ def unpack(archive: Path, folder: Path, bar: Progress) -> None:
         staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
     try:
         try:
-            extract(archive, staging, limits, _Megabytes(bar))
+            extract_archive(archive, staging, limits, _Megabytes(bar))
         except UserError as error:
             if shutil.disk_usage(folder).free < RESERVE:
                 raise UserError(

@@ -25,7 +25,7 @@ from longshot.base import (
     explain_disk_errors,
     file_lock,
     first,
-    nearest,
+    nearest_name,
     note,
     read_record,
     write_json,
@@ -180,7 +180,7 @@ def find_source(name: str) -> Source:
     sources = all_sources()
     spelled = str(name).strip().lower().replace("_", "-")
     if spelled not in sources:
-        near = nearest(spelled, sources, "there are")
+        near = nearest_name(spelled, sources, "there are")
         hint = near if near.startswith("did") else "{data.list_downloads()} lists them all."
         raise UserError(f"There is no source '{name}' to get a dataset from; {hint}")
     return sources[spelled]

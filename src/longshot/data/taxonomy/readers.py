@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base import Floats, Ints, Kind, UserError, deliver_text, is_never_own
+from longshot.base import Floats, Ints, OutputKind, UserError, deliver_text, is_never_own
 from longshot.data.taxonomy import Taxonomy
 
 _CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"
@@ -59,8 +59,8 @@ def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
 
 
 # People write and correct such files by hand: nothing in one proves that it is Longshot's, so none is replaced unasked.
-EDGES = Kind("list of edges", {".csv": is_never_own})
-MATRIX = Kind("matrix of distances", {".csv": is_never_own})
+EDGES = OutputKind("list of edges", {".csv": is_never_own})
+MATRIX = OutputKind("matrix of distances", {".csv": is_never_own})
 
 
 def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:

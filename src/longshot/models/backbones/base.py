@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from longshot.base import RULES, Preprocessing, UserError, hash_text, parse, pick_device
+from longshot.base import (
+    PREPROCESSING_RULES,
+    Preprocessing,
+    UserError,
+    hash_text,
+    parse_preprocessing,
+    pick_device,
+)
 from longshot.models.backbones.sight import Sight
 from longshot.models.engines import (
     AUTOMATIC,
@@ -58,7 +65,7 @@ class Backbone(ABC):
         self.sight = sight
         # ``opens`` is the name without what it says of pixels
         self.name = self.label = sight.named(self.opens)
-        self.transform: Preprocessing = parse(sight.preprocessing)
+        self.transform: Preprocessing = parse_preprocessing(sight.preprocessing)
 
     @property
     def preprocessing(self) -> str:
@@ -106,7 +113,7 @@ class Backbone(ABC):
         """Hex SHA-256 over what decides the vectors: weights, architecture, preprocessing, pooling, engine."""
         return hash_text(
             "longshot backbone 2",
-            RULES,
+            PREPROCESSING_RULES,
             type(self).__name__,
             self.architecture,
             self.weights_hash,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from longshot.base import UserError, format_call, hash_file, parse, parse_call
+from longshot.base import UserError, format_call, hash_file, parse_call, parse_preprocessing
 from longshot.models.backbones import load_backbone
 from longshot.models.backbones.base import Backbone, ModuleBackbone
 from longshot.models.backbones.sight import Sight, quote_words
@@ -178,7 +178,7 @@ def open_weights_file(name: str, *, device: str, sight: Sight, allow_download: b
     file = Path(str(settings.pop("weights"))).expanduser()
     call = format_call(kind, settings)
     sight = sight.of(default_preprocessing(kind))
-    network = get_network(call, size=parse(sight.preprocessing).size)
+    network = get_network(call, size=parse_preprocessing(sight.preprocessing).size)
     try:
         fill(network, read_published(file, network), str(file))
     except UserError as error:

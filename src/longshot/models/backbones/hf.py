@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from longshot.base import UserError, count, first, format_call, hash_file, hash_text, parse
+from longshot.base import UserError, count, first, format_call, hash_file, hash_text, parse_preprocessing
 from longshot.models.backbones.base import ModuleBackbone
 from longshot.models.backbones.sight import (
     FILES,
@@ -104,7 +104,9 @@ class HuggingFaceBackbone(ModuleBackbone):
         sight = sight.of_found(lambda: processor_string(name, folder))
         model, loading = open_model(name, folder)
         self.channels_last = model.config.model_type in _CONVOLUTIONAL
-        self.made = choose_pooling(name, model, loading, settings, parse(sight.preprocessing).size)
+        self.made = choose_pooling(
+            name, model, loading, settings, parse_preprocessing(sight.preprocessing).size
+        )
         last = self.made.layer == -1
         self.pooling = self.made.pool if last else f"{self.made.pool} of layer {self.made.layer}"
         super().__init__(name, hashed, sight, device)

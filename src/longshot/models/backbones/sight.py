@@ -23,14 +23,14 @@ import numpy as np
 from PIL import Image
 
 from longshot.base import (
-    LARGEST,
+    LARGEST_SIDE,
     UserError,
     check_choice,
     check_settings,
     format_call,
-    parse,
     parse_call,
-    scaled,
+    parse_preprocessing,
+    rescale_preprocessing,
 )
 
 POOLS = ("auto", "cls", "mean", "pooler", "projection")
@@ -68,7 +68,7 @@ class Sight:
 
     def of(self, own: str) -> Sight:
         """The same of a network whose own preprocessing is ``own``."""
-        return replace(self, own=parse(own).text)
+        return replace(self, own=parse_preprocessing(own).text)
 
     def of_found(self, find_own: Callable[[], str]) -> Sight:
         """As ``of``, for a preprocessing that its library may fail to tell; then a ``text`` serves, or it is raised."""
@@ -83,9 +83,9 @@ class Sight:
     def preprocessing(self) -> str:
         """The string that is used, in its canonical form."""
         if self.text is not None:
-            return parse(self.text).text
+            return parse_preprocessing(self.text).text
         assert self.own is not None
-        return self.own if self.size is None else scaled(self.own, self.size)
+        return self.own if self.size is None else rescale_preprocessing(self.own, self.size)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -93,8 +93,8 @@ class Sight:
         used = self.preprocessing
         if used == self.own:
             return {}
-        side = min(parse(used).size)
-        if self.own is not None and scaled(self.own, side) == used:
+        side = min(parse_preprocessing(used).size)
+        if self.own is not None and rescale_preprocessing(self.own, side) == used:
             return {"size": side}
         return {"preprocessing": used}
 
@@ -121,9 +121,11 @@ def split_sight(name: str, preprocessing: str | None = None) -> tuple[str, Sight
         return name, Sight(preprocessing)
     bare, settings = _settings_of(name)
     text, size = settings.pop("preprocessing", None), settings.pop("size", None)
-    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LARGEST):
+    if size is not None and (
+        not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LARGEST_SIDE
+    ):
         raise UserError(
-            f"Backbone '{name}': size is {size!r}; give pixels, 1 to {LARGEST}, as in (size=128)."
+            f"Backbone '{name}': size is {size!r}; give pixels, 1 to {LARGEST_SIDE}, as in (size=128)."
         )
     if text is not None and not isinstance(text, str):
         raise UserError(f"Backbone '{name}': preprocessing is {text!r}; give a string, as '{EXAMPLE}'.")
@@ -336,7 +338,7 @@ def as_string(settings: dict[str, Any]) -> str:
 
 def _differs(processor: Any, text: str) -> bool:
     """Whether the processor and the string make other pixels or values of some picture."""
-    transform = parse(text)
+    transform = parse_preprocessing(text)
     plain = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
     for image in probe_pictures():
         pixels = np.asarray(processor(images=image, **plain)["pixel_values"][0])

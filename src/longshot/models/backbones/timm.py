@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from longshot.base import UserError, format_call, parse
+from longshot.base import UserError, format_call, parse_preprocessing
 from longshot.models.backbones.base import ModuleBackbone, hash_state
 from longshot.models.backbones.sight import (
     Sight,
@@ -87,7 +87,7 @@ def open_timm(name: str, *, device: str, sight: Sight, allow_download: bool) -> 
     check_pooling(bare, settings["pool"], settings["layer"])
     model, headless = _create(timm, bare, settings["weights"], may_download(allow_download))
     sight = sight.of_found(lambda: transform_string(timm, bare, timm.data.resolve_model_data_config(model)))
-    size = parse(sight.preprocessing).size
+    size = parse_preprocessing(sight.preprocessing).size
     own = tuple(model.pretrained_cfg.get("input_size", (3, 224, 224))[1:])
     if size != own and hasattr(model, "set_input_size"):
         model.set_input_size(img_size=size)  # stretches the position embeddings
@@ -218,7 +218,7 @@ def offline() -> Iterator[None]:
 def transform_string(timm: Any, name: str, config: dict[str, Any]) -> str:
     """timm's own transform for a model as a preprocessing string, compared with it on images of odd sizes."""
     text = as_string(config)
-    transform = parse(text)
+    transform = parse_preprocessing(text)
     geometry, values = (
         timm.data.create_transform(**config, normalize=False),
         timm.data.create_transform(**config),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from longshot.base import (
     Bools,
-    Loose,
+    LooseRecord,
     UserError,
     atomic,
     cache_places,
@@ -232,7 +232,7 @@ def _stamp(file: Path) -> list[int]:
 # ---- the files beside an array
 
 
-class FeaturesSidecar(Loose):
+class FeaturesSidecar(LooseRecord):
     """What the JSON beside an array of features holds at least."""
 
     format: Literal[1, 2]

@@ -24,7 +24,7 @@ from longshot.base import (
     explain_disk_errors,
     file_lock,
     hash_text,
-    is_held,
+    is_locked,
     is_writable,
     note,
     own_cache,
@@ -216,7 +216,7 @@ def prune_cache(chosen: list[CacheEntry]) -> int:
         )
     freed = 0
     for entry in chosen:
-        if any(file.suffix == ".lock" and is_held(file) for file in entry.files):
+        if any(file.suffix == ".lock" and is_locked(file) for file in entry.files):
             print(f"kept {entry.name}: a process is making it", file=sys.stderr)
             continue
         # The sidecar goes first: without it the array counts as absent, so a reader never meets half a pair.

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base import Preprocessing, UserError, parse
+from longshot.base import Preprocessing, UserError, parse_preprocessing
 from longshot.data import read_reduced
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def serve_rows() -> None:
     if start is None:
         return
     store, text = pickle.loads(start)
-    transform = parse(text)
+    transform = parse_preprocessing(text)
     while (request := receive(source)) is not None:
         decoded = decode_rows(store, transform, pickle.loads(request))
         send(sink, pickle.dumps((decoded.pixels.shape, decoded.bad)))

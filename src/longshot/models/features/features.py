@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from longshot.base import (
     Ints,
-    Kind,
+    OutputKind,
     UserError,
     claim_output,
     count,
@@ -26,12 +26,12 @@ from longshot.base import (
     delivered,
     hash_file,
     hash_text,
-    here,
     is_stream,
     is_url,
-    put,
-    sibling,
+    opened_copy,
+    put_file,
     starts_with,
+    url_beside,
     work_folder,
 )
 from longshot.data import pack_digests
@@ -60,10 +60,12 @@ from longshot.models.features.cache import features_view, images_mark
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
-_SIDECAR = Kind(
+_SIDECAR = OutputKind(
     "sidecar of features", {".json": starts_with('{"format": 1, "rows": ', '{"format": 2, "rows": ')}
 )
-_ARRAY = Kind("set of features", {".npy": lambda path: _SIDECAR.endings[".json"](sidecar(path))}, bare=False)
+_ARRAY = OutputKind(
+    "set of features", {".npy": lambda path: _SIDECAR.endings[".json"](sidecar(path))}, bare=False
+)
 _LATER = ("identity", "content", "backbone_identity")  # since format 2
 
 
@@ -282,7 +284,7 @@ class Features:
         inode of the file changed. ``Damaged`` is raised where it is not as it was written.
         """
         if is_url(path):
-            with here(path, also=(sidecar(Path(path)).name,)) as copy:
+            with opened_copy(path, also=(sidecar(Path(path)).name,)) as copy:
                 return cls.load(copy, check=check)
         path = Path(path)
         data, meta = read_features_sidecar(path)
@@ -342,9 +344,9 @@ class Features:
             with work_folder() as folder:
                 copy = folder / Path(path).name
                 self.save(copy)
-                put(copy, str(path), bar=True)
+                put_file(copy, str(path), bar=True)
                 # last: it marks the pair as complete
-                put(sidecar(copy), sibling(str(path), sidecar(copy).name))
+                put_file(sidecar(copy), url_beside(str(path), sidecar(copy).name))
             return
         path = Path(path)
         self.check_used(np.arange(len(self)))

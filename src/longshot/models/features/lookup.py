@@ -22,8 +22,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import (
-    Busy,
     Ints,
+    LockBusy,
     UserError,
     cache_dir,
     cache_places,
@@ -383,7 +383,7 @@ class Pieces:
         if not self.writable:
             return
         path = features_path(self.request.view)
-        with contextlib.suppress(Busy), hold_lock(path, wait=False):  # what grows just now stays
+        with contextlib.suppress(LockBusy), hold_lock(path, wait=False):  # what grows just now stays
             for array in self.writable:
                 if array.fits(np.flatnonzero(array.sums), self.digests):
                     array.remove()

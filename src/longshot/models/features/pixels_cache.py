@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.base import (
-    RULES,
+    PREPROCESSING_RULES,
     Crew,
     Ints,
     Preprocessing,
@@ -29,7 +29,7 @@ from longshot.base import (
     cache_places,
     executor,
     hash_text,
-    parse,
+    parse_preprocessing,
     progress,
 )
 from longshot.data import Dataset, ImageStore, shipment
@@ -86,15 +86,17 @@ def cached_pixels(
 def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
     """The steps that move pixels, without those that only scale values."""
     text = preprocessing if isinstance(preprocessing, str) else preprocessing.text
-    steps = parse(text).text.split("|")
-    return parse("|".join(step for step in steps if not step.startswith(("value_range", "normalize"))))
+    steps = parse_preprocessing(text).text.split("|")
+    return parse_preprocessing(
+        "|".join(step for step in steps if not step.startswith(("value_range", "normalize")))
+    )
 
 
 def pixels_name(dataset: Dataset, transform: Preprocessing, rows: Ints | None = None) -> str:
     """What the file is called: the name of the dataset for people, the hash of content and geometry for us."""
     content = content_of(dataset, rows).digest
     part = "" if rows is None else hashlib.sha256(np.ascontiguousarray(rows, np.int64).data).hexdigest()
-    facts = (RULES, dataset.fingerprint, transform.text, content, *([part] if part else []))
+    facts = (PREPROCESSING_RULES, dataset.fingerprint, transform.text, content, *([part] if part else []))
     address = hash_text("longshot pixels 2", *facts)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     height, width = transform.size

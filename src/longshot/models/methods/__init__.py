@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.base import (
     UserError,
+    call_defaults,
     find_class,
     format_call,
     is_tuned,
     make_called,
-    nearest,
-    parameters,
+    nearest_name,
     parse_call,
     plugged,
     tuned_method,
@@ -164,7 +164,7 @@ def list_methods() -> list[dict[str, Any]]:
                 "needs": "images" if issubclass(chosen, ImageMethod) else "features",
                 "family": chosen.family,
                 "paper": chosen.paper,
-                "settings": parameters(chosen.__init__),
+                "settings": call_defaults(chosen.__init__),
                 "variants": {variant: call for (method, variant), call in calls.items() if method == name},
             }
         )
@@ -223,7 +223,7 @@ def find_variant(name: str) -> Variant:
     'protonet(squared=False)'
     """
     if name not in VARIANTS:
-        raise UserError(f"There is no variant '{name}'; {nearest(name, VARIANTS, 'the variants are')}")
+        raise UserError(f"There is no variant '{name}'; {nearest_name(name, VARIANTS, 'the variants are')}")
     return VARIANTS[name]
 
 

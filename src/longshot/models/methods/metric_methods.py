@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from longshot.base import (
-    SCALES,
+    PROTOTYPE_SCALES,
     TaskBatch,
     TaskShape,
     check_choice,
@@ -51,7 +51,7 @@ class ProtoNet(Method):
     family = "nearest mean"
     paper = "Snell et al. 2017"
 
-    distance: str = choice_field("euclidean", *SCALES)
+    distance: str = choice_field("euclidean", *PROTOTYPE_SCALES)
     scale: float | None = number_field(None, above=0)
     squared: bool = True
 
@@ -62,7 +62,7 @@ class ProtoNet(Method):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        scale = SCALES[self.distance] if self.scale is None else float(self.scale)
+        scale = PROTOTYPE_SCALES[self.distance] if self.scale is None else float(self.scale)
         means = class_means(batch)  # [B, W, d]
         if self.distance == "cosine":
             scores = cosines(means, batch.query).mul_(scale)

@@ -18,7 +18,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from longshot.base import ImageTask, TaskBatch, TaskShape, UserError, check_settings, format_call, parameters
+from longshot.base import (
+    ImageTask,
+    TaskBatch,
+    TaskShape,
+    UserError,
+    call_defaults,
+    check_settings,
+    format_call,
+)
 from longshot.models.methods.base import LOWEST, AnyMethod, ImageMethod, Method, mask_absent
 from longshot.models.networks.base import Network
 
@@ -158,7 +166,7 @@ def _from_class(
     definition: type[Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> Method | ImageMethod:
     """The user's class with its settings, under the name of its file."""
-    defaults = parameters(definition.__init__)
+    defaults = call_defaults(definition.__init__)
     check_settings(f"The method '{title}'", settings, defaults)
     check_setting(title, getattr(definition, "setting", None))
     try:
@@ -233,7 +241,7 @@ def _from_function(
             f"The function {title} takes ({', '.join(p.name for p in signature)}); 4 arguments come first: "
             f"support, support_label, query, way. Settings follow, with defaults."
         )
-    defaults = dict(list(parameters(function).items())[_TASK_ARGUMENTS:])
+    defaults = dict(list(call_defaults(function).items())[_TASK_ARGUMENTS:])
     for setting, default in defaults.items():
         if default is inspect.Parameter.empty:
             raise UserError(f"The setting '{setting}' of the function {title} has no default; give it one.")
@@ -327,7 +335,7 @@ def sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
         raise UserError(f"There is no module '{module}' for the method '{name}': {error}.") from error
     if not inspect.isclass(estimator) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
         raise UserError(f"'{path}' is not a class with fit and predict; name a scikit-learn classifier.")
-    defaults = parameters(estimator.__init__)
+    defaults = call_defaults(estimator.__init__)
     check_settings(f"'{path}'", settings, defaults)
     try:
         estimator(**settings)

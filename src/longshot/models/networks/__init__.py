@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import UserError, check_settings, format_call, load_target, parameters, parse_call
+from longshot.base import UserError, call_defaults, check_settings, format_call, load_target, parse_call
 
 if TYPE_CHECKING:
     from longshot.models.networks.base import Network
@@ -159,7 +159,7 @@ def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = N
         return open_weights(call, size)
     name, settings = parse_call(call)
     chosen: Any = network_class(name)  # constructors differ in their settings; check_settings compares
-    defaults = parameters(chosen.__init__)
+    defaults = call_defaults(chosen.__init__)
     members = (
         {"build_member": partial(build, open_weights=open_weights)} if "build_member" in defaults else {}
     )

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from longshot import __version__
 from longshot.base import (
-    Loose,
+    LooseRecord,
     UserError,
     atomic,
     cache_dir,
@@ -26,7 +26,7 @@ from longshot.base import (
     find_cached,
     first,
     hash_file,
-    parse,
+    parse_preprocessing,
     write_json,
 )
 from longshot.base import read_sidecar as read_checked
@@ -175,7 +175,7 @@ _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 _CODE = re.compile(r"torch:([^'\"]+?):(\w+)")
 
 
-class NetworkSidecar(Loose):
+class NetworkSidecar(LooseRecord):
     """What ``network.json`` holds at least."""
 
     format: Literal[1]
@@ -207,7 +207,7 @@ def save_checkpoint(folder: str | Path, network: Network, story: Mapping[str, An
     from safetensors.torch import save_file
 
     folder = Path(folder)
-    preprocessing = parse(str(story["preprocessing"])).text
+    preprocessing = parse_preprocessing(str(story["preprocessing"])).text
     tensors = {
         name: value.detach().cpu().contiguous().clone()
         for name, value in network.state_dict().items()
@@ -270,7 +270,7 @@ def convert_checkpoint(file: str | Path, folder: str | Path, network: str, prepr
     ``resnet12``; its parameters must have the shapes of those in the file, and the names of those or the names that
     their authors publish them under (see :func:`longshot.models.networks.checkpoint.read_published`).
     """
-    made = get_network(network, size=parse(preprocessing).size)
+    made = get_network(network, size=parse_preprocessing(preprocessing).size)
     fill(made, read_published(file, made), str(file))
     return save_checkpoint(folder, made, {"preprocessing": preprocessing, "data": {"file": str(file)}})
 

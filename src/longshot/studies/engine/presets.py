@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from longshot.base import Record, UserError, nearest, read_record, with_executor
+from longshot.base import Record, UserError, nearest_name, read_record, with_executor
 from longshot.models import with_engine
 from longshot.studies.engine.recipe import Datasets, get_recipe, given_datasets, recipe_modules
 from longshot.studies.engine.settings import StudySettings
@@ -93,7 +93,9 @@ def get_study(name: str) -> Study:
     """A preset by name; UserError with the nearest name when there is none."""
     presets = _preset_files()
     if name not in presets:
-        raise UserError(f"There is no study '{name}'; {nearest(name, sorted(presets), 'the studies are')}")
+        raise UserError(
+            f"There is no study '{name}'; {nearest_name(name, sorted(presets), 'the studies are')}"
+        )
     return parse(presets[name].read_text(encoding="utf-8"), f"The study '{name}'", preset=True)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, 
 from pydantic import Field
 
 from longshot.base import (
-    Loose,
+    LooseRecord,
     UserError,
     canonical_json,
     claim_folder,
@@ -46,7 +46,7 @@ _FREE = ("methods", "backbone", "window")
 _GROWING = ("steps", "draws", "sources", "extraction_seconds")  # what every step adds to
 
 
-class StudyStory(Loose):
+class StudyStory(LooseRecord):
     """What study.json says of a study that was run before."""
 
     format: Literal[1]
@@ -297,7 +297,7 @@ TableFormat: TypeAlias = Literal["md", "latex", "csv"]
 _ENDINGS = {"md": "md", "latex": "tex", "csv": "csv"}
 
 
-class _Story(Loose):
+class _Story(LooseRecord):
     """What study.json says about the tables."""
 
     title: str = ""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator
 
-from longshot.base import Floats, Loose, Record, UserError, read_json
+from longshot.base import Floats, LooseRecord, Record, UserError, read_json
 from longshot.reports import Sheet, SheetCell, escape_markdown, heads, markdown, row, to_csv, to_latex
 from longshot.statistics import mean_interval
 
@@ -345,14 +345,14 @@ class PublishedTable(Record):
         return Sheet(title, [("", self.head), *self.columns], [rows], self.note, labels=1)
 
 
-class PublishedSource(Loose):
+class PublishedSource(LooseRecord):
     """Where numbers were printed."""
 
     short: str  # "Basu et al., 2023"
     title: str = ""
 
 
-class PublishedPaper(Loose):
+class PublishedPaper(LooseRecord):
     """The printed tables of one paper, by name."""
 
     source: PublishedSource

@@ -18,7 +18,7 @@ from longshot.base import Floats, Ints
 from longshot.diagnosis import Composition, Explanation, explain_testbed
 from longshot.evaluation import backbone_name
 from longshot.reports import Sheet, SheetCell, heads, row
-from longshot.statistics import differs, mean_interval
+from longshot.statistics import mean_interval, widths_differ
 from longshot.studies.engine.study_page import axes_of
 from longshot.studies.engine.study_tables import Fact, TableFile
 from longshot.studies.hard_md.hard_md_plan import HardLab, here, planned_beds
@@ -44,7 +44,7 @@ class Mean:
     def text(self, signed: bool = False) -> str:
         """``41.2 ± 1.3`` in per cent, with its sign for differences; over classes where that is another story."""
         text = f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
-        if self.over_classes is not None and differs(self.half, self.over_classes):
+        if self.over_classes is not None and widths_differ(self.half, self.over_classes):
             return f"{text} (± {100 * self.over_classes:.1f} over classes)"
         return text
 

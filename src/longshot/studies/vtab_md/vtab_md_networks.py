@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from longshot.base import UserError, first, parameters, parse_call
+from longshot.base import UserError, call_defaults, first, parse_call
 from longshot.evaluation import backbone_parts
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.study_training import StudyTraining
@@ -392,7 +392,7 @@ def _algorithm(call: str) -> dict[str, Any]:
 def _call(text: str, load: Callable[[str], type[Any]] | None) -> dict[str, Any]:
     """A call with every default of what it calls, where that is known here."""
     name, settings = parse_call(text)
-    defaults = {} if load is None else parameters(load(name).__init__)
+    defaults = {} if load is None else call_defaults(load(name).__init__)
     own = {key: value for key, value in defaults.items() if value is not Parameter.empty and key != "size"}
     return {"name": name, **own, **settings}
 

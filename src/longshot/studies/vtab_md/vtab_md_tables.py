@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.base import UserError
 from longshot.reports import Sheet, SheetCell, heads, row
-from longshot.statistics import differs
+from longshot.statistics import widths_differ
 from longshot.studies.engine.study_tables import (
     FIRST_PLACE,
     Fact,
@@ -333,7 +333,7 @@ def _plain(key: str, value: Any) -> str:
 def _with_classes(interval: Interval | None, wider: float | None) -> str:
     """A mean with its interval, and the one for other classes too where that tells another story."""
     text = _percent(interval)
-    if interval is None or wider is None or not differs(interval.half, wider):
+    if interval is None or wider is None or not widths_differ(interval.half, wider):
         return text
     return f"{text} (± {100 * wider:.2f} over classes)"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base import Ints, UserError, check_settings, count, first, parameters, parse_call
+from longshot.base import Ints, UserError, call_defaults, check_settings, count, first, parse_call
 from longshot.data import (
     SPLITS,
     Dataset,
@@ -365,7 +365,7 @@ def open_split(
         return published_split(text, dataset, order)
     name, settings = parse_call(text)
     if name in _MADE:
-        defaults = {k: v for k, v in parameters(_MADE[name]).items() if k != "dataset"}
+        defaults = {k: v for k, v in call_defaults(_MADE[name]).items() if k != "dataset"}
         check_settings(f"The split '{name}'", settings, defaults)
         try:
             return _MADE[name](dataset, **settings)

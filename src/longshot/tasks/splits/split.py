@@ -16,8 +16,8 @@ import numpy as np
 from longshot.base import (
     Floats,
     Ints,
-    Kind,
-    Loose,
+    LooseRecord,
+    OutputKind,
     UserError,
     claim_output,
     count,
@@ -43,10 +43,10 @@ FORMAT = 1
 RATIOS = (0.6, 0.2, 0.2)
 WAY, SHOT = 5, 5  # of the tasks that tell how hard a split is
 Parts: TypeAlias = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
-KIND = Kind("split", {".json": has_json(format=..., made=..., fingerprint=..., train=...)})
+KIND = OutputKind("split", {".json": has_json(format=..., made=..., fingerprint=..., train=...)})
 
 
-class SplitFile(Loose):
+class SplitFile(LooseRecord):
     """split.json: what :meth:`Split.save` writes, or a plain list of classes by hand."""
 
     format: Literal[1] = 1
