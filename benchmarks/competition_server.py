@@ -102,10 +102,10 @@ def cost_of_reads(folder: Path, *, participants: int = PARTICIPANTS, reads: int 
     Every team has a scored submission. Participants take turns, so nobody asks the same twice in a row, and the
     database changes between every twenty reads, as it does while two workers score.
     """
-    from longshot.arena.services.office import Office
+    from longshot.arena.server.server_context import ServerContext
 
     tokens, _ = _people(folder, participants, 0)
-    office = Office(folder)
+    office = ServerContext(folder)
     _score_everybody(office)
     context = multiprocessing.get_context("spawn")
     address, stop = context.Queue(), context.Event()
@@ -175,17 +175,17 @@ def _processor_seconds(process: int | None) -> float:
 
 def _people(folder: Path, participants: int, workers: int) -> tuple[list[str], list[str]]:
     """Everybody with a team and a token; their passwords are weak, for they are not tried here."""
-    from longshot.arena.services import credentials, passwords, people, teams
-    from longshot.arena.services.office import Office
+    from longshot.arena.server import credentials, people
+    from longshot.arena.server.server_context import ServerContext
 
-    passwords.COST, passwords.PARALLEL = 1 << 4, 1
-    office = Office(folder)
+    credentials.COST, credentials.PARALLEL = 1 << 4, 1
+    office = ServerContext(folder)
     tokens = []
     for number in range(participants):
         name, code = f"person {number}", people.invite(office, people.HOST).code
         people.register(office, name=name, password="a long password", code=code)
         person = credentials.by_session(office, people.log_in(office, name=name, password="a long password"))
-        teams.found_team(office, person, name=f"team {number}")
+        people.found_team(office, person, name=f"team {number}")
         wish = {"name": "load", "scopes": ["submit", "read-own"]}
         tokens.append(credentials.create_token(office, person, **wish).token)  # type: ignore[arg-type]
     makers = [
@@ -197,7 +197,7 @@ def _people(folder: Path, participants: int, workers: int) -> tuple[list[str], l
 
 def _serve(folder: Path, address: Any, stop: Any) -> None:
     import longshot
-    from longshot.arena.server.buckets import Rate, Rates
+    from longshot.arena.server.rate_limits import Rate, Rates
 
     # All come from one address here; what one account may ask is as it is.
     server = longshot.serve_competition(folder, port=18900, rates=Rates(address=Rate(1e9, 1e9)))

@@ -21,8 +21,8 @@ from longshot.arena.submission_check import FactSheet, blank_sheet, missing_fiel
 from longshot.base import PAGE, claim_output, deliver_text
 
 if TYPE_CHECKING:
-    from longshot.arena.services.office import Office
-    from longshot.arena.services.unfinished import UnfinishedUpload
+    from longshot.arena.server.server_context import ServerContext
+    from longshot.arena.server.uploads import UnfinishedUpload
 
 
 class SubmissionStatus(NamedTuple):
@@ -254,7 +254,7 @@ def invite(
     >>> competition.invite("private-cup", role="worker").secret[:9]
     'longshot_'
     """
-    from longshot.arena.services import credentials, people
+    from longshot.arena.server import credentials, people
 
     with _office(folder) as office:
         if role == "worker":
@@ -278,26 +278,24 @@ def uploads(folder: str | Path) -> list[UnfinishedUpload]:
     >>> competition.uploads("quiet-cup")
     []
     """
-    from longshot.arena.services import people, unfinished
+    from longshot.arena.server import people, uploads
 
     with _office(folder) as office:
-        return unfinished.list_uploads(office, people.HOST, every=True)
+        return uploads.list_uploads(office, people.HOST, every=True)
 
 
 def delete_upload(folder: str | Path, upload: str) -> UnfinishedUpload:
-    """Give the unfinished upload with the id ``upload`` up, so that its team may begin another."""
-    from longshot.arena.services import people, unfinished
+    from longshot.arena.server import people, uploads
 
     with _office(folder) as office:
-        return unfinished.delete_upload(office, people.HOST, upload, every=True)
+        return uploads.delete_upload(office, people.HOST, upload, every=True)
 
 
 @contextmanager
-def _office(folder: str | Path) -> Iterator[Office]:
+def _office(folder: str | Path) -> Iterator[ServerContext]:
     """What the competition's server does, from the machine that has its folder."""
-    from longshot.arena.services.office import Office
 
-    office = Office(Path(folder))
+    office = ServerContext(Path(folder))
     try:
         yield office
     finally:

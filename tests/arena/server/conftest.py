@@ -17,10 +17,10 @@ import pytest
 
 import longshot
 from answers import Answer
-from longshot.arena.server.buckets import LoginRates, Rate, Rates
-from longshot.arena.server.serving import CompetitionServer
-from longshot.arena.services import passwords
-from longshot.arena.services.office import Office
+from longshot.arena.server import credentials
+from longshot.arena.server.competition_serving import CompetitionServer
+from longshot.arena.server.rate_limits import LoginRates, Rate, Rates
+from longshot.arena.server.server_context import ServerContext
 from longshot.arena.store import Store
 
 from ..conftest import TEMPLATE, write_competition, write_submission
@@ -89,7 +89,7 @@ class Arena:
     worker_token: str
 
     @property
-    def office(self) -> Office:
+    def office(self) -> ServerContext:
         return self.server._built.office
 
     @property
@@ -161,10 +161,10 @@ def change(folder: Path, old: str, new: str) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_passwords() -> Iterator[None]:
     """The strength of hashes is a number in each of them; tests make weak ones."""
-    before = passwords.COST, passwords.PARALLEL
-    passwords.COST, passwords.PARALLEL = 1 << 4, 1
+    before = credentials.COST, credentials.PARALLEL
+    credentials.COST, credentials.PARALLEL = 1 << 4, 1
     yield
-    passwords.COST, passwords.PARALLEL = before
+    credentials.COST, credentials.PARALLEL = before
 
 
 def open_arena(folder: Path, *, rates: Rates = PLENTY, **options: Any) -> Arena:

@@ -21,11 +21,10 @@ import pytest
 import longshot
 from longshot.arena import queue, submission_check
 from longshot.arena.database_tables import runs, sessions, tokens
-from longshot.arena.server import endpoint, protocol
-from longshot.arena.server.buckets import Rate, Rates
-from longshot.arena.services import people
-from longshot.arena.services.office import record
-from longshot.arena.services.passwords import hash_password
+from longshot.arena.server import competition_app, endpoint, people
+from longshot.arena.server.credentials import hash_password
+from longshot.arena.server.rate_limits import Rate, Rates
+from longshot.arena.server.server_context import record_audit
 from longshot.arena.submission_check import ArchiveLimits, unpack
 from longshot.base import UserError
 
@@ -136,7 +135,7 @@ def test_a_session_that_nobody_used_is_over(arena: Arena) -> None:
     with arena.office.store.change() as connection:
         own = sessions.c.hash == arena.office.hashed(secret)
         connection.execute(sessions.update().where(own).values(expires="2020-01-01 00:00:00"))
-        record(connection, people.HOST, "test", "a session")  # as whatever changes rights is told
+        record_audit(connection, people.HOST, "test", "a session")  # as whatever changes rights is told
     assert person.api("GET", "/me").status == 401
 
 
@@ -169,11 +168,11 @@ def test_a_change_of_rights_ends_sessions_and_a_disabled_account_loses_its_token
 
 
 def test_unknown_names_and_wrong_passwords_are_answered_alike(arena: Arena, monkeypatch: Any) -> None:
-    from longshot.arena.services import passwords
+    from longshot.arena.server import credentials
 
     work: list[int] = []
-    real = passwords._scrypt
-    monkeypatch.setattr(passwords, "_scrypt", lambda *a: work.append(1) or real(*a))
+    real = credentials._scrypt
+    monkeypatch.setattr(credentials, "_scrypt", lambda *a: work.append(1) or real(*a))
     registered = arena.visitor.api("POST", "/session", {"name": "Ada", "password": "wrong password"})
     unknown = arena.visitor.api("POST", "/session", {"name": "Nobody", "password": "wrong password"})
     assert registered.status == unknown.status == 401 and registered.body == unknown.body
@@ -205,7 +204,7 @@ def test_a_token_that_ended_or_was_taken_back(arena: Arena) -> None:
     number = max(row["id"] for row in arena.ada.good("GET", "/tokens"))
     with arena.office.store.change() as connection:
         connection.execute(tokens.update().where(tokens.c.id == number).values(expires="2020-01-01 00:00:00"))
-        record(connection, people.HOST, "test", "a token")
+        record_audit(connection, people.HOST, "test", "a token")
     answer = person.api("GET", "/submissions")
     assert answer.status == 401
     assert answer.detail.startswith("The token 'test' ended on 2020-01-01 00:00:00 UTC; make a new one")
@@ -559,7 +558,7 @@ def test_a_get_stays_a_get(arena: Arena) -> None:
 
 
 def test_half_a_header_is_not_waited_for(arena: Arena, monkeypatch: Any) -> None:
-    monkeypatch.setattr(protocol.PatientProtocol, "wait", 0.5)
+    monkeypatch.setattr(competition_app.PatientProtocol, "wait", 0.5)
     with socket.create_connection(("127.0.0.1", arena.port), 60) as connection:
         connection.sendall(b"GET /api/v1/competition HTTP/1.1\r\nHost: 127")
         assert connection.recv(100) == b""  # closed by the server

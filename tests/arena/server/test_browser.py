@@ -15,7 +15,7 @@ import pytest
 from browsing import Window
 from longshot.arena import remote_worker
 from longshot.arena.client import Client
-from longshot.arena.services import uploads
+from longshot.arena.server import uploads
 from longshot.cli.faces import every_command
 from longshot.explorer import TEMPLATES
 

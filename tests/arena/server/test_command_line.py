@@ -252,7 +252,7 @@ def test_a_clock_that_is_wrong(served: Arena, monkeypatch: Any) -> None:
 
 def test_an_upload_goes_on_where_it_broke_off(served: Arena, code_folder: Path, monkeypatch: Any) -> None:
     """The connection dies after the first piece; the same call sends the others only."""
-    from longshot.arena.services import uploads
+    from longshot.arena.server import uploads
 
     monkeypatch.setattr(uploads, "CHUNK", 100)
     cup = api.connect(served.server.url, served.token(served.ada))

@@ -23,8 +23,8 @@ from forked import ForkedProcess, ForkServer
 from longshot.arena import Competition, RemoteCompetition, load, queue
 from longshot.arena.client import Client
 from longshot.arena.database_tables import runs, scores, submissions, uploads
-from longshot.arena.services import credentials, people, teams
-from longshot.arena.services.office import Office
+from longshot.arena.server import credentials, people
+from longshot.arena.server.server_context import ServerContext
 from longshot.arena.store import Store
 from longshot.base import UserError
 
@@ -41,7 +41,7 @@ from longshot.arena.server import app
 queue.LEASE = 3.0
 passwords.COST, passwords.PARALLEL = 16, 1
 app.build_server.__kwdefaults__["sweep_every"] = 0.3
-from longshot.arena.server.buckets import LoginRates, Rate, Rates
+from longshot.arena.server.rate_limits import LoginRates, Rate, Rates
 endless = Rate(1e9, 1e9)
 rates = Rates(endless, endless, LoginRates(*[endless] * 4))
 while True:  # the database may be away
@@ -114,7 +114,7 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
         url = postgres.new_database()
         with (folder / "competition.yaml").open("a") as file:
             file.write(f"\ndatabase: {url}\n")
-    office = Office(folder)
+    office = ServerContext(folder)
     token = credentials.create_worker_token(office, people.HOST, name="w").token
     office.close()
     opened = Stage(forks, folder, 19500 + os.getpid() % 400, token)
@@ -124,14 +124,14 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
 
 def participants(folder: Path, count: int) -> list[str]:
     """Tokens of so many people, each with a team."""
-    office = Office(folder)
+    office = ServerContext(folder)
     made = []
     for number in range(count):
         code = people.invite(office, people.HOST).code
         name = f"person {number}"
         people.register(office, name=name, password=PASSWORD, code=code)
         person = credentials.by_session(office, people.log_in(office, name=name, password=PASSWORD))
-        teams.found_team(office, person, name=f"team {number}")
+        people.found_team(office, person, name=f"team {number}")
         made.append(credentials.create_token(office, person, name="t", scopes=["submit", "read-own"]).token)
     office.close()
     return made

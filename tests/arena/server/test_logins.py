@@ -13,10 +13,9 @@ import pytest
 import longshot
 from answers import Answer
 from longshot.arena.policy import Person
-from longshot.arena.server.buckets import LoginRates, Rate, Rates
+from longshot.arena.server.competition_serving import CompetitionServer
 from longshot.arena.server.endpoint import Front
-from longshot.arena.server.logins import Logins
-from longshot.arena.server.serving import CompetitionServer
+from longshot.arena.server.rate_limits import LoginRates, Logins, Rate, Rates
 
 from ..conftest import write_competition
 from .conftest import ENDLESS, PASSWORD, PORTS, Visitor, change

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from answers import Answer
-from longshot.arena.server.multipart import PARTS, parse_form
-from longshot.arena.server.pages import submitting
+from longshot.arena.server import pages_work
+from longshot.arena.server.page_rendering import PARTS, parse_form
 from longshot.base import UserError
 
 from .conftest import Arena, Visitor, archive
@@ -77,7 +77,7 @@ def test_a_form_that_is_refused_enters_nothing(
     elif case == "visitor":
         person = arena.visitor
     elif case == "too large":
-        data = bytes(submitting.PLAIN + (1 << 20))
+        data = bytes(pages_work.PLAIN + (1 << 20))
     sent = body(None if case == "no file" else data, **fields)
     answer = post(person, sent[:-20] if case == "cut off" else sent, **headers)
     assert (answer.status, words in answer.body.decode()) == (status, True), answer.body

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from longshot.arena.policy import ACTIONS, OF_ROLE, ROLES, SCOPES, Person, Refusal, permit
-from longshot.arena.server.app import OPERATIONS
-from longshot.arena.server.declare import Operation
+from longshot.arena.server.competition_app import OPERATIONS
+from longshot.arena.server.operations import Operation
 
 from .conftest import Arena, Visitor
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longshot.arena import Competition, queue
-from longshot.arena.services.memory import Memory
-from longshot.arena.services.office import Office
+from longshot.arena.server.server_context import ServerContext, StampedCache
 from longshot.arena.store import Store
 
 from ..test_database import Server
@@ -83,7 +82,7 @@ def test_the_board_is_the_same_as_without_memory(own_arena: Arena) -> None:
 
 
 def stamps_change(store: Store, competition: Competition) -> None:
-    memory, elsewhere = Memory(store), Store(competition)
+    memory, elsewhere = StampedCache(store), Store(competition)
     try:
         before = memory.stamp(), memory.state()
         assert (memory.stamp(), memory.state()) == before
@@ -99,7 +98,7 @@ def stamps_change(store: Store, competition: Competition) -> None:
 
 
 def test_stamps_of_sqlite_change_with_every_write(competition: Competition) -> None:
-    office = Office(competition.folder)
+    office = ServerContext(competition.folder)
     stamps_change(office.store, competition)
     office.close()
 

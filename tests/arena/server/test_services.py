@@ -18,50 +18,48 @@ from longshot.arena.competition_data import BlobStore, dump_tasks, load_tasks
 from longshot.arena.database_tables import in_future, invitations, runs
 from longshot.arena.database_tables import uploads as upload_rows
 from longshot.arena.policy import Person, Refusal
-from longshot.arena.services import (
+from longshot.arena.server import (
     boards,
+    competition_app,
     credentials,
-    desk,
-    logs,
     organising,
     people,
-    reaper,
     submissions,
-    teams,
     uploads,
+    worker_api,
 )
-from longshot.arena.services.office import Office
+from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError
 
 from .conftest import PASSWORD, PORTS, archive, change
 
 
 @pytest.fixture
-def office(competition: Competition, empty_database: Path) -> Iterator[Office]:
+def office(competition: Competition, empty_database: Path) -> Iterator[ServerContext]:
     shutil.copy(empty_database, competition.folder)
     change(competition.folder, "per_day: 3, total: 4", "per_day: 3, total: 10")
-    opened = Office(competition.folder)
+    opened = ServerContext(competition.folder)
     yield opened
     opened.close()
 
 
-def somebody(office: Office, name: str, role: str = "participant") -> Person:
+def somebody(office: ServerContext, name: str, role: str = "participant") -> Person:
     code = people.invite(office, people.HOST, role=role).code
     people.register(office, name=name, password=PASSWORD, code=code)
     return again(office, name)
 
 
-def again(office: Office, name: str) -> Person:
+def again(office: ServerContext, name: str) -> Person:
     """The same person as the next request sees them."""
     return credentials.by_session(office, people.log_in(office, name=name, password=PASSWORD))
 
 
-def leader(office: Office, name: str) -> Person:
-    teams.found_team(office, somebody(office, name), name=name)
+def leader(office: ServerContext, name: str) -> Person:
+    people.found_team(office, somebody(office, name), name=name)
     return again(office, name)
 
 
-def submit(office: Office, person: Person, note: str = "", **wish: Any) -> int:
+def submit(office: ServerContext, person: Person, note: str = "", **wish: Any) -> int:
     data = archive(note=note)
     wish = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), **wish}
     upload = uploads.begin_upload(office, person, **wish)
@@ -69,7 +67,7 @@ def submit(office: Office, person: Person, note: str = "", **wish: Any) -> int:
     return uploads.finish_upload(office, person, upload.id).submission
 
 
-def score(office: Office, value: float | None, half: float | None = 0.1) -> int:
+def score(office: ServerContext, value: float | None, half: float | None = 0.1) -> int:
     claimed = queue.claim(office.store, "w")
     assert claimed is not None
     reason = None if value is not None else "boom"
@@ -80,7 +78,7 @@ def score(office: Office, value: float | None, half: float | None = 0.1) -> int:
 # --- people and teams ---
 
 
-def test_open_registration_waits_for_an_organiser(office: Office) -> None:
+def test_open_registration_waits_for_an_organiser(office: ServerContext) -> None:
     with pytest.raises(Refusal, match="needs an invitation"):
         people.register(office, name="Ann", password=PASSWORD)
     change(office.folder, "title: small", "title: small\nserver: {registration: open, terms: terms.md}")
@@ -99,20 +97,20 @@ def test_open_registration_waits_for_an_organiser(office: Office) -> None:
         people.change_account(office, organiser, organiser.account or 0, role="participant")
 
 
-def somebody_with_terms(office: Office, name: str) -> Person:
+def somebody_with_terms(office: ServerContext, name: str) -> Person:
     code = people.invite(office, people.HOST, role="organiser").code
     people.register(office, name=name, password=PASSWORD, code=code, terms=True)
     return again(office, name)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\0b", "x" * 41, "a\u202eb"])
-def test_names_that_are_no_names(office: Office, name: str) -> None:
+def test_names_that_are_no_names(office: ServerContext, name: str) -> None:
     code = people.invite(office, people.HOST).code
     with pytest.raises(UserError):
         people.register(office, name=name, password=PASSWORD, code=code)
 
 
-def test_names_are_one_whatever_their_case(office: Office) -> None:
+def test_names_are_one_whatever_their_case(office: ServerContext) -> None:
     somebody(office, "Ada")
     code = people.invite(office, people.HOST).code
     with pytest.raises(Refusal, match="The name 'ADA' is taken"):
@@ -121,13 +119,13 @@ def test_names_are_one_whatever_their_case(office: Office) -> None:
 
 
 @pytest.mark.parametrize("password", ["short", "aaaaaaaaaaaa", "x" * 201])
-def test_passwords_that_are_too_weak(office: Office, password: str) -> None:
+def test_passwords_that_are_too_weak(office: ServerContext, password: str) -> None:
     code = people.invite(office, people.HOST).code
     with pytest.raises(UserError, match="password has"):
         people.register(office, name="Ada", password=password, code=code)
 
 
-def test_an_invitation_ends(office: Office) -> None:
+def test_an_invitation_ends(office: ServerContext) -> None:
     code = people.invite(office, people.HOST).code
     with office.store.change() as connection:
         connection.execute(invitations.update().values(expires=in_future(seconds=-1)))
@@ -135,37 +133,37 @@ def test_an_invitation_ends(office: Office) -> None:
         people.register(office, name="Ada", password=PASSWORD, code=code)
 
 
-def test_a_team_from_its_beginning_to_its_end(office: Office) -> None:
+def test_a_team_from_its_beginning_to_its_end(office: ServerContext) -> None:
     ada, bob, eve = leader(office, "Ada"), somebody(office, "Bob"), somebody(office, "Eve")
-    team = teams.join_team(office, bob, code=teams.invite_to_team(office, ada).code)
+    team = people.join_team(office, bob, code=people.invite_to_team(office, ada).code)
     bob = again(office, "Bob")
     assert [member.name for member in team.members] == ["Ada", "Bob"] and bob.team == ada.team
     with pytest.raises(Refusal, match="already"):
-        teams.found_team(office, bob, name="Mine")
+        people.found_team(office, bob, name="Mine")
     with pytest.raises(Refusal, match="Only the leader"):
-        teams.invite_to_team(office, bob)
+        people.invite_to_team(office, bob)
     with pytest.raises(Refusal, match="You lead a team with 1 others"):
-        teams.leave_team(office, ada)
+        people.leave_team(office, ada)
     number = submit(office, bob)
     assert submissions.read_submission(office, ada, number).submission.team == "Ada"  # one identity
-    teams.transfer_team(office, ada, bob.account or 0)
-    teams.leave_team(office, ada)
+    people.transfer_team(office, ada, bob.account or 0)
+    people.leave_team(office, ada)
     bob = again(office, "Bob")
-    assert [member.leads for member in teams.own_team(office, bob).members] == [True]  # type: ignore[union-attr]
+    assert [member.leads for member in people.own_team(office, bob).members] == [True]  # type: ignore[union-attr]
     with pytest.raises(Refusal, match="There is no submission"):
         submissions.read_submission(office, again(office, "Ada"), number)  # it stayed with the team
-    teams.join_team(office, eve, code=teams.invite_to_team(office, bob).code)
-    teams.remove_member(office, bob, eve.account or 0)
+    people.join_team(office, eve, code=people.invite_to_team(office, bob).code)
+    people.remove_member(office, bob, eve.account or 0)
     assert again(office, "Eve").team is None
     with pytest.raises(Refusal, match="There is no member"):
-        teams.remove_member(office, bob, eve.account or 0)
+        people.remove_member(office, bob, eve.account or 0)
 
 
-def test_a_team_has_as_many_members_as_the_competition_allows(office: Office) -> None:
+def test_a_team_has_as_many_members_as_the_competition_allows(office: ServerContext) -> None:
     change(office.folder, "title: small", "title: small\nserver: {team_size: 1}")
     ada, bob = leader(office, "Ada"), somebody(office, "Bob")
     with pytest.raises(Refusal, match="has 1 members, and 1 are allowed"):
-        teams.join_team(office, bob, code=teams.invite_to_team(office, ada).code)
+        people.join_team(office, bob, code=people.invite_to_team(office, ada).code)
 
 
 # --- time ---
@@ -217,7 +215,7 @@ def test_another_version_of_a_phase_has_other_tasks(competition: Competition) ->
 # --- boards ---
 
 
-def test_a_board_by_last_best_and_selected(office: Office) -> None:
+def test_a_board_by_last_best_and_selected(office: ServerContext) -> None:
     ada = leader(office, "Ada")
     numbers = []
     for value in (0.3, 0.7, 0.5):
@@ -242,7 +240,7 @@ def test_a_board_by_last_best_and_selected(office: Office) -> None:
         boards.board(office, ada, by="luck")
 
 
-def test_what_lies_in_the_trash_is_on_no_board_and_comes_back(office: Office) -> None:
+def test_what_lies_in_the_trash_is_on_no_board_and_comes_back(office: ServerContext) -> None:
     ada, organiser = leader(office, "Ada"), somebody(office, "Olga", "organiser")
     first, second = (submit(office, ada, note=str(i)) for i in range(2))
     with pytest.raises(Refusal, match="cancel it first"):
@@ -265,7 +263,7 @@ def test_what_lies_in_the_trash_is_on_no_board_and_comes_back(office: Office) ->
 # --- versions of scores ---
 
 
-def test_a_phase_is_scored_anew_when_it_is_confirmed(office: Office) -> None:
+def test_a_phase_is_scored_anew_when_it_is_confirmed(office: ServerContext) -> None:
     ada, organiser = leader(office, "Ada"), somebody(office, "Olga", "organiser")
     number = submit(office, ada)
     wish: dict[str, Any] = {"phase": "feedback", "reason": "the tasks were too easy"}
@@ -292,7 +290,7 @@ def test_a_phase_is_scored_anew_when_it_is_confirmed(office: Office) -> None:
 
 
 @pytest.mark.long
-def test_answers_are_scored_anew_without_running_anything(office: Office, needs_sandbox: None) -> None:
+def test_answers_are_scored_anew_without_running_anything(office: ServerContext, needs_sandbox: None) -> None:
     """A new scorer: the answers of the run are read, the submission is not started."""
     from longshot.arena import submission_runs
 
@@ -310,7 +308,7 @@ def test_answers_are_scored_anew_without_running_anything(office: Office, needs_
     assert (folder / "seed-1" / "answers.jsonl").is_file() and (folder / "seed-1" / "log.txt").is_file()
 
 
-def test_the_final_is_entered_once_by_name(office: Office) -> None:
+def test_the_final_is_entered_once_by_name(office: ServerContext) -> None:
     ada, organiser = leader(office, "Ada"), somebody(office, "Olga", "organiser")
     submit(office, ada)
     score(office, 0.5)
@@ -320,23 +318,23 @@ def test_the_final_is_entered_once_by_name(office: Office) -> None:
     assert row["job"].startswith("carry/final/free-style/team-1/") and row["target"][:16] in row["job"]
 
 
-def test_the_final_begins_by_itself_where_the_settings_say_so(office: Office) -> None:
+def test_the_final_begins_by_itself_where_the_settings_say_so(office: ServerContext) -> None:
     ada = leader(office, "Ada")
     submit(office, ada)
     score(office, 0.5)
-    assert reaper.sweep(office).carried == 0
+    assert competition_app.sweep(office).carried == 0
     change(office.folder, "title: small", "title: small\nserver: {carry_over: true}")
     change(office.folder, "seeds: [1, 2, 3]", "start: '2999-01-01', seeds: [1, 2, 3]")
-    assert reaper.sweep(office).carried == 0  # not yet
+    assert competition_app.sweep(office).carried == 0  # not yet
     change(office.folder, "2999-01-01", "2020-01-01")
-    assert [reaper.sweep(office).carried for _ in range(2)] == [1, 1]
+    assert [competition_app.sweep(office).carried for _ in range(2)] == [1, 1]
     assert submissions.list_submissions(office, ada).total == 2  # and once
 
 
 # --- the reaper, the disk, the queue ---
 
 
-def test_a_server_that_starts_makes_the_checks_of_one_that_died(office: Office) -> None:
+def test_a_server_that_starts_makes_the_checks_of_one_that_died(office: ServerContext) -> None:
     ada = leader(office, "Ada")
     data = archive()
     upload = uploads.begin_upload(office, ada, size=len(data), sha256=hashlib.sha256(data).hexdigest())
@@ -349,7 +347,7 @@ def test_a_server_that_starts_makes_the_checks_of_one_that_died(office: Office) 
     assert uploads.finish_upload(office, ada, upload.id).submission == 1
 
 
-def test_every_state_that_is_no_end_is_swept(office: Office) -> None:
+def test_every_state_that_is_no_end_is_swept(office: ServerContext) -> None:
     ada = leader(office, "Ada")
     data = archive()
     wish = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -357,25 +355,25 @@ def test_every_state_that_is_no_end_is_swept(office: Office) -> None:
     uploads.write_chunk(office, ada, upload.id, 0, data)
     with office.store.change() as connection:  # its server died while it was looked at
         connection.execute(upload_rows.update().values(state="checking", seen=time.time() - 1000))
-    assert reaper.sweep(office).uploads == 1
+    assert competition_app.sweep(office).uploads == 1
     number = uploads.finish_upload(office, ada, upload.id).submission
     for expected in ("running", "platform error"):
         queue.claim(office.store, "dead")
         with office.store.change() as connection:
             connection.execute(runs.update().values(seen=0.0))
-        assert reaper.sweep(office).runs == 1
+        assert competition_app.sweep(office).runs == 1
         assert office.store.submission(number)["state"] == expected
     assert submissions.allowances(office, ada)[0].today == 0  # refunded
     abandoned = uploads.begin_upload(office, ada, size=3, sha256="0" * 64)
     uploads.write_chunk(office, ada, abandoned.id, 0, b"x")
     with office.store.change() as connection:
         connection.execute(upload_rows.update().where(upload_rows.c.state == "open").values(seen=0.0))
-    assert reaper.sweep(office).uploads == 1
+    assert competition_app.sweep(office).uploads == 1
     assert uploads.read_upload(office, ada, abandoned.id).state == "expired"
     assert not list((office.folder / "uploads").glob("*.part"))
 
 
-def test_a_full_disk_lets_things_wait_and_fails_nothing(office: Office) -> None:
+def test_a_full_disk_lets_things_wait_and_fails_nothing(office: ServerContext) -> None:
     ada = leader(office, "Ada")
     number = submit(office, ada)
     change(office.folder, "title: small", f"title: small\nserver: {{free_disk: {1 << 60}}}")
@@ -384,14 +382,14 @@ def test_a_full_disk_lets_things_wait_and_fails_nothing(office: Office) -> None:
     assert caught.value.status == 503 and caught.value.retry
     token = credentials.create_worker_token(office, people.HOST, name="w")
     worker = credentials.by_token(office, token.token)
-    claiming = desk.claim_job(office, worker, BlobStore(office.folder), worker="w")
+    claiming = worker_api.claim_job(office, worker, BlobStore(office.folder), worker="w")
     assert claiming.job is None and "free disk" in str(claiming.wait)
     state = boards.queue_state(office, Person())
     assert [(each.state, "free disk" in str(each.why)) for each in state.workers] == [("paused", True)]
     assert office.store.submission(number)["state"] == "queued"
 
 
-def test_an_organiser_pauses_the_queue(office: Office) -> None:
+def test_an_organiser_pauses_the_queue(office: ServerContext) -> None:
     ada, organiser = leader(office, "Ada"), somebody(office, "Olga", "organiser")
     submit(office, ada)
     organising.pause(office, organiser, why="the disk is exchanged")
@@ -401,7 +399,7 @@ def test_an_organiser_pauses_the_queue(office: Office) -> None:
     assert queue.claim(office.store, "w") is not None
 
 
-def test_the_queue_says_who_is_next_and_who_works(office: Office) -> None:
+def test_the_queue_says_who_is_next_and_who_works(office: ServerContext) -> None:
     ada, bob = leader(office, "Ada"), leader(office, "Bob")
     numbers = [submit(office, ada), submit(office, bob), submit(office, ada, note="2")]
     places = [
@@ -412,42 +410,40 @@ def test_the_queue_says_who_is_next_and_who_works(office: Office) -> None:
     queue.claim(office.store, "here:1:2")
     state = boards.queue_state(office, Person())
     assert (state.waiting, state.running) == (2, 1)
-    assert [(worker.name, worker.state) for worker in state.workers] == [
-        ("here", "running")
-    ]
+    assert [(worker.name, worker.state) for worker in state.workers] == [("here", "running")]
 
 
 # --- logs ---
 
 
-def test_a_log_is_tailed_line_by_line(office: Office) -> None:
+def test_a_log_is_tailed_line_by_line(office: ServerContext) -> None:
     change(office.folder, "tasks: 3, per_day", "tasks: 3, logs: printed, per_day")
     ada = leader(office, "Ada")
     number = submit(office, ada)
     claimed = queue.claim(office.store, "w")
     assert claimed is not None
-    live = logs.live_log(office.folder / "submissions" / f"{number:06d}", 1, claimed.attempt)
+    live = submissions.live_log(office.folder / "submissions" / f"{number:06d}", 1, claimed.attempt)
     live.write_bytes(b"first\nsec")
-    part = logs.tail(office, ada, number)
+    part = submissions.tail(office, ada, number)
     assert part.text == "| first\n" and not part.ended and len(part.messages) == 2
     live.write_bytes(b"first\nsecond\x1b[2J\n")
-    part = logs.tail(office, ada, number, cursor=part.cursor)
+    part = submissions.tail(office, ada, number, cursor=part.cursor)
     assert part.text == "| second\\x1b[2J\n" and part.messages == []
     with pytest.raises(UserError, match="cursor is none"):
-        logs.tail(office, ada, number, cursor="1.1")
+        submissions.tail(office, ada, number, cursor="1.1")
     with pytest.raises(Refusal, match="There is no run with seed 7"):
-        logs.tail(office, ada, number, seed=7)
+        submissions.tail(office, ada, number, seed=7)
     queue.release(office.store, claimed, "w", "the worker was stopped", counted=False)
     queue.claim(office.store, "w")
     with office.store.change() as connection:
         connection.execute(runs.update().values(attempt=2))
     live.unlink()
-    logs.live_log(live.parent, 1, 2).write_bytes(b"again\n")
-    part = logs.tail(office, ada, number, cursor=part.cursor)
+    submissions.live_log(live.parent, 1, 2).write_bytes(b"again\n")
+    part = submissions.tail(office, ada, number, cursor=part.cursor)
     assert part.restarted and part.text == "| again\n"
 
 
-def test_settings_that_cannot_be_read_leave_those_before(office: Office) -> None:
+def test_settings_that_cannot_be_read_leave_those_before(office: ServerContext) -> None:
     path = office.folder / "competition.yaml"
     text = path.read_text()
     path.write_text("title: [")
@@ -457,7 +453,7 @@ def test_settings_that_cannot_be_read_leave_those_before(office: Office) -> None
 
 
 @pytest.mark.long
-def test_blobs_are_the_same_however_often_they_are_asked_for(office: Office) -> None:
+def test_blobs_are_the_same_however_often_they_are_asked_for(office: ServerContext) -> None:
     blobs = BlobStore(office.folder)
     competition = office.competition
     phase = competition.phases[0]

@@ -15,7 +15,7 @@ from browsing import Window
 from forked import ForkServer
 from longshot import competition as api
 from longshot.arena.database_tables import uploads as upload_rows
-from longshot.arena.services import uploads
+from longshot.arena.server import uploads
 from longshot.base import UserError
 
 from .conftest import Arena, Visitor, archive, send

@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import hmac
 import json
+import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from anyio import CapacityLimiter, to_thread
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -20,13 +24,73 @@ from starlette.responses import FileResponse, Response
 
 from longshot.arena.competition_data import BlobStore
 from longshot.arena.policy import VISITOR, Person, Refusal, permit
-from longshot.arena.server.buckets import Buckets, Rates, network
-from longshot.arena.server.declare import Begun, Call, FileAnswer, Operation, Written, plain
-from longshot.arena.server.logins import Attempt, Logins
-from longshot.arena.server.problems import as_refusal, problem
-from longshot.arena.services import credentials
-from longshot.arena.services.office import Office
+from longshot.arena.server import credentials
+from longshot.arena.server.operations import PROBLEM, Begun, Call, FileAnswer, Operation, Written, plain
+from longshot.arena.server.rate_limits import Attempt, Buckets, Logins, Rates, network
+from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError, read_record
+
+# Mistakes as problem+json: the sentence that the command line prints, with what a program needs to word it
+# itself.
+
+
+class WebFace:
+    """Parameters as people see them on a page: by their names."""
+
+    def parameter(self, name: str, value: str | None) -> str:
+        words = name.replace("_", " ")
+        return words if value is None else f"{words} {value}"
+
+    def call(self, name: str, arguments: list[str], settings: dict[str, str]) -> str:
+        words = ["longshot", *name.replace("competition.", "compete ").replace("_", "-").split(), *arguments]
+        return f"'{' '.join(words)}'"
+
+
+FACE = WebFace()
+
+
+def sentence(error: UserError) -> str:
+    """The sentence of a mistake as the server words it."""
+    return error.render(FACE)
+
+
+def status_of(error: UserError) -> int:
+    """HTTP's number for a mistake: 422 for what is wrong with what was sent."""
+    return error.status if isinstance(error, Refusal) else 422
+
+
+def as_refusal(error: Exception) -> UserError:
+    """Any exception as one that can be told; what nobody foresaw is printed for the organiser and told as such."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
+        print(f"the database: {error}", file=sys.stderr)
+        return Refusal(503, "The competition's database does not answer", "try again in a moment", retry=2.0)
+    if isinstance(error, OSError) and error.errno == 28:
+        return Refusal(503, "The server's disk is full; nothing is lost", "try again later", retry=60.0)
+    print("".join(traceback.format_exception(error)), file=sys.stderr)
+    return Refusal(500, f"The server made a mistake ({type(error).__name__}); it goes on.")
+
+
+def problem(error: UserError) -> Response:
+    """The answer to a request that was not carried out."""
+    status = status_of(error)
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": sentence(error),
+        "fact": error.fact,
+        "remedy": error.remedy,
+    }
+    headers = {"cache-control": "no-store"}
+    if isinstance(error, Refusal) and error.retry:
+        headers["retry-after"] = f"{max(1, round(error.retry))}"
+    if status == 401:
+        headers["www-authenticate"] = 'Bearer realm="longshot"'
+    text = json.dumps(body, ensure_ascii=False)
+    return Response(text.encode("utf-8", "backslashreplace"), status, headers, PROBLEM)
+
 
 COOKIE = "__Host-longshot"
 JSON = 256 << 10  # bytes of a JSON body
@@ -51,7 +115,7 @@ class Front:
         How often anybody may ask.
     """
 
-    def __init__(self, office: Office, rates: Rates | None = None) -> None:
+    def __init__(self, office: ServerContext, rates: Rates | None = None) -> None:
         self.rates = rates or Rates()
         self.office, self.blobs = office, BlobStore(office.folder)
         self.slow = CapacityLimiter(SLOW)

@@ -12,7 +12,8 @@ from longshot.arena import entry_rules, queue, ranking
 from longshot.arena.database_tables import facts, filled, runs, submissions, teams, workers
 from longshot.arena.policy import Person, not_there, permit, sees_all
 from longshot.arena.ranking import BoardEntry, RankBy
-from longshot.arena.services.office import Office
+from longshot.arena.server import uploads
+from longshot.arena.server.server_context import ServerContext
 from longshot.arena.settings import Phase
 from longshot.base import UserError, count
 
@@ -79,7 +80,7 @@ class QueueView(NamedTuple):
 
 
 def board(
-    office: Office,
+    office: ServerContext,
     person: Person,
     *,
     phase: str | None = None,
@@ -113,7 +114,7 @@ def board(
     return Board(chosen.name, group, ranks_by, lines, standing, competition.marks, hidden, version)
 
 
-def _entries(office: Office, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
+def _entries(office: ServerContext, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
     """The entries of a board, computed once for every state of the competition."""
     competition = office.competition
     return office.memory.kept(
@@ -123,7 +124,7 @@ def _entries(office: Office, phase: str, league: str, by: RankBy) -> list[BoardE
     )
 
 
-def _end_and_version(office: Office, phase: str) -> tuple[dt.datetime | None, int]:
+def _end_and_version(office: ServerContext, phase: str) -> tuple[dt.datetime | None, int]:
     """When the final's review ends, and the version of a phase's scores."""
     competition = office.competition
 
@@ -137,7 +138,7 @@ def _end_and_version(office: Office, phase: str) -> tuple[dt.datetime | None, in
 
 
 def progress(
-    office: Office, person: Person, *, phase: str | None = None, league: str | None = None
+    office: ServerContext, person: Person, *, phase: str | None = None, league: str | None = None
 ) -> list[Progress]:
     """Every valid submission in the order it was made, for the figure of a board; none while scores are hidden."""
     permit(person, "board.read")
@@ -176,7 +177,7 @@ def progress(
     ]
 
 
-def queue_state(office: Office, person: Person) -> QueueView:
+def queue_state(office: ServerContext, person: Person) -> QueueView:
     """How long the queue is and whether anybody works on it."""
     permit(person, "queue.read")
     memory = office.memory
@@ -203,7 +204,7 @@ def queue_state(office: Office, person: Person) -> QueueView:
     return QueueView(waiting, counts.get("running", 0), oldest, why, listed, sentence)
 
 
-def _queue(office: Office) -> tuple[dict[str, int], str | None, list[dict[str, Any]], str | None]:
+def _queue(office: ServerContext) -> tuple[dict[str, int], str | None, list[dict[str, Any]], str | None]:
     """Runs by state, when the submission came that waits longest, workers' signs of life, and why it pauses."""
     going = runs.c.state.in_(("queued", "running"))
     by_state = sa.select(runs.c.state, sa.func.count()).where(going).group_by(runs.c.state)
@@ -217,7 +218,7 @@ def _queue(office: Office) -> tuple[dict[str, int], str | None, list[dict[str, A
         return counts, connection.execute(oldest).scalar(), signs, connection.execute(paused).scalar()
 
 
-def find_phase(office: Office, name: str | None) -> Phase:
+def find_phase(office: ServerContext, name: str | None) -> Phase:
     """A phase by name, 404 where there is none; unless named the last that has scores, else the one that is open."""
     competition = office.competition
     if name is not None:
@@ -236,3 +237,86 @@ def find_phase(office: Office, name: str | None) -> Phase:
 def _label(name: str) -> str:
     """A worker's name without the number of its token and of its process."""
     return name.partition("/")[2].rsplit(":", 2)[0] or name.rsplit(":", 2)[0]
+
+
+# What everybody may know of a competition: phases, leagues, limits, terms and rules.
+
+
+class PhaseInfo(NamedTuple):
+    """A phase as everybody sees it; its end is not part of it."""
+
+    name: str
+    state: str  # coming, open, over
+    start: dt.datetime | None
+    end: dt.datetime | None
+    submissions: bool
+    practice: bool
+    per_day: int  # 0: no limit
+    total: int
+    attempts_per_day: int
+    scores_hidden: bool
+    logs: str
+
+
+class CompetitionInfo(NamedTuple):
+    """What the competition is about and what may be sent to it."""
+
+    title: str
+    leagues: list[str]
+    phases: list[PhaseInfo]
+    default_phase: str
+    ranks_by: str
+    fact_sheet: str
+    fact_fields: list[str]
+    registration: str
+    upload_bytes: int
+    chunk_bytes: int
+    terms: str  # Markdown, as text
+    rules: str
+    marks: list[str]
+    now: dt.datetime  # the server's clock
+
+
+def competition_info(office: ServerContext) -> CompetitionInfo:
+    """What everybody may know of a competition."""
+    competition = office.competition
+    moment = dt.datetime.now(dt.UTC)
+    listed = zip(entry_rules.timetable(competition, moment), competition.phases, strict=True)
+    phases = [
+        PhaseInfo(
+            **when._asdict(),
+            per_day=0 if phase.practice else phase.per_day,
+            total=0 if phase.practice else phase.total,
+            attempts_per_day=phase.attempts_per_day,
+            scores_hidden=not entry_rules.scores_shown(phase, moment),
+            logs=phase.logs,
+        )
+        for when, phase in listed
+    ]
+    server = competition.server
+    return CompetitionInfo(
+        competition.title,
+        list(competition.leagues),
+        phases,
+        entry_rules.default_phase(competition, moment).name,
+        competition.ranks_by,
+        competition.fact_sheet,
+        list(competition.fact_fields),
+        server.registration,
+        uploads.upload_limit(office),
+        uploads.CHUNK,
+        _page(office, server.terms),
+        _page(office, server.rules),
+        competition.marks,
+        moment,
+    )
+
+
+def _page(office: ServerContext, name: str) -> str:
+    """A text beside competition.yaml; empty where there is none."""
+    if not name:
+        return ""
+    path = (office.folder / name).resolve()
+    if not path.is_relative_to(office.folder.resolve()) or not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")[:200_000]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from longshot.arena import entry_rules, queue
-from longshot.arena.database_tables import events, filled, runs, submissions, teams
+from longshot.arena.database_tables import ENDED, events, filled, runs, submissions, teams
+from longshot.arena.inside.shown import readable
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, sees_all
+from longshot.arena.queue import archive_path
 from longshot.arena.ranking import half_of_worst, hand_in_sheet
-from longshot.arena.services.office import Office, record
-from longshot.arena.services.teams import require_team
+from longshot.arena.server.people import require_team
+from longshot.arena.server.server_context import ServerContext, record_audit
 from longshot.arena.submission_check import missing_fields, parse_sheet, stored_sheet
 from longshot.base import UserError
 
@@ -79,7 +83,7 @@ class SubmissionList(NamedTuple):
 
 
 def list_submissions(
-    office: Office,
+    office: ServerContext,
     person: Person,
     *,
     every: bool = False,
@@ -110,7 +114,7 @@ def list_submissions(
     return SubmissionList(total, _views(office, person, rows))
 
 
-def read_submission(office: Office, person: Person, number: int) -> SubmissionPage:
+def read_submission(office: ServerContext, person: Person, number: int) -> SubmissionPage:
     """One submission with its runs and history."""
     row = own_row(office, person, "submission.read", number)
     (view,) = _views(office, person, [row])
@@ -125,7 +129,7 @@ def read_submission(office: Office, person: Person, number: int) -> SubmissionPa
     return SubmissionPage(view, listed, lines, stored_sheet(row["fact_sheet"]))
 
 
-def cancel_submission(office: Office, person: Person, number: int) -> SubmissionView:
+def cancel_submission(office: ServerContext, person: Person, number: int) -> SubmissionView:
     """End a submission that waits or runs."""
     own_row(office, person, "submission.cancel", number)
     try:
@@ -134,12 +138,12 @@ def cancel_submission(office: Office, person: Person, number: int) -> Submission
         raise Refusal(409, error.fact, error.remedy) from None
     with office.store.change() as connection:
         change = {"state": before}, {"state": "cancelled"}
-        record(connection, person, "submission.cancel", f"submission {number}", *change)
+        record_audit(connection, person, "submission.cancel", f"submission {number}", *change)
     return read_submission(office, person, number).submission
 
 
 def select_submission(
-    office: Office, person: Person, number: int, *, selected: bool = True
+    office: ServerContext, person: Person, number: int, *, selected: bool = True
 ) -> SubmissionView:
     """Choose the submission that counts on boards that rank by selection; one per phase and league."""
     row = own_row(office, person, "submission.select", number)
@@ -148,17 +152,19 @@ def select_submission(
         connection.execute(submissions.update().where(*alike).values(selected=sa.false()))
         if selected:
             connection.execute(submissions.update().where(submissions.c.id == number).values(selected=True))
-        record(connection, person, "submission.select", f"submission {number}", after={"selected": selected})
+        record_audit(
+            connection, person, "submission.select", f"submission {number}", after={"selected": selected}
+        )
     return read_submission(office, person, number).submission
 
 
-def set_sheet(office: Office, person: Person, number: int, fields: dict[str, str]) -> SubmissionPage:
+def set_sheet(office: ServerContext, person: Person, number: int, fields: dict[str, str]) -> SubmissionPage:
     """Give a submission its fact sheet, or another one."""
     row = own_row(office, person, "submission.sheet", number)
     sheet = parse_sheet(fields)
     hand_in_sheet(office.store, number, sheet)
     with office.store.change() as connection:
-        record(
+        record_audit(
             connection,
             person,
             "submission.sheet",
@@ -169,7 +175,7 @@ def set_sheet(office: Office, person: Person, number: int, fields: dict[str, str
     return read_submission(office, person, number)
 
 
-def allowances(office: Office, person: Person) -> list[entry_rules.AllowanceInfo]:
+def allowances(office: ServerContext, person: Person) -> list[entry_rules.AllowanceInfo]:
     """What a team has used and what remains, for every phase that takes submissions and every kind of league."""
     permit(person, "quota.read")
     team = require_team(person)
@@ -179,7 +185,7 @@ def allowances(office: Office, person: Person) -> list[entry_rules.AllowanceInfo
         return entry_rules.allowances(connection, team, taking, competition.leagues)
 
 
-def own_row(office: Office, person: Person, action: str, number: int) -> dict[str, Any]:
+def own_row(office: ServerContext, person: Person, action: str, number: int) -> dict[str, Any]:
     """The row of a submission that a person may take an action on; elsewhere it is not there."""
     permit(person, action)
     rows = office.store.rows(_row(), number=number) if 0 < number < 2**31 else []
@@ -189,7 +195,7 @@ def own_row(office: Office, person: Person, action: str, number: int) -> dict[st
     return rows[0]
 
 
-def may_see_score(office: Office, person: Person, row: dict[str, Any]) -> bool:
+def may_see_score(office: ServerContext, person: Person, row: dict[str, Any]) -> bool:
     """Whether a person may see the score in a row: organisers any, others once the phase shows them."""
     if sees_all(person):
         return True
@@ -210,7 +216,7 @@ def _rows() -> sa.Select[Any]:
     return joined.join(teams, teams.c.id == submissions.c.team)
 
 
-def _views(office: Office, person: Person, rows: list[dict[str, Any]]) -> list[SubmissionView]:
+def _views(office: ServerContext, person: Person, rows: list[dict[str, Any]]) -> list[SubmissionView]:
     places = positions(office) if any(row["state"] == "queued" for row in rows) else {}
     views = []
     for row in rows:
@@ -232,7 +238,7 @@ def _views(office: Office, person: Person, rows: list[dict[str, Any]]) -> list[S
     return views
 
 
-def positions(office: Office) -> dict[int, int]:
+def positions(office: ServerContext) -> dict[int, int]:
     """Submission → its position in the queue; 1 is next."""
     first = sa.func.min(runs.c.id).label("first")
     query = (
@@ -252,3 +258,76 @@ def _without_score(line: str, shown: bool) -> str:
     """A line of the history; ``seed 1: scored 0.2110 in 3.2 s`` loses its number where scores are hidden."""
     head, word, _ = line.partition(": scored ")
     return line if shown or not word else f"{head}: scored"
+
+
+# The log of a run, tailed by one endpoint: a cursor goes in, what is new comes out with the next cursor.
+# System messages come from the history. What the submission printed comes only in phases that show it, line
+# by line, marked, as the finished log has it; in hidden phases nothing of the submission's making comes
+# out.
+
+MOST = 64 << 10  # letters of one answer
+_FRESH = EVENTS_OF.limit(200)
+_CURSOR = re.compile(r"(\d{1,9})\.(\d{1,3})\.(\d{1,12})")
+
+
+class LogPart(NamedTuple):
+    """What is new in a log."""
+
+    cursor: str  # to ask with next time
+    messages: list[tuple[str, str]]  # (UTC, system message)
+    text: str  # what it printed, each line marked with '| ', and how it ended
+    restarted: bool  # another attempt began: what was printed before no longer counts
+    ended: bool  # nothing more will come
+
+
+def tail(
+    office: ServerContext, person: Person, number: int, *, seed: int | None = None, cursor: str = "0.0.0"
+) -> LogPart:
+    """What is new in the log of a run since ``cursor``; of the first seed unless one is named."""
+    row = own_row(office, person, "submission.log", number)
+    position = _CURSOR.fullmatch(cursor)
+    if position is None:
+        raise UserError("The cursor is none that this server gave; begin without one.")
+    last_event, attempt, offset = map(int, position.groups())
+    listed = office.store.rows(RUNS_OF, number=number)
+    run = next((each for each in listed if seed is None or each["seed"] == seed), None)
+    if run is None:
+        raise not_there("run", f"with seed {seed}")
+    fresh = office.store.rows(_FRESH, number=number, after=last_event)
+    shown = may_see_score(office, person, row)
+    messages = [(line["time"], readable(_without_score(line["what"], shown))) for line in fresh]
+    restarted = attempt not in (0, run["attempt"]) and run["attempt"] > 0
+    start = 0 if restarted else offset
+    text = _text(office, number, run["seed"], row["phase"], run["state"])
+    part = text[start : start + MOST]
+    following = f"{fresh[-1]['id'] if fresh else last_event}.{run['attempt']}.{start + len(part)}"
+    ended = row["state"] in ENDED and start + len(part) >= len(text) and len(fresh) < 200
+    return LogPart(following, messages, part, restarted, ended)
+
+
+def live_log(folder: Path, seed: int, attempt: int) -> Path:
+    """Where a worker elsewhere writes what a run prints while it runs."""
+    return folder / f"seed-{seed}.live-{attempt}.txt"
+
+
+def _text(office: ServerContext, number: int, seed: int, phase: str, state: str) -> str:
+    folder = archive_path(office.competition, number)
+    finished = folder / f"seed-{seed}" / "log.txt"
+    if state in ENDED and finished.is_file():
+        return _capped(finished)
+    hidden = next((each.logs == "system" for each in office.competition.phases if each.name == phase), True)
+    if hidden or state in ENDED:
+        return ""
+    live = [*folder.glob(f"seed-{seed}.live-*.txt"), *folder.glob(f"seed-{seed}.*/log.txt")]
+    newest = max(
+        (path for path in live if path.is_file()), key=lambda path: path.stat().st_mtime, default=None
+    )
+    if newest is None:
+        return ""
+    whole_lines = _capped(newest).rpartition("\n")[0]
+    return "".join(f"| {line}\n" for line in whole_lines.splitlines())
+
+
+def _capped(path: Path) -> str:
+    with path.open("rb") as file:
+        return readable(file.read(4 << 20).decode("utf-8", "replace"))

@@ -1,15 +1,16 @@
-"""How pages of a competition are made: the explorer's look, times in UTC, a form's mistakes at the form."""
+"""Forms with a file, as browsers send them without a script: ``multipart/form-data``, held in memory, bounded."""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
 from markupsafe import Markup
@@ -19,23 +20,160 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from longshot.arena.inside.shown import one_line
-from longshot.arena.policy import permit
-from longshot.arena.server.endpoint import Front
-from longshot.arena.server.page_endpoint import (
-    Move,
-    PageRequest,
-    answered,
-    begun,
-    read_form,
-    with_person,
+from longshot.arena.policy import Person, permit
+from longshot.arena.server.endpoint import (
+    Front,
+    as_refusal,
+    cookie,
+    read_body,
+    sentence,
+    set_cookie,
+    status_of,
 )
-from longshot.arena.server.problems import as_refusal, sentence, status_of
+from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError
 from longshot.explorer import TEMPLATES, ago, human_bytes, without_unseen
 from longshot.reports import frame
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+PARTS = 200  # of one form
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;,]{1,70}))', re.IGNORECASE)
+_DISPOSITION = re.compile(rb"^content-disposition:\s*form-data\s*;(.*)$", re.IGNORECASE | re.MULTILINE)
+_PARAMETER = re.compile(rb'\b(name|filename)="([^"]*)"')
+
+
+class SentFile(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    data: bytes
+
+
+class SentForm(NamedTuple):
+    """A form: its fields as texts, and its files."""
+
+    fields: dict[str, str]
+    files: dict[str, SentFile]
+
+
+def is_multipart(content_type: str) -> bool:
+    """Whether a body is a form with files."""
+    return content_type.partition(";")[0].strip().lower() == "multipart/form-data"
+
+
+def parse_form(content_type: str, body: bytes) -> SentForm:
+    """The fields and files of a form; UserError where it is none.
+
+    Examples
+    --------
+    >>> body = b'--x\\r\\nContent-Disposition: form-data; name="league"\\r\\n\\r\\nfree-style\\r\\n--x--\\r\\n'
+    >>> parse_form("multipart/form-data; boundary=x", body).fields
+    {'league': 'free-style'}
+    """
+    match = _BOUNDARY.search(content_type)
+    if match is None:
+        raise UserError("The form has no boundary between its parts.")
+    delimiter = b"\r\n--" + (match[1] or match[2]).encode("latin-1", "replace")
+    # A preamble, the parts, and what follows the last delimiter: "--".
+    _, *parts = (b"\r\n" + body).split(delimiter, PARTS + 1)
+    if not parts or not parts[-1].startswith(b"--"):
+        raise UserError(f"The form does not end, or has more than {PARTS} parts.")
+    form = SentForm({}, {})
+    for part in parts[:-1]:
+        head, blank, content = part.partition(b"\r\n\r\n")
+        disposition = _DISPOSITION.search(head.replace(b"\r\n", b"\n"))
+        if not blank or disposition is None:
+            raise UserError("A part of the form does not say which field it is.")
+        named = {key: value.decode("utf-8", "replace") for key, value in _PARAMETER.findall(disposition[1])}
+        if b"filename" in named:
+            form.files[named.get(b"name", "")] = SentFile(named[b"filename"], content)
+        else:
+            form.fields[named.get(b"name", "")] = content.decode("utf-8", "replace")
+    return form
+
+
+# Pages and forms: the same person, policy and sentences as the API, answered as HTML.
+
+FORM = 128 << 10  # bytes of a form
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """What a page is made from."""
+
+    front: Front
+    person: Person
+    csrf: str  # goes into every form as the field ``csrf``, and into scripts' header X-CSRF-Token
+    here: str  # the page's own address
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, SentFile] = field(default_factory=dict)
+    site: str = ""  # the server's address as the reader has it, without a slash at its end
+
+    @property
+    def office(self) -> ServerContext:
+        """The competition."""
+        return self.front.office
+
+
+class Move(NamedTuple):
+    """Where a form leads to; ``session`` begins (a secret) or ends (empty) one."""
+
+    to: str
+    session: str | None = None
+
+
+def begun(front: Front, request: Request) -> PageRequest:
+    """What is known of a request before anybody is asked who sends it."""
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    site = str(request.base_url).rstrip("/")  # the guard has looked at the name in it
+    return PageRequest(front, Person(), "", here, site=site)
+
+
+def with_person(page_request: PageRequest, request: Request) -> PageRequest:
+    """The same with who asks; the database is asked for that."""
+    front = page_request.front
+    person = front.person(request)
+    secret = cookie(request) if person.via == "session" else None
+    return replace(
+        page_request,
+        person=person,
+        csrf=front.office.csrf(secret) if secret else "",
+        path=dict(request.path_params),
+        query=dict(request.query_params),
+    )
+
+
+async def read_form(request: Request, file: int) -> SentForm:
+    """What a form brought; one with a file may be larger, and one that is too large is read to its end.
+
+    A browser that is answered before it has sent everything shows a broken connection, and not the answer.
+    """
+    kind = request.headers.get("content-type", "")
+    if file and is_multipart(kind):
+        return await run_in_threadpool(
+            parse_form, kind, await read_body(request, FORM + file, to_its_end=True)
+        )
+    text = (await read_body(request, FORM)).decode("utf-8", "replace")
+    return SentForm(dict(parse_qsl(text, keep_blank_values=True, max_num_fields=200)), {})
+
+
+def answered(made: str | Move) -> Response:
+    """A page, or where a form leads to, as HTTP has it."""
+    headers = {"cache-control": "no-store"}
+    if isinstance(made, str):
+        return HTMLResponse(made.encode("utf-8", "backslashreplace"), headers=headers)
+    response = RedirectResponse(made.to, 303, headers=headers)
+    if made.session is not None:
+        set_cookie(response, made.session or None)
+    return response
+
+
+# How pages of a competition are made: the explorer's look, times in UTC, a form's mistakes at the form.
 
 # (address, name, who sees it)
 _VISITOR, _MEMBER, _ORGANISER = "visitor", "participant", "organiser"
@@ -202,12 +340,12 @@ def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) 
     return HTMLResponse(made, status_of(error), headers={"cache-control": "no-store"})
 
 
-def field(request: PageRequest, name: str, default: str = "") -> str:
+def form_field(request: PageRequest, name: str, default: str = "") -> str:
     """A field of the form that was sent, without white space around it."""
     return request.form.get(name, default).strip()
 
 
-def number(request: PageRequest, name: str) -> int:
+def form_number(request: PageRequest, name: str) -> int:
     """A whole number of the path or of the form; UserError for anything else."""
     text = request.path.get(name) or request.form.get(name, "")
     try:

@@ -25,8 +25,8 @@ from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import Claim, archive_path
 from longshot.arena.remote_competition import as_zip
 from longshot.arena.result_pages import details_page
-from longshot.arena.services.logs import live_log
-from longshot.arena.services.office import Office
+from longshot.arena.server.server_context import ServerContext
+from longshot.arena.server.submissions import live_log
 from longshot.arena.submission_runs import publish_run
 from longshot.base import UserError, hash_file, write_json, write_text
 
@@ -76,7 +76,7 @@ class Stored(NamedTuple):
     bytes: int
 
 
-def work_settings(office: Office, person: Person) -> WorkSettings:
+def work_settings(office: ServerContext, person: Person) -> WorkSettings:
     """The competition's settings without what concerns this machine alone."""
     permit(person, "work.read")
     competition = office.competition
@@ -94,7 +94,7 @@ class Claiming(NamedTuple):
     wait: str | None = None  # why a run that waits is not handed out yet
 
 
-def claim_job(office: Office, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
+def claim_job(office: ServerContext, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
     """The oldest waiting run, now this worker's. Nothing is handed out while the disk is full or data are decoded."""
     permit(person, "work.claim")
     name = worker_name(person, worker)
@@ -134,7 +134,9 @@ def _no_data(error: Exception) -> Refusal:
     return Refusal(503, "The competition's data cannot be handed out", "see the server's log", retry=30.0)
 
 
-def held_claim(office: Office, person: Person, action: str, run: int, attempt: int, worker: str) -> Claim:
+def held_claim(
+    office: ServerContext, person: Person, action: str, run: int, attempt: int, worker: str
+) -> Claim:
     """The claim of a run that this worker holds now; Refusal where it does not, whoever does."""
     permit(person, action)
     name = worker_name(person, worker)
@@ -149,26 +151,26 @@ def held_claim(office: Office, person: Person, action: str, run: int, attempt: i
     return filled(Claim, rows[0], run=run)
 
 
-def beat(office: Office, person: Person, run: int, *, attempt: int, worker: str) -> Held:
+def beat(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Held:
     """A sign of life; not held when the run is no longer this worker's: it was cancelled, or another took it over."""
     permit(person, "work.write")
     claimed = Claim(run, 0, 0, "", "", attempt)
     return Held(queue.alive(office.store, claimed, worker_name(person, worker)))
 
 
-def archive_blob(office: Office, submission: int) -> Blob:
+def archive_blob(office: ServerContext, submission: int) -> Blob:
     """A submission's archive by its hash; one that was entered as a folder is zipped once."""
     path = _archive(office, submission)
     return Blob("submission.zip", hash_file(path), path.stat().st_size)
 
 
-def archive_file(office: Office, person: Person, run: int, *, attempt: int, worker: str) -> Path:
+def archive_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
     """The archive of the submission that this worker runs, and of no other."""
     claimed = held_claim(office, person, "work.read", run, attempt, worker)
     return _archive(office, claimed.submission)
 
 
-def answers_file(office: Office, person: Person, run: int, *, attempt: int, worker: str) -> Path:
+def answers_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
     """The answers of a run that is scored anew."""
     claimed = held_claim(office, person, "work.read", run, attempt, worker)
     path = archive_path(office.competition, claimed.submission) / f"seed-{claimed.seed}" / "answers.jsonl"
@@ -178,7 +180,7 @@ def answers_file(office: Office, person: Person, run: int, *, attempt: int, work
 
 
 def append_log(
-    office: Office, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
+    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
 ) -> Stored:
     """What a run printed since the last time; gives the bytes that are there. Nothing in hidden phases."""
     claimed = held_claim(office, person, "work.write", run, attempt, worker)
@@ -193,7 +195,7 @@ def append_log(
 
 
 def put_file(
-    office: Office, person: Person, run: int, *, attempt: int, worker: str, name: str, data: bytes
+    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, name: str, data: bytes
 ) -> None:
     """One file that a run wrote; it counts when the run's end is told."""
     claimed = held_claim(office, person, "work.write", run, attempt, worker)
@@ -211,7 +213,7 @@ def put_file(
 
 
 def finish_job(
-    office: Office,
+    office: ServerContext,
     person: Person,
     run: int,
     *,
@@ -267,7 +269,7 @@ def finish_job(
 
 
 def release_job(
-    office: Office, person: Person, run: int, *, attempt: int, worker: str, why: str, counted: bool
+    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, why: str, counted: bool
 ) -> None:
     """Give an unfinished run back; ``counted``: this attempt failed by the platform's fault."""
     claimed = held_claim(office, person, "work.write", run, attempt, worker)
@@ -275,7 +277,7 @@ def release_job(
     shutil.rmtree(_attempt_folder(office, claimed), ignore_errors=True)
 
 
-def stop_worker(office: Office, person: Person, *, worker: str, why: str = "") -> None:
+def stop_worker(office: ServerContext, person: Person, *, worker: str, why: str = "") -> None:
     """Note that a worker ends by itself, or why it pauses."""
     permit(person, "work.write")
     with office.store.change() as connection:
@@ -313,12 +315,12 @@ def read_scores(path: Path) -> dict[str, Any]:
 _GROUPS = ("by_dataset", "by_ways", "by_shots")
 
 
-def _attempt_folder(office: Office, claimed: Claim) -> Path:
+def _attempt_folder(office: ServerContext, claimed: Claim) -> Path:
     folder = archive_path(office.competition, claimed.submission)
     return folder / f"seed-{claimed.seed}.{claimed.run}-{claimed.attempt}"
 
 
-def _archive(office: Office, submission: int) -> Path:
+def _archive(office: ServerContext, submission: int) -> Path:
     folder = archive_path(office.competition, submission)
     path = folder / "submission.zip"
     tree = folder / "submission"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import os
 import secrets
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,7 +18,7 @@ from sqlalchemy.engine import Connection
 from longshot.arena.database_tables import accounts, filled, in_future, members, now, sessions, tokens
 from longshot.arena.entry_rules import tidy
 from longshot.arena.policy import OF_ROLE, SCOPES, VISITOR, Person, Refusal, Scope, not_there, permit
-from longshot.arena.services.office import Office, record
+from longshot.arena.server.server_context import ServerContext, record_audit
 from longshot.base import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository
@@ -42,7 +47,7 @@ class NewToken(NamedTuple):
     token: str
 
 
-def begin_session(office: Office, connection: Connection, account: int, rights: int) -> str:
+def begin_session(office: ServerContext, connection: Connection, account: int, rights: int) -> str:
     """A new session of an account; gives the secret that goes into the cookie."""
     secret = secrets.token_urlsafe(32)
     moment = now()
@@ -53,7 +58,7 @@ def begin_session(office: Office, connection: Connection, account: int, rights: 
     return secret
 
 
-def end_session(office: Office, person: Person) -> None:
+def end_session(office: ServerContext, person: Person) -> None:
     """Log out."""
     with office.store.change() as connection:
         connection.execute(sessions.delete().where(sessions.c.hash == person.session))
@@ -65,7 +70,7 @@ def end_sessions(connection: Connection, account: int) -> None:
     connection.execute(sessions.delete().where(sessions.c.account == account))
 
 
-def by_session(office: Office, secret: str) -> Person:
+def by_session(office: ServerContext, secret: str) -> Person:
     """Whose session a cookie names; a visitor where it names none that lasts."""
     digest = office.hashed(secret)
     row = _read(office, sessions, digest)
@@ -82,7 +87,7 @@ def by_session(office: Office, secret: str) -> Person:
     )
 
 
-def by_token(office: Office, secret: str) -> Person:
+def by_token(office: ServerContext, secret: str) -> Person:
     """Whose token this is; Refusal where it is unknown, over or taken back."""
     digest = office.hashed(secret)
     row = _read(office, tokens, digest)
@@ -111,7 +116,7 @@ def by_token(office: Office, secret: str) -> Person:
     return Person(role, row["account"], row["name"], row["own_team"], scopes, "token", row["id"])
 
 
-def _read(office: Office, table: sa.Table, digest: str) -> dict[str, Any] | None:
+def _read(office: ServerContext, table: sa.Table, digest: str) -> dict[str, Any] | None:
     """The row of a session or a token, remembered while nobody's rights change, and for a minute at most.
 
     Whoever changes accounts, teams or tokens writes a line into the audit log, and the office counts who logs out;
@@ -123,7 +128,7 @@ def _read(office: Office, table: sa.Table, digest: str) -> dict[str, Any] | None
     return memory.kept(digest, stamp, lambda: next(iter(office.store.rows(query)), None))
 
 
-def write_uses(office: Office) -> None:
+def write_uses(office: ServerContext) -> None:
     """Write down which sessions and tokens were used: a session goes on for as long again."""
     used = office.touched()
     if not used:
@@ -139,7 +144,7 @@ def write_uses(office: Office) -> None:
 
 
 def create_token(
-    office: Office, person: Person, *, name: str, scopes: Sequence[str], days: int | None = None
+    office: ServerContext, person: Person, *, name: str, scopes: Sequence[str], days: int | None = None
 ) -> NewToken:
     """Make a token for the command line; its secret is shown once.
 
@@ -159,27 +164,29 @@ def create_token(
     return _issue(office, person, person.account, name, granted, days)
 
 
-def create_worker_token(office: Office, person: Person, *, name: str, days: int | None = None) -> NewToken:
+def create_worker_token(
+    office: ServerContext, person: Person, *, name: str, days: int | None = None
+) -> NewToken:
     """Make a token for a machine that runs submissions: it belongs to no account and has the scope ``work``."""
     permit(person, "worker.token")
     return _issue(office, person, None, name, ["work"], days)
 
 
-def list_tokens(office: Office, person: Person) -> list[TokenInfo]:
+def list_tokens(office: ServerContext, person: Person) -> list[TokenInfo]:
     """A person's own tokens; organisers see those of workers too."""
     permit(person, "token.list")
     rows = office.store.rows(sa.select(tokens).where(*_lasting(person)).order_by(tokens.c.id))
     return [filled(TokenInfo, row, scopes=row["scopes"].split()) for row in rows]
 
 
-def revoke_token(office: Office, person: Person, number: int) -> None:
+def revoke_token(office: ServerContext, person: Person, number: int) -> None:
     """Take a token back at once."""
     permit(person, "token.revoke")
     with office.store.change() as connection:
         lasting = tokens.update().where(tokens.c.id == number, *_lasting(person))
         if connection.execute(lasting.values(revoked=now())).rowcount != 1:
             raise not_there("token", number)
-        record(connection, person, "token.revoke", f"token {number}")
+        record_audit(connection, person, "token.revoke", f"token {number}")
 
 
 def _lasting(person: Person) -> tuple[sa.ColumnElement[bool], ...]:
@@ -191,7 +198,7 @@ def _lasting(person: Person) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _issue(
-    office: Office, person: Person, account: int | None, name: str, scopes: list[str], days: int | None
+    office: ServerContext, person: Person, account: int | None, name: str, scopes: list[str], days: int | None
 ) -> NewToken:
     most = office.competition.server.token_days
     if days is not None and not 1 <= days <= most:
@@ -204,7 +211,7 @@ def _issue(
         values |= {"hash": office.hashed(secret), "created": now(), "expires": expires}
         number = int(connection.execute(tokens.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
         after = {"name": title, "scopes": scopes, "expires": expires, "account": account}
-        record(connection, person, "token.create", f"token {number}", after=after)
+        record_audit(connection, person, "token.create", f"token {number}", after=after)
     return NewToken(number, title, scopes, expires, secret)
 
 
@@ -232,3 +239,46 @@ def _with_account(table: sa.Table, account: sa.Column[Any], *, outer: bool = Fal
         .join(accounts, accounts.c.id == account, isouter=outer)
         .join(members, members.c.account == account, isouter=True)
     )
+
+
+# Passwords: kept as scrypt hashes with a salt of their own, compared in the same time whoever asks.
+
+# Memory 32 MB, some 0.2 s: as strong as OWASP's first choice for scrypt. A hash names its own numbers.
+COST, BLOCK, PARALLEL = 1 << 15, 8, 3
+SHORTEST, LONGEST = 10, 200  # letters
+_MEMORY = 1 << 27
+
+
+def check_password(password: str) -> None:
+    """UserError for a password that is too short, or one letter throughout."""
+    if not SHORTEST <= len(password) <= LONGEST:
+        raise UserError(f"A password has {SHORTEST} to {LONGEST} letters, this one has {len(password)}.")
+    if len(set(password)) < 4:
+        raise UserError(f"The password has {len(set(password))} different letters, and 4 are needed.")
+
+
+def hash_password(password: str) -> str:
+    """What is kept of a password: ``scrypt$n$r$p$salt$hash``."""
+    salt = os.urandom(16)
+    return _written(COST, BLOCK, PARALLEL, salt, _scrypt(password, salt, COST, BLOCK, PARALLEL))
+
+
+def fits(password: str, kept_hash: str | None, gate: threading.BoundedSemaphore) -> bool:
+    """Whether a password is the one that was hashed; without a hash the same work is done for nothing."""
+    with gate:
+        if kept_hash is None:
+            _scrypt(password, b"0" * 16, COST, BLOCK, PARALLEL)
+            return False
+        _, cost, block, parallel, salt, digest = kept_hash.split("$")
+        computed = _scrypt(password, base64.b64decode(salt), int(cost), int(block), int(parallel))
+        return hmac.compare_digest(computed, base64.b64decode(digest))
+
+
+def _scrypt(password: str, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
+    secret = password.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(secret, salt=salt, n=cost, r=block, p=parallel, maxmem=_MEMORY, dklen=32)
+
+
+def _written(cost: int, block: int, parallel: int, salt: bytes, digest: bytes) -> str:
+    parts = base64.b64encode(salt).decode(), base64.b64encode(digest).decode()
+    return f"scrypt${cost}${block}${parallel}${parts[0]}${parts[1]}"

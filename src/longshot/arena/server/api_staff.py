@@ -7,17 +7,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from longshot.arena.server.api_submissions import ListQuery
-from longshot.arena.server.declare import Call, FileAnswer, Query, delete, get, patch, post
-from longshot.arena.services import (
-    credentials,
-    exporting,
-    organising,
-    people,
-    submissions,
-    teams,
-    unfinished,
-)
+from longshot.arena.policy import not_there
+from longshot.arena.server import credentials, organising, people, submissions, uploads, worker_api
+from longshot.arena.server.api_people import ListQuery
+from longshot.arena.server.operations import Call, FileAnswer, Query, delete, get, patch, post, put
 from longshot.base import Record
 
 
@@ -69,14 +62,14 @@ def _export(call: Call) -> FileAnswer:
     handle = tempfile.NamedTemporaryFile(prefix="longshot-export-", suffix=".zip", delete=False)  # noqa: SIM115
     handle.close()
     try:
-        path = exporting.export(call.office, call.person, Path(handle.name))
+        path = organising.export(call.office, call.person, Path(handle.name))
     except BaseException:
         Path(handle.name).unlink()
         raise
     return FileAnswer(path, "application/zip", "competition.zip", temporary=True)
 
 
-OPERATIONS = [
+ORGANISER_OPERATIONS = [
     get("/organiser/accounts", "people.read", "Everybody.", people.list_accounts, query=AccountQuery),
     patch(
         "/organiser/accounts/{number:int}",
@@ -85,12 +78,12 @@ OPERATIONS = [
         people.change_account,
         body=AccountChange,
     ),
-    get("/organiser/teams", "people.read", "All teams.", teams.list_teams),
+    get("/organiser/teams", "people.read", "All teams.", people.list_teams),
     patch(
         "/organiser/teams/{number:int}",
         "people.change",
         "Give a team its rank, or take it away.",
-        teams.set_ranked,
+        people.set_ranked,
         body=TeamRanked,
     ),
     delete(
@@ -121,14 +114,14 @@ OPERATIONS = [
         "/organiser/uploads",
         "upload.every",
         "Everybody's uploads that were begun and not finished.",
-        unfinished.list_uploads,
+        uploads.list_uploads,
         fixed={"every": True},
     ),
     delete(
         "/organiser/uploads/{identity}",
         "upload.clear",
         "Give any team's unfinished upload up.",
-        unfinished.delete_upload,
+        uploads.delete_upload,
         fixed={"every": True},
     ),
     get(
@@ -209,5 +202,115 @@ OPERATIONS = [
         handle=_export,
         file="application/zip",
         heavy=True,
+    ),
+]
+
+
+# What workers ask: runs, hidden data, and where to put what a run wrote.
+
+BINARY = "application/octet-stream"
+
+
+class WorkerRequest(Record):
+    worker: str = Field(max_length=60)
+
+
+class StopRequest(WorkerRequest):
+    why: str = Field("", max_length=400)
+
+
+class HoldQuery(Query):
+    worker: str = Field(max_length=60)
+    attempt: int = Field(ge=0, le=1000)
+
+
+class LogQuery(HoldQuery):
+    offset: int = Field(ge=0, le=2**31)
+
+
+class Ending(Record):
+    duration: float
+    reason: str | None = Field(None, max_length=20_000)
+
+
+class GivingBack(Record):
+    why: str = Field(max_length=1000)
+    counted: bool
+
+
+def _blob(call: Call) -> FileAnswer:
+    path = call.blobs.path(call.path["sha256"])
+    if path is None:
+        raise not_there("data", call.path["sha256"][:64])
+    return FileAnswer(path, lasting=True)
+
+
+WORKER_OPERATIONS = [
+    get("/work", "work.read", "What a worker must know of the competition.", worker_api.work_settings),
+    post(
+        "/work/claim",
+        "work.claim",
+        "The next run.",
+        handle=lambda call: worker_api.claim_job(call.office, call.person, call.blobs, **dict(call.body)),
+        answer=worker_api.Claiming,
+        body=WorkerRequest,
+        heavy=True,
+    ),
+    post("/work/stop", "work.write", "A worker ends, or pauses.", worker_api.stop_worker, body=StopRequest),
+    get("/work/blobs/{sha256}", "work.read", "Hidden data by hash.", handle=_blob, file=BINARY),
+    get(
+        "/work/runs/{run:int}/archive",
+        "work.read",
+        "The submission that this worker runs.",
+        worker_api.archive_file,
+        query=HoldQuery,
+        file=BINARY,
+    ),
+    get(
+        "/work/runs/{run:int}/answers",
+        "work.read",
+        "The answers of a run that is scored anew.",
+        worker_api.answers_file,
+        query=HoldQuery,
+        file=BINARY,
+    ),
+    post(
+        "/work/runs/{run:int}/alive",
+        "work.write",
+        "A sign of life.",
+        worker_api.beat,
+        query=HoldQuery,
+    ),
+    post(
+        "/work/runs/{run:int}/log",
+        "work.write",
+        "What a run printed.",
+        worker_api.append_log,
+        query=LogQuery,
+        raw=worker_api.LIVE,
+    ),
+    put(
+        "/work/runs/{run:int}/files/{name}",
+        "work.write",
+        "A file that a run wrote.",
+        worker_api.put_file,
+        query=HoldQuery,
+        raw=max(worker_api.FILES.values()),
+    ),
+    post(
+        "/work/runs/{run:int}/finish",
+        "work.write",
+        "The end of a run.",
+        worker_api.finish_job,
+        body=Ending,
+        query=HoldQuery,
+    ),
+    post(
+        "/work/runs/{run:int}/release",
+        "work.write",
+        "Give an unfinished run back.",
+        worker_api.release_job,
+        body=GivingBack,
+        query=HoldQuery,
     ),
 ]

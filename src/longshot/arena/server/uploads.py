@@ -7,6 +7,7 @@ whatever died in between, there is one submission.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import hmac
 import os
@@ -20,11 +21,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.arena import entry_rules, queue
-from longshot.arena.database_tables import filled, now, submissions, teams, uploads
+from longshot.arena.database_tables import accounts, filled, now, submissions, teams, uploads
 from longshot.arena.inside.shown import one_line
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own
-from longshot.arena.services import teams as team_services
-from longshot.arena.services.office import Office, record
+from longshot.arena.server import people as team_services
+from longshot.arena.server.server_context import ServerContext, record_audit
 from longshot.arena.settings import FREE
 from longshot.arena.submission_check import ArchiveLimits, dump_sheet, parse_sheet
 from longshot.base import UserError, hash_file
@@ -64,13 +65,13 @@ class Receipt(NamedTuple):
     seal: str
 
 
-def upload_limit(office: Office) -> int:
+def upload_limit(office: ServerContext) -> int:
     """The most bytes that an archive may have."""
     return min(office.competition.server.upload, ArchiveLimits().bytes)
 
 
 def begin_upload(
-    office: Office,
+    office: ServerContext,
     person: Person,
     *,
     size: int,
@@ -149,12 +150,12 @@ def begin_upload(
     return _upload({**values, "reason": None, "submission": None})
 
 
-def read_upload(office: Office, person: Person, identity: str) -> Upload:
+def read_upload(office: ServerContext, person: Person, identity: str) -> Upload:
     """How much of an upload is there."""
     return _upload(own_upload(office, person, "upload.read", identity))
 
 
-def write_chunk(office: Office, person: Person, identity: str, offset: int, data: bytes) -> Upload:
+def write_chunk(office: ServerContext, person: Person, identity: str, offset: int, data: bytes) -> Upload:
     """Append a piece. Refusal where it does not begin where the last one ended: ``read_upload`` says where that is."""
     row = own_upload(office, person, "upload.write", identity)
     if len(data) > CHUNK:
@@ -194,7 +195,7 @@ def write_chunk(office: Office, person: Person, identity: str, offset: int, data
     return _upload({**row, **changed})
 
 
-def finish_upload(office: Office, person: Person, identity: str) -> Receipt:
+def finish_upload(office: ServerContext, person: Person, identity: str) -> Receipt:
     """Check the archive and enter it; asked again, the same receipt.
 
     UserError with what is wrong where it is refused: that uses no quota, but it is an attempt.
@@ -228,7 +229,7 @@ def finish_upload(office: Office, person: Person, identity: str) -> Receipt:
     return receipt(office, number)
 
 
-def receipt(office: Office, number: int) -> Receipt:
+def receipt(office: ServerContext, number: int) -> Receipt:
     """The receipt of a submission."""
     row = office.store.submission(number)
     facts = (number, row["sha256"] or "", row["bytes"] or 0, row["phase"], row["league"], row["team_name"])
@@ -247,12 +248,12 @@ def forget_writer(identity: str) -> None:
     _locks.pop(identity, None)
 
 
-def quarantine(office: Office, identity: str) -> Path:
+def quarantine(office: ServerContext, identity: str) -> Path:
     """Where the bytes of an upload lie until they are taken."""
     return office.folder / "uploads" / f"{identity}.part"
 
 
-def sweep(office: Office) -> int:
+def sweep(office: ServerContext) -> int:
     """The reaper of uploads: those that nobody goes on with expire, checks that died may be made again."""
     hours = office.competition.server.upload_hours
     with office.store.change() as connection:
@@ -272,13 +273,13 @@ def sweep(office: Office) -> int:
     return revived + expired
 
 
-def reopen_checks(office: Office) -> None:
+def reopen_checks(office: ServerContext) -> None:
     """Let checks be made again that an earlier server died over: the one that starts now is the only one."""
     with office.store.change() as connection:
         connection.execute(uploads.update().where(uploads.c.state == "checking").values(state="open"))
 
 
-def _take(office: Office, person: Person, row: dict[str, Any], path: Path) -> int:
+def _take(office: ServerContext, person: Person, row: dict[str, Any], path: Path) -> int:
     competition = office.competition
     phase = competition.phase(row["phase"])
     entry_rules.check_open(phase)
@@ -299,11 +300,11 @@ def _take(office: Office, person: Person, row: dict[str, Any], path: Path) -> in
         done = uploads.update().where(uploads.c.id == row["id"])
         connection.execute(done.values(state="taken", submission=number, seen=time.time()))
         after = {"phase": phase.name, "league": row["league"], "sha256": row["sha256"], "bytes": row["size"]}
-        record(connection, person, "submission.create", f"submission {number}", after=after)
+        record_audit(connection, person, "submission.create", f"submission {number}", after=after)
         return number
 
 
-def _begin_check(office: Office, identity: str) -> None:
+def _begin_check(office: ServerContext, identity: str) -> None:
     with office.store.change() as connection:
         waiting = sa.or_(
             uploads.c.state == "open",
@@ -315,13 +316,13 @@ def _begin_check(office: Office, identity: str) -> None:
             raise Refusal(409, "The upload is being checked", "ask again in a moment", retry=1.0)
 
 
-def _set(office: Office, identity: str, expected: str, **values: Any) -> None:
+def _set(office: ServerContext, identity: str, expected: str, **values: Any) -> None:
     with office.store.change() as connection:
         unchanged = (uploads.c.id == identity, uploads.c.state == expected)
         connection.execute(uploads.update().where(*unchanged).values(**values))
 
 
-def own_upload(office: Office, person: Person, action: str, identity: str) -> dict[str, Any]:
+def own_upload(office: ServerContext, person: Person, action: str, identity: str) -> dict[str, Any]:
     """The row of an upload that a person may take ``action`` on; to all others it is not there."""
     permit(person, action)
     rows = office.store.rows(sa.select(uploads).where(uploads.c.id == identity[:32]))
@@ -333,3 +334,84 @@ def own_upload(office: Office, person: Person, action: str, identity: str) -> di
 
 def _upload(row: dict[str, Any]) -> Upload:
     return filled(Upload, row, chunk=CHUNK)
+
+
+# Uploads that were begun and not finished: a team may have only so many, so it sees them and gives them up.
+
+
+class UnfinishedUpload(NamedTuple):
+    """An upload that was begun and not finished."""
+
+    id: str
+    team: str
+    by: str  # who began it
+    name: str  # of the archive
+    phase: str
+    league: str
+    size: int
+    received: int
+    state: str  # open, checking; deleted where it has just been
+    created: str
+    expires: dt.datetime  # when it goes by itself, unless a piece comes
+
+
+def list_uploads(office: ServerContext, person: Person, *, every: bool = False) -> list[UnfinishedUpload]:
+    """One's team's unfinished uploads, the oldest first; ``every``: those of all teams, for organisers."""
+    permit(person, "upload.every" if every else "upload.list")
+    which = sa.true() if every else uploads.c.team == person.team
+    return _unfinished(office, uploads.c.state.in_(UNFINISHED), which)
+
+
+def delete_upload(
+    office: ServerContext, person: Person, identity: str, *, every: bool = False
+) -> UnfinishedUpload:
+    """Give an unfinished upload up: its bytes go, and its team may begin another. Asked again, the same answer.
+
+    Parameters
+    ----------
+    office, person
+        The competition, and who asks.
+    identity : str
+        The upload's id.
+    every : bool
+        Of any team, for organisers; else of one's own.
+    """
+    action = "upload.clear" if every else "upload.delete"
+    identity = str(own_upload(office, person, action, identity)["id"])
+    with only_writer(identity):
+        with office.store.change() as connection:
+            still_open = uploads.update().where(uploads.c.id == identity, uploads.c.state == "open")
+            changed = connection.execute(still_open.values(state="deleted", reason="it was deleted")).rowcount
+            row = connection.execute(sa.select(uploads).where(uploads.c.id == identity)).mappings().one()
+            if changed:
+                before = {key: row[key] for key in ("team", "name", "phase", "league", "size", "received")}
+                record_audit(connection, person, "upload.delete", f"upload {identity}", before=before)
+        if changed:
+            # After the commit: a file without its row is swept, a row without its file would be a loss.
+            quarantine(office, identity).unlink(missing_ok=True)
+            forget_writer(identity)
+    if row["state"] == "checking":
+        raise Refusal(409, "The upload is being checked", "ask again in a moment", retry=1.0)
+    if row["state"] != "deleted":
+        raise Refusal(409, f"The upload is {row['state']}: it takes none of the team's {OPEN}.")
+    return _unfinished(office, uploads.c.id == identity)[0]
+
+
+def _unfinished(office: ServerContext, *which: sa.ColumnElement[bool]) -> list[UnfinishedUpload]:
+    names = ("id", "name", "phase", "league", "size", "received", "state", "created", "seen")
+    query = (
+        sa.select(
+            *(uploads.c[name] for name in names), teams.c.name.label("team"), accounts.c.name.label("by")
+        )
+        .join(teams, teams.c.id == uploads.c.team)
+        .join(accounts, accounts.c.id == uploads.c.account)
+        .where(*which)
+        .order_by(uploads.c.created, uploads.c.id)
+    )
+    lasting = 3600 * office.competition.server.upload_hours
+
+    def shown(row: dict[str, Any]) -> UnfinishedUpload:
+        expires = dt.datetime.fromtimestamp(row.pop("seen") + lasting, dt.UTC).replace(microsecond=0)
+        return UnfinishedUpload(**row, expires=expires)
+
+    return [shown(dict(row)) for row in office.store.rows(query)]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -13,6 +18,7 @@ from longshot.arena.database_tables import (
     audit,
     facts,
     filled,
+    metadata,
     now,
     runs,
     scores,
@@ -23,9 +29,11 @@ from longshot.arena.database_tables import (
 from longshot.arena.inside.shown import readable
 from longshot.arena.organiser import FinalEntry, final_entries
 from longshot.arena.policy import Person, Refusal, not_there, permit
-from longshot.arena.services.boards import find_phase
-from longshot.arena.services.office import Office, record
-from longshot.arena.services.submissions import SubmissionView, own_row, read_submission
+from longshot.arena.server import worker_api
+from longshot.arena.server.boards import find_phase
+from longshot.arena.server.server_context import ServerContext, record_audit
+from longshot.arena.server.submissions import SubmissionView, own_row, read_submission
+from longshot.arena.settings import FILE
 from longshot.arena.store import note, read_secret
 from longshot.base import UserError
 
@@ -86,7 +94,7 @@ class Trash(NamedTuple):
     teams: list[tuple[int, str]]
 
 
-def announce(office: Office, person: Person, *, title: str, text: str) -> Announcement:
+def announce(office: ServerContext, person: Person, *, title: str, text: str) -> Announcement:
     """Tell everybody something."""
     permit(person, "announcement.write")
     heading, body = readable(title).strip(), readable(text).strip()
@@ -98,11 +106,13 @@ def announce(office: Office, person: Person, *, title: str, text: str) -> Announ
     with office.store.change() as connection:
         values = {"time": now(), "account": person.account, "title": heading, "text": body}
         number = int(connection.execute(announcements.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
-        record(connection, person, "announcement.create", f"announcement {number}", after={"title": heading})
+        record_audit(
+            connection, person, "announcement.create", f"announcement {number}", after={"title": heading}
+        )
     return Announcement(number, values["time"], heading, body, None)  # type: ignore[arg-type]
 
 
-def list_announcements(office: Office, person: Person, *, trash: bool = False) -> list[Announcement]:
+def list_announcements(office: ServerContext, person: Person, *, trash: bool = False) -> list[Announcement]:
     """Announcements, newest first; those in the trash for organisers."""
     permit(person, "announcement.write" if trash else "announcements.read")
     where = announcements.c.deleted.is_not(None) if trash else announcements.c.deleted.is_(None)
@@ -114,13 +124,15 @@ def list_announcements(office: Office, person: Person, *, trash: bool = False) -
     return list(office.memory.kept(("announcements", trash), office.memory.state(), read))
 
 
-def delete_announcement(office: Office, person: Person, number: int, *, deleted: bool = True) -> None:
+def delete_announcement(office: ServerContext, person: Person, number: int, *, deleted: bool = True) -> None:
     """Put an announcement into the trash, or bring it back."""
     permit(person, "announcement.write")
     _bin(office, person, announcements, "announcement", number, deleted)
 
 
-def delete_submission(office: Office, person: Person, number: int, *, deleted: bool = True) -> SubmissionView:
+def delete_submission(
+    office: ServerContext, person: Person, number: int, *, deleted: bool = True
+) -> SubmissionView:
     """Put a submission into the trash, where it counts for nothing, or bring it back; its quota stays used."""
     row = own_row(office, person, "submission.delete", number)
     if deleted and row["state"] in ("queued", "running"):
@@ -129,13 +141,13 @@ def delete_submission(office: Office, person: Person, number: int, *, deleted: b
     return read_submission(office, person, number).submission
 
 
-def delete_team(office: Office, person: Person, number: int, *, deleted: bool = True) -> None:
+def delete_team(office: ServerContext, person: Person, number: int, *, deleted: bool = True) -> None:
     """Put a team into the trash, or bring it back: its submissions are on no board meanwhile."""
     permit(person, "people.change")
     _bin(office, person, teams, "team", number, deleted)
 
 
-def trash(office: Office, person: Person) -> Trash:
+def trash(office: ServerContext, person: Person) -> Trash:
     """All that can be brought back."""
     permit(person, "submission.delete")
     gone = sa.select(submissions.c.id).where(submissions.c.deleted.is_not(None)).order_by(submissions.c.id)
@@ -147,7 +159,7 @@ def trash(office: Office, person: Person) -> Trash:
     )
 
 
-def rerun_submission(office: Office, person: Person, number: int) -> SubmissionView:
+def rerun_submission(office: ServerContext, person: Person, number: int) -> SubmissionView:
     """Run one submission again; its team is not charged again."""
     row = own_row(office, person, "submission.rerun", number)
     try:
@@ -156,12 +168,14 @@ def rerun_submission(office: Office, person: Person, number: int) -> SubmissionV
         raise Refusal(409, error.fact, error.remedy) from None
     with office.store.change() as connection:
         before = {"state": row["state"], "score": row["score"]}
-        record(connection, person, "submission.rerun", f"submission {number}", before, {"state": "queued"})
+        record_audit(
+            connection, person, "submission.rerun", f"submission {number}", before, {"state": "queued"}
+        )
     return read_submission(office, person, number).submission
 
 
 def rescore(
-    office: Office, person: Person, *, phase: str, reason: str, kind: str = "run", confirm: str
+    office: ServerContext, person: Person, *, phase: str, reason: str, kind: str = "run", confirm: str
 ) -> Rescoring:
     """Score all submissions of a phase anew under a new version; scores before stay on record.
 
@@ -223,11 +237,13 @@ def rescore(
             connection.execute(submissions.update().where(submissions.c.id == number).values(**again))
             note(connection, number, f"to be scored anew as version {version}: {text}")
         queue.requeue(connection, runs.c.submission.in_(numbers), kind)
-        record(connection, person, "scores.redo", f"phase {chosen.name}", {"version": version - 1}, values)
+        record_audit(
+            connection, person, "scores.redo", f"phase {chosen.name}", {"version": version - 1}, values
+        )
     return rescorings(office, person, phase=chosen.name)[-1]
 
 
-def rescorings(office: Office, person: Person, *, phase: str | None = None) -> list[Rescoring]:
+def rescorings(office: ServerContext, person: Person, *, phase: str | None = None) -> list[Rescoring]:
     """Versions of scores, oldest first, with what is still to be done of each."""
     permit(person, "competition.read")
     query = sa.select(scorings).order_by(scorings.c.id)
@@ -244,24 +260,24 @@ def rescorings(office: Office, person: Person, *, phase: str | None = None) -> l
     return listed
 
 
-def score_versions(office: Office, person: Person, number: int) -> list[ScoreVersion]:
+def score_versions(office: ServerContext, person: Person, number: int) -> list[ScoreVersion]:
     """Every score that a submission ever had, oldest first."""
     own_row(office, person, "submission.every", number)
     query = sa.select(scores).where(scores.c.submission == number).order_by(scores.c.id)
     return [filled(ScoreVersion, row) for row in office.store.rows(query)]
 
 
-def hold_final(office: Office, person: Person) -> list[FinalEntry]:
+def hold_final(office: ServerContext, person: Person) -> list[FinalEntry]:
     """Enter all who qualified into the final: named jobs, made once however often this is asked."""
     permit(person, "final.enter")
     entries = final_entries(office.competition, office.store)
     with office.store.change() as connection:
         made = [entry.final for entry in entries if entry.final is not None]
-        record(connection, person, "final.enter", "the final", after={"submissions": made})
+        record_audit(connection, person, "final.enter", "the final", after={"submissions": made})
     return entries
 
 
-def pause(office: Office, person: Person, *, why: str | None) -> None:
+def pause(office: ServerContext, person: Person, *, why: str | None) -> None:
     """Hand out no more runs, or go on where ``why`` is None; what runs goes on."""
     permit(person, "queue.pause")
     with office.store.change() as connection:
@@ -271,11 +287,11 @@ def pause(office: Office, person: Person, *, why: str | None) -> None:
         if why is not None:
             text = readable(why).strip()[:300] or "the organisers paused it"
             connection.execute(facts.insert().values(name=queue.PAUSED, value=text))
-        record(connection, person, "queue.pause", "the queue", {"paused": before}, {"paused": why})
+        record_audit(connection, person, "queue.pause", "the queue", {"paused": before}, {"paused": why})
 
 
 def audit_log(
-    office: Office, person: Person, *, before: int | None = None, limit: int = 100
+    office: ServerContext, person: Person, *, before: int | None = None, limit: int = 100
 ) -> list[AuditLine]:
     """What was done, newest first; ``before`` is the number a page ends at."""
     permit(person, "audit.read")
@@ -285,7 +301,9 @@ def audit_log(
     return [filled(AuditLine, row, **own) for row, own in zip(rows, values, strict=True)]
 
 
-def _bin(office: Office, person: Person, table: sa.Table, kind: str, number: int, deleted: bool) -> None:
+def _bin(
+    office: ServerContext, person: Person, table: sa.Table, kind: str, number: int, deleted: bool
+) -> None:
     with office.store.change() as connection:
         own = table.c.id == number
         row = (
@@ -296,6 +314,58 @@ def _bin(office: Office, person: Person, table: sa.Table, kind: str, number: int
         value = (row[0] or now()) if deleted else None
         connection.execute(table.update().where(own).values(deleted=value))
         verb = "delete" if deleted else "restore"
-        record(
+        record_audit(
             connection, person, f"{kind}.{verb}", f"{kind} {number}", {"deleted": row[0]}, {"deleted": value}
         )
+
+
+# Everything of a competition as files: tables as CSV, the settings, archives, results. No secret is in it.
+
+_TABLES = (
+    *("teams", "submissions", "runs", "events", "scores", "scorings"),
+    *("accounts", "members", "announcements", "audit", "uploads"),
+)
+_SECRET = ("password",)  # columns that stay here
+_ROWS = 1000  # read at a time
+_RESULTS = (*worker_api.FILES, "detailed_results.html")
+
+
+def export(office: ServerContext, person: Person, out: Path) -> Path:
+    """Write everything as the zip ``out``: what an organiser needs to keep, to publish, or to move elsewhere."""
+    permit(person, "export.read")
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        settings = (office.folder / FILE).read_text(encoding="utf-8")
+        lines = [line for line in settings.splitlines(True) if not line.startswith("database:")]
+        archive.writestr(FILE, "".join(lines))
+        for name in _TABLES:
+            archive.writestr(f"tables/{name}.csv", _csv(office, metadata.tables[name]))
+        for path in sorted((office.folder / "submissions").glob("[0-9]*")):
+            for file in _files(path):
+                archive.write(file, file.relative_to(office.folder).as_posix())
+    return out
+
+
+def _csv(office: ServerContext, table: sa.Table) -> str:
+    columns = [column for column in table.columns if column.name not in _SECRET]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow([column.name for column in columns])
+    with office.store.reading() as connection:
+        rows = connection.execution_options(yield_per=_ROWS).execute(sa.select(*columns))
+        writer.writerows([_plain(value) for value in row] for row in rows)
+    return buffer.getvalue()
+
+
+def _plain(value: object) -> object:
+    """A value that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """What a submission is and what its runs wrote."""
+    for path in (folder / "submission.zip", *sorted(folder.glob("submission/**/*"))):
+        if path.is_file():
+            yield path
+    for run in sorted(folder.glob("seed-*")):
+        if run.is_dir() and run.name.removeprefix("seed-").isdecimal():
+            yield from (run / name for name in _RESULTS if (run / name).is_file())

@@ -84,7 +84,7 @@ def serve_competition(
     certificate, key : path, optional
         Files in PEM for TLS without a proxy.
     rates : Rates, optional
-        How often anybody may ask; see ``longshot.arena.server.buckets``.
+        How often anybody may ask; see ``longshot.arena.server.rate_limits``.
 
     Returns
     -------
@@ -106,9 +106,8 @@ def serve_competition(
         import uvicorn
 
         from longshot.arena import entry_rules
-        from longshot.arena.server.app import build_server
-        from longshot.arena.server.protocol import PatientProtocol
-        from longshot.arena.services import people, uploads
+        from longshot.arena.server import people, uploads
+        from longshot.arena.server.competition_app import PatientProtocol, build_server
         from longshot.arena.settings import load
     except ModuleNotFoundError as error:
         raise UserError(

@@ -1,0 +1,323 @@
+"""Registering, signing in and out, and what a person keeps: password and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from starlette.routing import BaseRoute
+
+from longshot.arena import entry_rules
+from longshot.arena.policy import OF_ROLE
+from longshot.arena.server import boards, credentials, organising, people, submissions
+from longshot.arena.server.boards import competition_info
+from longshot.arena.server.endpoint import Front
+from longshot.arena.server.page_rendering import Move, PageRequest, form_field, form_number, page, show, take
+from longshot.base import count
+
+
+def person_routes(front: Front) -> list[BaseRoute]:
+    """Pages and forms of a person."""
+    return [
+        show(front, "/register", "account.register", registering),
+        take(front, "/register", "account.register", register, registering, password=True),
+        show(front, "/login", "session.begin", signing_in),
+        take(front, "/login", "session.begin", sign_in, signing_in, password=True),
+        take(front, "/logout", "session.end", sign_out, signing_in),
+        show(front, "/account", "token.list", account),
+        take(front, "/account/password", "account.change", change_password, account, password=True),
+        take(front, "/account/tokens", "token.create", create_token, account),
+        take(front, "/account/tokens/{number:int}/revoke", "token.revoke", revoke_token, account),
+    ]
+
+
+def registering(request: PageRequest, problem: str = "") -> str:
+    """The form for a new account; an invitation brings its code in the address."""
+    code = request.form.get("code") or request.query.get("code", "")
+    info = competition_info(request.office)
+    return page(
+        request,
+        "register",
+        "Register",
+        problem=problem,
+        info=info,
+        code=code,
+        longest_name=people.LONGEST,
+        shortest_password=credentials.SHORTEST,
+    )
+
+
+def register(request: PageRequest) -> str | Move:
+    """Make an account; whoever needs no approval is signed in at once."""
+    password = request.form.get("password", "")
+    made = people.register(
+        request.office,
+        name=form_field(request, "name"),
+        password=password,
+        code=form_field(request, "code") or None,
+        terms="terms" in request.form,
+    )
+    if made.state != "active":
+        return page(request, "waiting", "Thank you", name=made.name)
+    return Move("/team", people.log_in(request.office, name=made.name, password=password))
+
+
+def signing_in(request: PageRequest, problem: str = "") -> str:
+    """The form to sign in; ``next`` says where it leads to."""
+    after = request.form.get("next") or request.query.get("next", "/")
+    return page(request, "login", "Sign in", problem=problem, after=_own_page(after))
+
+
+def sign_in(request: PageRequest) -> Move:
+    """Begin a session."""
+    password = request.form.get("password", "")
+    secret = people.log_in(request.office, name=form_field(request, "name"), password=password)
+    return Move(_own_page(request.form.get("next", "/")), secret)
+
+
+def sign_out(request: PageRequest) -> Move:
+    """End the session."""
+    credentials.end_session(request.office, request.person)
+    return Move("/", "")
+
+
+def account(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
+    """A person's password and tokens; a new token's secret is shown this once."""
+    office, person = request.office, request.person
+    return page(
+        request,
+        "account",
+        person.name,
+        counts=[person.role],
+        problem=problem,
+        tokens=credentials.list_tokens(office, person),
+        token=token,
+        scopes=sorted(OF_ROLE[person.role]),
+    )
+
+
+def change_password(request: PageRequest) -> Move:
+    """A new password, and a new session: all others end."""
+    secret = people.change_password(
+        request.office, request.person, old=request.form.get("old", ""), new=request.form.get("new", "")
+    )
+    return Move("/account", secret)
+
+
+def create_token(request: PageRequest) -> str:
+    """A token for the command line."""
+    scopes = [scope for scope in sorted(OF_ROLE[request.person.role]) if f"scope-{scope}" in request.form]
+    days = form_number(request, "days") if form_field(request, "days") else None
+    made = credentials.create_token(
+        request.office, request.person, name=form_field(request, "name"), scopes=scopes, days=days
+    )
+    return account(request, token=made)
+
+
+def revoke_token(request: PageRequest) -> Move:
+    """A token that is worth nothing from now on."""
+    credentials.revoke_token(request.office, request.person, form_number(request, "number"))
+    return Move("/account")
+
+
+def _own_page(address: str) -> str:
+    """An address of this server, or its front page: nobody is sent elsewhere."""
+    plain = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
+    return address if plain else "/"
+
+
+# A team: founded, joined, led, left.
+
+
+def team_routes(front: Front) -> list[BaseRoute]:
+    """Pages and forms of a team."""
+    forms: dict[str, Callable[[PageRequest], str | Move]] = {
+        "found": found,
+        "invite": invite,
+        "join": join,
+        "leave": leave,
+        "remove": remove,
+        "transfer": transfer,
+        "pseudonym": change_pseudonym,
+    }
+    return [
+        show(front, "/team", "team.read", team),
+        show(front, "/team/join", "team.read", team),
+        *(take(front, f"/team/{name}", "team.change", form, team) for name, form in forms.items()),
+    ]
+
+
+def team(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
+    """A person's team; without one, the forms that lead into one."""
+    own = people.own_team(request.office, request.person)
+    leads = own is not None and any(
+        member.leads for member in own.members if member.account == request.person.account
+    )
+    return page(
+        request,
+        "team",
+        own.name if own else "Your team",
+        counts=[f"{len(own.members)} of {request.office.competition.server.team_size} members"]
+        if own
+        else (),
+        problem=problem,
+        team=own,
+        leads=leads,
+        invitation=invitation,
+        code=request.form.get("code") or request.query.get("code", ""),
+    )
+
+
+def found(request: PageRequest) -> Move:
+    """A new team, led by whoever founds it."""
+    pseudonym = form_field(request, "pseudonym") or None
+    people.found_team(request.office, request.person, name=form_field(request, "name"), pseudonym=pseudonym)
+    return Move("/team")
+
+
+def invite(request: PageRequest) -> str:
+    """A link into the team, shown this once."""
+    return team(request, invitation=people.invite_to_team(request.office, request.person))
+
+
+def join(request: PageRequest) -> Move:
+    """Into a team by its invitation."""
+    people.join_team(request.office, request.person, code=form_field(request, "code"))
+    return Move("/team")
+
+
+def leave(request: PageRequest) -> Move:
+    """Out of the team."""
+    people.leave_team(request.office, request.person)
+    return Move("/team")
+
+
+def remove(request: PageRequest) -> Move:
+    """A member out of the team, by who leads it."""
+    people.remove_member(request.office, request.person, form_number(request, "account"))
+    return Move("/team")
+
+
+def transfer(request: PageRequest) -> Move:
+    """Another member leads."""
+    people.transfer_team(request.office, request.person, form_number(request, "account"))
+    return Move("/team")
+
+
+def change_pseudonym(request: PageRequest) -> Move:
+    """The name that boards show."""
+    people.change_team(request.office, request.person, pseudonym=form_field(request, "pseudonym") or None)
+    return Move("/team")
+
+
+# What everybody may see: the competition, its rules and its leaderboard.
+
+WIDTH, HEIGHT = 560, 180  # of the drawing of scores
+LINES = 8  # teams in it, the best first
+
+
+def public_routes(front: Front) -> list[BaseRoute]:
+    """Pages without a form."""
+    return [
+        show(front, "/", "competition.read", home),
+        show(front, "/terms", "competition.read", terms),
+        show(front, "/rules", "competition.read", rules),
+        show(front, "/board", "board.read", board, steady=True),
+    ]
+
+
+def home(request: PageRequest, problem: str = "") -> str:
+    """Phases, what may be sent, announcements, and how busy the workers are."""
+    office, person = request.office, request.person
+    info = competition_info(office)
+    member = person.team is not None
+    return page(
+        request,
+        "home",
+        info.title,
+        problem=problem,
+        counts=[count(info.phases, "phase"), f"leagues: {', '.join(info.leagues)}"],
+        info=info,
+        limits={phase.name: phase.limits for phase in office.competition.phases},
+        announcements=organising.list_announcements(office, person),
+        queue=boards.queue_state(office, person),
+        notes=entry_rules.undated(office.competition) if person.role == "organiser" else [],
+        allowances=submissions.allowances(office, person) if member else [],
+    )
+
+
+def terms(request: PageRequest, problem: str = "") -> str:
+    """The terms that whoever registers agrees to."""
+    return page(request, "text", "Terms", text=competition_info(request.office).terms)
+
+
+def rules(request: PageRequest, problem: str = "") -> str:
+    """The rules of the competition."""
+    return page(request, "text", "Rules", text=competition_info(request.office).rules)
+
+
+def board(request: PageRequest, problem: str = "") -> str:
+    """The leaderboard of a phase and league, and how the teams' scores went."""
+    office, person = request.office, request.person
+    info = competition_info(office)
+    choice = {name: request.query.get(name) or None for name in ("phase", "league", "by")}
+    table = boards.board(office, person, **choice)
+    steps = boards.progress(office, person, phase=table.phase, league=table.league)
+    return page(
+        request,
+        "board",
+        "Leaderboard",
+        counts=[
+            f"phase {table.phase}",
+            f"league {table.league}",
+            f"ranked by the {table.ranks_by} submission",
+        ],
+        info=info,
+        board=table,
+        chart=None if table.hidden else _chart(steps),
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+class Line(NamedTuple):
+    """A team's scores in a drawing of ``WIDTH`` × ``HEIGHT``."""
+
+    team: str
+    points: list[tuple[float, float]]
+    last: float  # its last score
+
+
+class Chart(NamedTuple):
+    """Scores in their order, a line per team."""
+
+    lines: list[Line]
+    low: float  # score at the bottom
+    high: float
+
+
+def _chart(steps: list[boards.Progress]) -> Chart | None:
+    """Every team's scores in their order; None where no team has two."""
+    by_team: dict[str, list[float]] = {}
+    for step in steps:
+        by_team.setdefault(step.team, []).append(step.score)
+    longest = max(map(len, by_team.values()), default=0)
+    if longest < 2:
+        return None
+    scores = [score for line in by_team.values() for score in line]
+    low, high = min(scores), max(scores)
+    if low == high:  # a line in the middle
+        low, high = low - 0.01, high + 0.01
+    height = high - low
+    lines = [
+        Line(
+            team,
+            [
+                (round(WIDTH * number / (longest - 1), 1), round(HEIGHT * (high - score) / height, 1))
+                for number, score in enumerate(line)
+            ],
+            line[-1],
+        )
+        for team, line in sorted(by_team.items(), key=lambda item: -item[1][-1])[:LINES]
+    ]
+    return Chart(lines, low, high)

@@ -1,0 +1,373 @@
+"""Handing in, and looking at what was handed in."""
+
+from __future__ import annotations
+
+import hashlib
+
+from starlette.routing import BaseRoute
+
+from longshot.arena.policy import Refusal
+from longshot.arena.server import boards, credentials, organising, people, submissions, uploads
+from longshot.arena.server.boards import competition_info
+from longshot.arena.server.endpoint import Front
+from longshot.arena.server.page_rendering import Move, PageRequest, form_field, form_number, page, show, take
+from longshot.arena.server.people import own_team
+from longshot.arena.settings import FACT_FIELDS
+from longshot.base import count
+
+PLAIN = 8_000_000  # bytes of an archive that is sent without a script: in one piece, held in memory
+_PAGE = 50
+
+
+def submission_routes(front: Front) -> list[BaseRoute]:
+    """Pages and forms of submissions."""
+    address = "/submissions/{number:int}"
+    return [
+        show(front, "/submit", "upload.begin", submit),
+        take(front, "/submit", "upload.begin", hand_in, submit, file=PLAIN),
+        take(front, "/uploads/{identity}/delete", "upload.delete", give_up, submit),
+        show(front, "/submissions", "submission.list", listed, steady=True),
+        show(front, address, "submission.read", submission),
+        take(front, f"{address}/cancel", "submission.cancel", cancel, submission),
+        take(front, f"{address}/select", "submission.select", select, submission),
+        take(front, f"{address}/fact-sheet", "submission.sheet", describe, submission),
+    ]
+
+
+def submit(request: PageRequest, problem: str = "") -> str:
+    """Where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
+    office, person = request.office, request.person
+    team = own_team(office, person)
+    info = competition_info(office)
+    return page(
+        request,
+        "submit",
+        "Submit",
+        problem=problem,
+        team=team,
+        info=info,
+        plain_bytes=min(PLAIN, info.upload_bytes),
+        phases=[phase for phase in info.phases if phase.submissions and phase.state == "open"],
+        allowances=submissions.allowances(office, person) if team else [],
+        uploads=uploads.list_uploads(office, person) if team else [],
+        most_uploads=uploads.OPEN,
+        fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
+    )
+
+
+def hand_in(request: PageRequest) -> Move:
+    """An archive that came with the form itself, through the services of uploads that come in pieces."""
+    office, person, sent = request.office, request.person, request.files.get("file")
+    if sent is None or not sent.data:
+        raise Refusal(422, "The form brought no archive", "choose a zip")
+    upload = uploads.begin_upload(
+        office,
+        person,
+        size=len(sent.data),
+        sha256=hashlib.sha256(sent.data).hexdigest(),
+        name=sent.name or "submission.zip",
+        phase=form_field(request, "phase") or None,
+        league=form_field(request, "league"),
+        fact_sheet=_sheet(request),
+    )
+    for offset in range(upload.received, upload.size, uploads.CHUNK):
+        piece = sent.data[offset : offset + uploads.CHUNK]
+        uploads.write_chunk(office, person, upload.id, offset, piece)
+    return Move(f"/submissions/{uploads.finish_upload(office, person, upload.id).submission}")
+
+
+def give_up(request: PageRequest) -> Move:
+    """An upload that was begun and will not be finished."""
+    uploads.delete_upload(request.office, request.person, request.path["identity"])
+    return Move("/submit")
+
+
+def listed(request: PageRequest, problem: str = "") -> str:
+    """A team's submissions, the newest first; an organiser sees all."""
+    before = request.query.get("before", "")
+    state = request.query.get("state") or None
+    every = request.person.role == "organiser"
+    listing = submissions.list_submissions(
+        request.office,
+        request.person,
+        every=every,
+        phase=request.query.get("phase") or None,
+        state=state,
+        before=int(before) if before.isdecimal() else None,
+        limit=_PAGE,
+    )
+    return page(
+        request,
+        "submissions",
+        "All submissions" if every else "Your submissions",
+        counts=[f"{listing.total:,} in all"],
+        problem=problem,
+        items=listing.items,
+        older=listing.items[-1].id if len(listing.items) == _PAGE else None,
+        state=state,
+    )
+
+
+def submission(request: PageRequest, problem: str = "") -> str:
+    """What became of a submission: runs, log, receipt, fact sheet."""
+    office, person = request.office, request.person
+    identity = form_number(request, "number")
+    view = submissions.read_submission(office, person, identity)
+    info = competition_info(office)
+    return page(
+        request,
+        "submission",
+        f"Submission {identity}",
+        counts=[view.submission.team, view.submission.phase, view.submission.league],
+        problem=problem,
+        view=view,
+        log=submissions.tail(office, person, identity),
+        receipt=uploads.receipt(office, identity) if view.submission.sha256 else None,
+        fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
+    )
+
+
+def cancel(request: PageRequest) -> Move:
+    """A submission that shall not run (any further)."""
+    identity = form_number(request, "number")
+    submissions.cancel_submission(request.office, request.person, identity)
+    return Move(f"/submissions/{identity}")
+
+
+def select(request: PageRequest) -> Move:
+    """The submission that counts, where a team chooses."""
+    identity = form_number(request, "number")
+    chosen = request.form.get("selected") == "yes"
+    submissions.select_submission(request.office, request.person, identity, selected=chosen)
+    return Move(f"/submissions/{identity}")
+
+
+def describe(request: PageRequest) -> Move:
+    """The fact sheet, as it is now."""
+    identity = form_number(request, "number")
+    submissions.set_sheet(request.office, request.person, identity, _sheet(request))
+    return Move(f"/submissions/{identity}")
+
+
+def _sheet(request: PageRequest) -> dict[str, str]:
+    """The fields of a fact sheet that a form filled in."""
+    return {
+        name.removeprefix("field-"): text
+        for name, text in request.form.items()
+        if name.startswith("field-") and text.strip()
+    }
+
+
+# What organisers do: people, announcements, scores, the queue, the bin, and the record of it all.
+
+_AUDIT_LINES = 100
+_TABS = (
+    ("/organise", "People"),
+    ("/organise/announcements", "Announcements"),
+    ("/organise/queue", "Queue and workers"),
+    ("/organise/uploads", "Uploads"),
+    ("/organise/scores", "Scores"),
+    ("/organise/bin", "Bin"),
+    ("/organise/audit", "Audit"),
+)
+
+
+def organiser_routes(front: Front) -> list[BaseRoute]:
+    """Pages and forms of organisers."""
+    return [
+        show(front, "/organise", "people.read", everybody),
+        take(front, "/organise/invite", "invitation.create", invite, everybody),
+        take(front, "/organise/accounts/{number:int}", "people.change", change_account, everybody),
+        take(front, "/organise/teams/{number:int}", "people.change", change_team, everybody),
+        show(front, "/organise/announcements", "announcement.write", announcements),
+        take(front, "/organise/announcements", "announcement.write", announce, announcements),
+        take(
+            front,
+            "/organise/announcements/{number:int}",
+            "announcement.write",
+            bin_announcement,
+            announcements,
+        ),
+        show(front, "/organise/queue", "queue.pause", queue),
+        take(front, "/organise/queue", "queue.pause", pause, queue),
+        take(front, "/organise/workers", "worker.token", create_worker, queue),
+        show(front, "/organise/uploads", "upload.every", all_uploads),
+        take(front, "/organise/uploads/{identity}/delete", "upload.clear", clear_upload, all_uploads),
+        show(front, "/organise/scores", "scores.redo", scores),
+        take(front, "/organise/scores", "scores.redo", rescore, scores),
+        take(front, "/organise/final", "final.enter", hold_final, scores),
+        take(front, "/organise/submissions/{number:int}/rerun", "submission.rerun", rerun, scores),
+        show(front, "/organise/bin", "submission.delete", bin_page),
+        take(front, "/organise/submissions/{number:int}", "submission.delete", bin_submission, bin_page),
+        show(front, "/organise/audit", "audit.read", audit),
+    ]
+
+
+def everybody(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
+    """Accounts and teams; those that wait for approval first."""
+    accounts = people.list_accounts(request.office, request.person)
+    waiting = [account for account in accounts if account.state == "pending"]
+    return _organiser(
+        request,
+        "people",
+        "People",
+        problem=problem,
+        counts=[count(accounts, "account"), f"{len(waiting):,} waiting for approval"],
+        accounts=sorted(accounts, key=lambda account: account.state != "pending"),
+        teams=people.list_teams(request.office, request.person),
+        invitation=invitation,
+    )
+
+
+def invite(request: PageRequest) -> str:
+    """A link for a new account, shown this once."""
+    days = form_number(request, "days") if form_field(request, "days") else people.INVITED_DAYS
+    role = form_field(request, "role", "participant")
+    return everybody(request, invitation=people.invite(request.office, request.person, role=role, days=days))
+
+
+def change_account(request: PageRequest) -> Move:
+    """Approve, close or open an account, or give it another role."""
+    state, role = form_field(request, "state") or None, form_field(request, "role") or None
+    people.change_account(
+        request.office, request.person, form_number(request, "number"), state=state, role=role
+    )
+    return Move("/organise")
+
+
+def change_team(request: PageRequest) -> Move:
+    """Whether a team is ranked; or into the bin."""
+    identity = form_number(request, "number")
+    if form_field(request, "bin"):
+        organising.delete_team(
+            request.office, request.person, identity, deleted=form_field(request, "bin") == "yes"
+        )
+    else:
+        ranked = form_field(request, "ranked") == "yes"
+        people.set_ranked(request.office, request.person, identity, ranked=ranked)
+    return Move("/organise/bin" if form_field(request, "bin") == "no" else "/organise")
+
+
+def announcements(request: PageRequest, problem: str = "") -> str:
+    """What was announced, and the form for more."""
+    listed = organising.list_announcements(request.office, request.person)
+    return _organiser(request, "announcements", "Announcements", problem=problem, announcements=listed)
+
+
+def announce(request: PageRequest) -> Move:
+    """A new announcement."""
+    title, text = form_field(request, "title"), form_field(request, "text")
+    organising.announce(request.office, request.person, title=title, text=text)
+    return Move("/organise/announcements")
+
+
+def bin_announcement(request: PageRequest) -> Move:
+    """An announcement into the bin, or out of it."""
+    deleted = form_field(request, "bin") == "yes"
+    organising.delete_announcement(
+        request.office, request.person, form_number(request, "number"), deleted=deleted
+    )
+    return Move("/organise/announcements" if deleted else "/organise/bin")
+
+
+def queue(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
+    """What waits and runs, who works; a new worker's token is shown this once."""
+    state = boards.queue_state(request.office, request.person)
+    return _organiser(request, "queue", "Queue and workers", problem=problem, queue=state, token=token)
+
+
+def pause(request: PageRequest) -> Move:
+    """Hand no more runs out, or go on."""
+    why = form_field(request, "why") if form_field(request, "pause") == "yes" else None
+    organising.pause(request.office, request.person, why=why)
+    return Move("/organise/queue")
+
+
+def create_worker(request: PageRequest) -> str:
+    """A token for a worker."""
+    days = form_number(request, "days") if form_field(request, "days") else None
+    made = credentials.create_worker_token(
+        request.office, request.person, name=form_field(request, "name"), days=days
+    )
+    return queue(request, token=made)
+
+
+def all_uploads(request: PageRequest, problem: str = "") -> str:
+    """What teams began to send and did not finish."""
+    begun = uploads.list_uploads(request.office, request.person, every=True)
+    counts = [count(begun, "unfinished upload")]
+    return _organiser(request, "uploads", "Uploads", problem=problem, counts=counts, uploads=begun)
+
+
+def clear_upload(request: PageRequest) -> Move:
+    """An upload of any team that will not be finished."""
+    uploads.delete_upload(request.office, request.person, request.path["identity"], every=True)
+    return Move("/organise/uploads")
+
+
+def scores(request: PageRequest, problem: str = "", entries: list[object] | None = None) -> str:
+    """Scoring a phase anew, and the final."""
+    return _organiser(
+        request,
+        "scores",
+        "Scores",
+        problem=problem,
+        info=competition_info(request.office),
+        rescorings=organising.rescorings(request.office, request.person),
+        entries=entries,
+    )
+
+
+def rescore(request: PageRequest) -> Move:
+    """All submissions of a phase anew, once its name was written out."""
+    organising.rescore(
+        request.office,
+        request.person,
+        phase=form_field(request, "phase"),
+        reason=form_field(request, "reason"),
+        kind=form_field(request, "kind", "run"),
+        confirm=form_field(request, "confirm"),
+    )
+    return Move("/organise/scores")
+
+
+def hold_final(request: PageRequest) -> str:
+    """Last valid submissions into the final."""
+    return scores(request, entries=list(organising.hold_final(request.office, request.person)))
+
+
+def rerun(request: PageRequest) -> Move:
+    """A submission once more."""
+    identity = form_number(request, "number")
+    organising.rerun_submission(request.office, request.person, identity)
+    return Move(f"/submissions/{identity}")
+
+
+def bin_page(request: PageRequest, problem: str = "") -> str:
+    """What was thrown away and can be had again."""
+    contents = organising.trash(request.office, request.person)
+    return _organiser(request, "bin", "Bin", problem=problem, contents=contents)
+
+
+def bin_submission(request: PageRequest) -> Move:
+    """A submission into the bin, or out of it."""
+    identity = form_number(request, "number")
+    deleted = form_field(request, "bin") == "yes"
+    organising.delete_submission(request.office, request.person, identity, deleted=deleted)
+    return Move("/organise/bin")
+
+
+def audit(request: PageRequest, problem: str = "") -> str:
+    """Everything that changed anything, newest first."""
+    before = request.query.get("before", "")
+    lines = organising.audit_log(
+        request.office, request.person, before=int(before) if before.isdecimal() else None, limit=_AUDIT_LINES
+    )
+    older = lines[-1].id if len(lines) == _AUDIT_LINES else None
+    return _organiser(request, "audit", "Audit log", problem=problem, lines=lines, older=older)
+
+
+def _organiser(request: PageRequest, template: str, title: str, **context: object) -> str:
+    path = request.here.partition("?")[0]
+    places = [(name, address, path == address) for address, name in _TABS]
+    return page(request, f"organise_{template}", title, places=places, **context)  # type: ignore[arg-type]
