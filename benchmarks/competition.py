@@ -40,7 +40,7 @@ from longshot.arena import Competition, create, load, queue, submission_runs, wr
 from longshot.arena.box import Box
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.database_tables import events, submissions
-from longshot.arena.meter import Meter
+from longshot.arena.inside.spawn import Meter
 from longshot.arena.store import Store
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3

@@ -16,7 +16,7 @@ import numpy as np
 
 from longshot.arena import Competition, load
 from longshot.arena.competition_data import CompetitionData
-from longshot.arena.inside.scoring import score_answers, summarize
+from longshot.arena.inside.blind_tasks import score_answers, summarize
 
 TASKS = 24
 

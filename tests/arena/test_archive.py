@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longshot.arena.submission_check import ArchiveLimits, unpack
-from longshot.base import UserError
+from longshot.arena.submission_check import unpack
+from longshot.base import ArchiveLimits, UserError
 
 
 def pack(path: Path, files: dict[str, bytes]) -> Path:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from longshot.arena import Competition, box, sandbox, submission_runs
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.inside import wire
-from longshot.arena.inside.shown import readable
-from longshot.arena.meter import Meter
+from longshot.arena.inside.spawn import Meter
+from longshot.arena.inside.wire import readable
 from longshot.arena.settings import Phase
 from longshot.arena.submission_runs import RunOutcome
 from longshot.base import telemetry

@@ -10,7 +10,7 @@ import pytest
 
 from longshot.arena import BASELINES, load, submission_runs, write_baseline
 from longshot.arena.competition_data import CompetitionData
-from longshot.arena.inside.shipped import shipped_weights
+from longshot.arena.inside.league import shipped_weights
 from longshot.arena.settings import META
 from longshot.base import UserError
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from longshot.arena import write_baseline
-from longshot.arena.baselines import FOLDER
 from longshot.arena.inside import api, feed
+from longshot.arena.new_competition import BASELINE_FILES
 from longshot.base import UserError
 from longshot.models import get_network, save_checkpoint
 
@@ -215,10 +215,10 @@ def test_metadelta_stops_in_time(opened: Any, tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_settings_are_the_papers(name: str, expected: dict[str, Any]) -> None:
-    folder = FOLDER / name.replace("-", "_")
-    settings = json.loads((folder / "settings.json").read_text())
+    stem = BASELINE_FILES / name.replace("-", "_")
+    settings = json.loads(stem.with_suffix(".settings.json").read_text())
     assert {key: settings[key] for key in expected} == expected
-    config = feed.read_config(folder / "config.json")
+    config = feed.read_config(stem.with_suffix(".config.json"))
     queries = 5 if name == "metadelta" else 20
     assert config["validation_datasets"] == 0.3  # 3 of 10
     valid = {key: config["valid_config"][key] for key in ("N", "k", "query_images_per_class")}

@@ -16,8 +16,8 @@ import yaml
 
 from longshot.arena import bundle_run as bundle_run
 from longshot.arena import check_bundle, make_submission, run_bundle
-from longshot.arena.bundle.programs.pictures import Pictures, seal
 from longshot.arena.bundle_check import dates
+from longshot.arena.bundle_programs.sealed_pictures import Pictures, seal
 from longshot.arena.bundle_write import KIND, write_bundle
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.settings import Phase, RunLimits

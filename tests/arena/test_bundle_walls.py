@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from longshot.arena import load, run_bundle, sandbox
-from longshot.arena.bundle.programs import confine
+from longshot.arena.bundle_programs import confine
 from longshot.arena.bundle_write import PROGRAMS, write_bundle
 from longshot.base import UserError
 from remembering import write_attack, write_noise

@@ -22,7 +22,7 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from longshot.arena import queue, submission_runs
-from longshot.arena.inside import drive
+from longshot.arena.inside import blind_tasks
 from longshot.arena.settings import load
 from longshot.arena.store import Store
 
@@ -45,14 +45,14 @@ def held(real):
 
 module, _, name = function.rpartition(".")
 if module:
-    module = {"submission_runs": submission_runs, "queue": queue, "drive": drive}[module]
+    module = {"submission_runs": submission_runs, "queue": queue, "blind_tasks": blind_tasks}[module]
     setattr(module, name, held(getattr(module, name)))
 competition = load(folder)
 submission_runs.work(competition, Store(competition), lease=100_000, tell=held(print) if name == "tell" else print)
 """
 POINTS = {
     "unpacked": ("after", "submission_runs.unpack", "queued"),
-    "the submission runs": ("after", "drive.begin", "queued"),
+    "the submission runs": ("after", "blind_tasks.begin", "queued"),
     "answers written, not scored": ("before", "submission_runs.summarize", "queued"),
     "scores written, not recorded": ("before", "queue.finish", "queued"),
     "in the middle of recording": ("before", "queue.settle", "queued"),

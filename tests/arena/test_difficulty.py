@@ -11,7 +11,7 @@ from scipy import stats
 
 from longshot.arena import Competition, submission_runs
 from longshot.arena.competition_data import CompetitionData
-from longshot.arena.inside.scoring import METRICS, TaskScore
+from longshot.arena.inside.blind_tasks import METRICS, TaskScore
 from longshot.arena.result_pages import (
     TASK_SCORES,
     TaskRecord,

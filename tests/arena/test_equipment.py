@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from longshot.arena import cores, sandbox, seccomp, submission_runs
+from longshot.arena import sandbox, submission_runs
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.inside import wire
 from longshot.base import UserError
@@ -26,20 +26,20 @@ def few_cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_no_two_boxes_have_the_same_core(few_cores):
-    with cores.own_cores(2) as first, cores.own_cores(1) as second:
+    with sandbox.own_cores(2) as first, sandbox.own_cores(1) as second:
         assert sorted((*first, *second)) == few_cores
-    with cores.own_cores(3) as again:
+    with sandbox.own_cores(3) as again:
         assert list(again) == few_cores
 
 
 def test_a_box_waits_for_cores_and_not_for_ever(few_cores, monkeypatch):
     stop = threading.Event()
-    monkeypatch.setattr(cores, "POLL", 0.001)
-    with cores.own_cores(2):
+    monkeypatch.setattr(sandbox, "POLL", 0.001)
+    with sandbox.own_cores(2):
         waiter: list[tuple[int, ...]] = []
 
         def wait() -> None:
-            with cores.own_cores(2, stop) as own:
+            with sandbox.own_cores(2, stop) as own:
                 waiter.append(own)
 
         thread = threading.Thread(target=wait)
@@ -52,14 +52,14 @@ def test_a_box_waits_for_cores_and_not_for_ever(few_cores, monkeypatch):
 
 
 def test_a_box_gets_cores_that_become_free(few_cores, monkeypatch):
-    monkeypatch.setattr(cores, "POLL", 0.001)
+    monkeypatch.setattr(sandbox, "POLL", 0.001)
     served: list[tuple[int, ...]] = []
 
     def wait() -> None:
-        with cores.own_cores(3) as own:
+        with sandbox.own_cores(3) as own:
             served.append(own)
 
-    with cores.own_cores(1):
+    with sandbox.own_cores(1):
         thread = threading.Thread(target=wait)
         thread.start()
         thread.join(0.05)
@@ -71,19 +71,19 @@ def test_a_box_gets_cores_that_become_free(few_cores, monkeypatch):
 def test_more_cores_than_there_are(few_cores):
     with (
         pytest.raises(UserError, match="4 cores of its own, but this machine has 3 for it; lower 'limits: c"),
-        cores.own_cores(4),
+        sandbox.own_cores(4),
     ):
         pass
 
 
 def test_without_a_wish_nothing_is_claimed(few_cores):
-    with cores.own_cores(0) as none, cores.own_cores(3):
+    with sandbox.own_cores(0) as none, sandbox.own_cores(3):
         assert none == ()
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_only_pinned_boxes_may_not_choose_cores(machine):
-    free, pinned = (seccomp.program(machine, pinned=pinned) for pinned in (False, True))
+    free, pinned = (sandbox.program(machine, pinned=pinned) for pinned in (False, True))
     assert free is not None
     assert pinned is not None
     assert len(pinned) == len(free) + 16  # two instructions

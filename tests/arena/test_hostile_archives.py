@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from longshot.arena import check_submission
-from longshot.arena.submission_check import ArchiveLimits, unpack
-from longshot.base import UserError
+from longshot.arena.submission_check import unpack
+from longshot.base import ArchiveLimits, UserError
 
 MODEL = b"class MyMetaLearner: pass\nclass MyLearner: pass\n"
 SMALL = 2 << 20  # bytes: no attack needs a larger archive

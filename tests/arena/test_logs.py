@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshot.arena import queue, submission_runs
-from longshot.arena.inside.shown import one_line, system_reason
+from longshot.arena.inside.wire import one_line, system_reason
 from longshot.arena.store import Store
 
 FORGED = "submission 2, seed 1: scored 1.0000"

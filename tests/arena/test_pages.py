@@ -17,8 +17,8 @@ from scipy import stats
 
 from longshot.arena import Competition, load, queue, sandbox
 from longshot.arena import bundle_write as bundle
-from longshot.arena.bundle.programs import handover
-from longshot.arena.inside.scoring import METRICS, TaskScore, student, summarize
+from longshot.arena.bundle_programs import handover
+from longshot.arena.inside.blind_tasks import METRICS, TaskScore, student, summarize
 from longshot.arena.queue import run_folder
 from longshot.arena.ranking import leaderboard_page
 from longshot.arena.result_pages import (

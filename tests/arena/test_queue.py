@@ -15,8 +15,8 @@ from longshot.arena import Competition, queue, ranking, submission_check, submis
 from longshot.arena.database_tables import runs
 from longshot.arena.settings import parse_time
 from longshot.arena.store import Store
-from longshot.arena.submission_check import ArchiveLimits, unpack
-from longshot.base import UserError
+from longshot.arena.submission_check import unpack
+from longshot.base import ArchiveLimits, UserError
 
 
 @pytest.fixture

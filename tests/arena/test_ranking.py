@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from longshot import competition as api
 from longshot.arena import Competition, entry_rules, queue, ranking, submission_check
 from longshot.arena.database_tables import events, now, runs, submissions, teams
-from longshot.arena.inside.shipped import shipped_weights
+from longshot.arena.inside.league import shipped_weights
 from longshot.arena.store import Store, note
-from longshot.arena.submission_check import LARGEST, MOST, ArchiveLimits, dump_sheet, mentions, read_sheet
-from longshot.base import UserError
+from longshot.arena.submission_check import LARGEST, MOST, dump_sheet, mentions, read_sheet
+from longshot.base import ArchiveLimits, UserError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from longshot.arena.inside.scoring import (
+from longshot.arena.inside.blind_tasks import (
     METRICS,
     TaskScore,
     Truth,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import box, sandbox, seccomp
+from longshot.arena import box, sandbox
 from longshot.arena.settings import RunLimits
 
 
@@ -60,14 +60,14 @@ def test_a_slot_is_held_by_one_at_a_time(monkeypatch):
 
 
 def steps(machine: str) -> list[tuple[int, int, int, int]]:
-    code = seccomp.program(machine)
+    code = sandbox.program(machine)
     assert code is not None
     return list(struct.iter_unpack("=HBBI", code))
 
 
 def follow(machine: str, number: int, argument: int = 0, kernel: int | None = None) -> int:
     """What the kernel answers to a system call: the filter's instructions, carried out."""
-    name = kernel or seccomp.MACHINES[machine][1]
+    name = kernel or sandbox.MACHINES[machine][1]
     data = {0: number, 4: name, 16: argument}
     program, position, value = steps(machine), 0, 0
     while True:
@@ -85,10 +85,10 @@ def follow(machine: str, number: int, argument: int = 0, kernel: int | None = No
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_answers_as_it_should(machine):
     allow, missing, forbidden = 0x7FFF0000, 0x00050000 | errno.ENOSYS, 0x00050000 | errno.EPERM
-    column = seccomp.MACHINES[machine][0]
-    for name, numbers in seccomp.CALLS.items():
+    column = sandbox.MACHINES[machine][0]
+    for name, numbers in sandbox.CALLS.items():
         assert follow(machine, numbers[column]) == missing, name
-    clone = seccomp.CLONE[column]
+    clone = sandbox.CLONE[column]
     assert follow(machine, clone) == allow
     for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
         assert follow(machine, clone, flag) == forbidden, hex(flag)
@@ -97,13 +97,13 @@ def test_the_filter_answers_as_it_should(machine):
     assert follow(machine, 1, kernel=3) == 0x80000000  # another processor's calls end the process
     if machine == "x86_64":
         assert follow(machine, 0x40000000) == missing
-    assert seccomp.program("riscv64") is None
+    assert sandbox.program("riscv64") is None
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_only_three_families_of_sockets_exist(machine):
     allow, refused = 0x7FFF0000, 0x00050000 | errno.EAFNOSUPPORT
-    column = seccomp.MACHINES[machine][0]
+    column = sandbox.MACHINES[machine][0]
     families = {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6}
     for numbers in ((41, 198), (53, 199)):  # socket, socketpair
         answers = {family: follow(machine, numbers[column], family) for family in range(256)}

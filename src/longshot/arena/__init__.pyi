@@ -1,32 +1,32 @@
 """What other rooms may use of this one, a line each."""
 
-from .baselines import BASELINES as BASELINES
-from .baselines import write_baseline as write_baseline  # Write a baseline as a submission
 from .bundle_check import check_bundle as check_bundle  # Check any Codabench bundle against the rules of its unpacker
-from .bundle_run import run_bundle as run_bundle  # Ingest and score a submission with a bundle's own programs, in …
-from .submission_check import check_submission as check_submission  # Check a submission as `submit` does before it takes it
-from .environments import build_environment as build_environment  # Build the packages that a competition's …
+from .bundle_run import run_bundle as run_bundle  # Ingest and score a submission with a bundle's own programs
+from .environments import build_environment as build_environment  # Build the packages that a competition asks for
+from .local_competition import blank_fact_sheet as blank_fact_sheet  # An empty fact sheet, to be filled in
+from .local_competition import enter_final as enter_final  # Enter the last valid submission of all that qualified
+from .local_competition import export_bundle as export_bundle  # Write a competition as a Codabench bundle
+from .local_competition import fact_sheet_of as fact_sheet_of  # The fact sheet of a submission
+from .local_competition import hand_in_fact_sheet as hand_in_fact_sheet  # Give a submission its fact sheet
+from .local_competition import history as history  # What happened to a submission, oldest first
+from .local_competition import leaderboard as leaderboard  # The last valid submission of every team, best score first
+from .local_competition import rerun as rerun  # Put a submission that has ended back into the queue
+from .local_competition import status as status  # All submissions of a competition, oldest first
+from .local_competition import submit as submit  # Put a submission into the queue, after a check
+from .local_competition import try_submission as try_submission  # Run a submission without entering it
+from .local_competition import work as work  # Run waiting submissions in the sandbox
+from .local_competition import write_leaderboard as write_leaderboard  # Write the leaderboards of a phase as a page
+from .new_competition import BASELINES as BASELINES  # Baseline → what it is
 from .new_competition import create as create  # Make a working competition on the embedded default
-from .organiser import blank_fact_sheet as blank_fact_sheet  # An empty fact sheet of the competition in `folder` …
-from .organiser import delete_upload as delete_upload  # Give the unfinished upload with the id `upload` up, so that …
-from .organiser import enter_final as enter_final  # Enter the last valid submission of every team that qualified …
-from .organiser import export_bundle as export_bundle  # Write the competition in `folder` as a Codabench bundle …
-from .organiser import fact_sheet_of as fact_sheet_of  # The fact sheet of a submission
-from .organiser import hand_in_fact_sheet as hand_in_fact_sheet  # Give a submission its fact sheet, or another one …
-from .organiser import history as history  # What happened to a submission, oldest first
-from .organiser import invite as invite  # Let somebody into the competition's server, from the machine that has its …
-from .organiser import leaderboard as leaderboard  # The last valid submission of every team, best score first, ties …
-from .organiser import rerun as rerun  # Put a submission that has ended back into the queue
-from .organiser import status as status  # All submissions of the competition in `folder`, oldest first
-from .organiser import uploads as uploads  # All teams' uploads to the competition's server that were begun and not …
-from .organiser import work as work  # Run waiting submissions in the sandbox
-from .organiser import write_leaderboard as write_leaderboard  # Write the leaderboards of all leagues of a phase …
-from .participant import submit as submit  # Put a submission into the queue, after the same check as …
-from .participant import try_submission as try_submission  # Run a submission without entering it
 from .new_competition import dry_run as dry_run  # Run the whole competition with baselines
+from .new_competition import write_baseline as write_baseline  # Write a baseline as a submission
 from .remote_competition import RemoteCompetition as RemoteCompetition  # A competition on a server
-from .remote_competition import connect as connect  # A competition on a server
-from .server.competition_serving import serve_competition as serve_competition  # Let people take part in the competition in …
-from .settings import Competition as Competition  # A competition
+from .remote_competition import connect as connect  # Connect to a competition on a server
+from .server.competition_serving import delete_upload as delete_upload  # Give an unfinished upload up
+from .server.competition_serving import invite as invite  # Let somebody into the competition's server
+from .server.competition_serving import serve_competition as serve_competition  # Let people take part from anywhere
+from .server.competition_serving import uploads as uploads  # All teams' uploads that were begun and not finished
+from .settings import Competition as Competition  # The settings of a competition
 from .settings import load as load  # Read and check `competition.yaml`
-from .submission_writer import make_submission as make_submission  # Write any method, or any trained network, as a …
+from .submission_check import check_submission as check_submission  # Check a submission as `submit` does
+from .submission_writer import make_submission as make_submission  # Write any method or network as a submission

@@ -21,11 +21,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from longshot.arena import cores, sandbox, seccomp
+from longshot.arena import sandbox
 from longshot.arena.inside import spawn, wire
 from longshot.arena.inside.rooms import RoomLimits
-from longshot.arena.inside.shown import readable, system_reason
-from longshot.arena.meter import Meter
+from longshot.arena.inside.spawn import Meter
+from longshot.arena.inside.wire import readable, system_reason
 from longshot.arena.settings import RunLimits
 from longshot.base import UserError, write_text
 
@@ -79,7 +79,7 @@ class Box:
         with contextlib.ExitStack() as lasting:  # for as long as the box lives
             self._control, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             lasting.callback(self._control.close)
-            self.cores = lasting.enter_context(cores.own_cores(limits.cores, stop))
+            self.cores = lasting.enter_context(sandbox.own_cores(limits.cores, stop))
             slot = 0 if trusted else lasting.enter_context(sandbox.free_slot())
             self.deadline = time.monotonic() + limits.seconds  # from here on the time is the submission's
             with there:
@@ -94,7 +94,7 @@ class Box:
     def _start(
         self, data: Mapping[str, Path], control: int, slot: int, hidden: Sequence[Path], trusted: bool
     ) -> subprocess.Popen[bytes]:
-        arguments = [self._python(trusted), "-s", "-m", "inside.zygote", str(control)]
+        arguments = [self._python(trusted), "-s", "-m", "inside.rooms", "serve", str(control)]
         start: Path | None = None
         environment = {"PATH": os.environ.get("PATH", "")}
         if trusted:
@@ -115,7 +115,7 @@ class Box:
                 rooms=True,
             )
         return subprocess.Popen(
-            cores.pinned(self.cores, arguments),
+            sandbox.pinned(self.cores, arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -157,7 +157,7 @@ class Box:
             cpu_seconds=math.ceil(limits.cpu_seconds),
             disk=limits.disk,
             files=limits.files,
-            calls=seccomp.program(pinned=bool(limits.cores)) or b"",
+            calls=sandbox.program(pinned=bool(limits.cores)) or b"",
         )
         return {
             "submission": "/box/submission",

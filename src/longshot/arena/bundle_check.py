@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from longshot.arena.settings import Competition, Phase, parse_time
-from longshot.arena.templates import template
+from longshot.arena.settings import Competition, Phase, parse_time, template
 from longshot.base import UserError
 
 _PROGRAMS = ("ingestion_program", "scoring_program")

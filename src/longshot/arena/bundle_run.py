@@ -18,12 +18,12 @@ from typing import Any
 import yaml
 
 from longshot.arena import sandbox
-from longshot.arena.bundle.programs.handover import METADATA
 from longshot.arena.bundle_check import check_bundle
+from longshot.arena.bundle_programs.handover import METADATA
 from longshot.arena.settings import RunLimits
-from longshot.arena.submission_check import ArchiveLimits, check_size, unpack_any
+from longshot.arena.submission_check import check_size, unpack_any
 from longshot.arena.submission_runs import SubmissionFailed
-from longshot.base import UserError, claim_folder, read_record
+from longshot.base import ArchiveLimits, UserError, claim_folder, read_record
 
 _ROOM = ArchiveLimits(files=20_000, bytes=20 << 30, depth=12)  # an organiser's own data, not a stranger's
 

@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from longshot.arena import sandbox
-from longshot.arena.bundle.bundle_settings import bundle_settings
-from longshot.arena.bundle.programs import pictures
-from longshot.arena.bundle_check import allowed_in_all
+from longshot.arena.bundle_check import allowed_in_all, bundle_settings
+from longshot.arena.bundle_programs import sealed_pictures
 from longshot.arena.competition_data import CompetitionData, HiddenTask
 from longshot.arena.domains import domain_sentence
-from longshot.arena.settings import META, PER_SUBMISSION, RUN, Competition, Phase
-from longshot.arena.templates import template
+from longshot.arena.settings import META, PER_SUBMISSION, RUN, Competition, Phase, template
 from longshot.base import Ints, Kind, UserError, delivered, nearest, progress
 from longshot.statistics import t_quantile
 
@@ -125,7 +123,7 @@ class SealedImages:
         order = np.random.default_rng(secrets.randbits(128)).permutation(rows)
         self.place = np.full(len(data.dataset(name)), -1)
         self.place[order] = np.arange(len(order))
-        self.content = pictures.seal(pictures.pack(_encoded(data, name, order)), self.key)
+        self.content = sealed_pictures.seal(sealed_pictures.pack(_encoded(data, name, order)), self.key)
 
     def task(self, task: HiddenTask) -> dict[str, Any]:
         """A task as ingestion needs it: without the labels of its queries."""
@@ -183,7 +181,9 @@ def _encoded(data: CompetitionData, name: str, rows: Ints) -> list[bytes]:
 # Write a competition as a Codabench bundle: pages, data, tasks, the two programs and competition.yaml in
 # one zip.
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parent / "bundle_programs"
+# name of a program's file here → in the bundle, where they import each other by it
+PACKED_AS = {"bundle_scoring": "scoring", "bundle_spawn": "spawn", "sealed_pictures": "pictures"}
 IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"  # has all that the programs need
 COMMANDS = {
     "ingestion": "python3 /app/program/ingestion.py /app/input_data /app/output /app/ingested_program wipe",
@@ -345,20 +345,26 @@ def _truth(tasks: Sequence[HiddenTask]) -> dict[str, Any]:
 
 def _scoring() -> dict[str, bytes]:
     files = {
-        **{f"{name}.py": (PROGRAMS / f"{name}.py").read_bytes() for name in ("scoring", "handover")},
+        **_programs("bundle_scoring", "handover"),
         "metadata.yaml": yaml.safe_dump({"command": COMMANDS["scoring"]}).encode(),
     }
     return files | {f"inside/{path.name}": path.read_bytes() for path in sorted(sandbox.PROGRAM.glob("*.py"))}
 
 
+def _programs(*names: str, folder: str = "") -> dict[str, bytes]:
+    """Read programs under the names that they have in a bundle."""
+    return {
+        f"{folder}{PACKED_AS.get(name, name)}.py": (PROGRAMS / f"{name}.py").read_bytes() for name in names
+    }
+
+
 def _ingestion() -> dict[str, bytes]:
     """The program; below ``host`` is what a submission may read, Longshot included, as in the sandbox."""
     files = {
-        "ingestion.py": (PROGRAMS / "ingestion.py").read_bytes(),
+        **_programs("ingestion"),
         "metadata.yaml": yaml.safe_dump({"command": COMMANDS["ingestion"]}).encode(),
+        **_programs("confine", "handover", "sealed_pictures", "bundle_spawn", folder="host/"),
     }
-    for name in ("confine", "handover", "pictures", "spawn"):
-        files[f"host/{name}.py"] = (PROGRAMS / f"{name}.py").read_bytes()
     for path in sorted(sandbox.PROGRAM.glob("*.py")):
         files[f"host/inside/{path.name}"] = path.read_bytes()
     for path in sorted(sandbox.PACKAGE.rglob("*")):

@@ -211,7 +211,7 @@ def run_command(
       longshot compete run my-competition proto --phase public -o tried
     """
     from longshot.arena import try_submission
-    from longshot.arena.inside.scoring import with_half
+    from longshot.arena.inside.blind_tasks import with_half
 
     scores = try_submission(folder, submission, out, phase=phase, seed=seed, unsafe=unsafe)
     overall = scores["overall"]

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.arena.inside.drive import BlindTask
-from longshot.arena.inside.scoring import Truth
+from longshot.arena.inside.blind_tasks import BlindTask, Truth
 from longshot.arena.settings import DISJOINT, PER_SUBMISSION, Competition, Phase
 from longshot.arena.store import read_secret
 from longshot.base import (

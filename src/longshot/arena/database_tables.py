@@ -1,4 +1,4 @@
-"""The tables of a competition's database, as they are now; ``migrations`` brings older databases here.
+"""The tables of a competition's database, as they are now; ``store`` brings older databases here.
 
 Times are UTC texts that sort (``now``); leases are seconds since 1970. Secrets are kept as hashes alone.
 """

@@ -1,30 +1,49 @@
-"""A working competition on the embedded default: its ten families are the domains."""
+"""Before anybody comes: a new competition, baselines as real submissions, and a dry run with baselines as the teams.
+
+A baseline is a file of ``baselines``, written as the model.py of a submission with ``helpers.py`` beside it. Names and
+settings are those of the Cross-Domain MetaDL paper (section 4.2 and appendix E): what is trained holds three in ten of
+its datasets out and keeps the learner that did best on them. They run inside the sandbox only.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import sqlalchemy as sa
 import yaml
 
-from longshot.arena import queue, ranking, submission_runs
-from longshot.arena.baselines import write_baseline
-from longshot.arena.database_tables import filled, submissions, teams
-from longshot.arena.settings import FILE, Competition, load, parse_time
-from longshot.arena.store import open_competition, read_secret
-from longshot.arena.submission_check import dump_sheet
-from longshot.arena.templates import template
-from longshot.base import UserError, claim_folder, write_text
+from longshot.arena.settings import FILE, Competition, load, parse_time, template
+from longshot.base import UserError, claim_folder, nearest, write_text
+
+if TYPE_CHECKING:
+    from longshot.arena.submission_writer import Packed
 
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")
 FINAL = ("insects", "tools", "vehicles")
 DAYS, FINAL_DAYS = 30, 7  # that the phases last
+BASELINE_FILES = Path(__file__).with_name("baselines")
+NONE = "none"  # weights that stand for random ones
+TRAINABLE = ("efficientnet", "checkpoint", "torch_file")  # families whose networks a box can open and train
+BASELINES: dict[str, str] = {
+    "random": "guesses",
+    "train-from-scratch": "a network from nothing for every task",
+    "fine-tuning": "a network trained on batches, its last layer fitted to every task",
+    "matching": "Matching Networks: trained on tasks, cosine to every support image",
+    "prototypical": "Prototypical Networks: trained on tasks, distance to class means",
+    "fomaml": "first-order MAML: a start from which a few steps fit a task",
+    "metadelta": "MetaDelta++: the last stages of a pre-trained network, exact transport of the queries",
+}
+# baseline that is trained on tasks → what it is, and the function of helpers.py that scores its queries
+EPISODIC = {
+    "matching": ("Matching Networks: the attention on support images", "matching_scores"),
+    "prototypical": ("Prototypical Networks: the distance to class means", "prototype_scores"),
+}
 
 
 def create(
@@ -100,8 +119,79 @@ def _written(moment: dt.datetime) -> str:
     return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M}"
 
 
-# A dry run: the whole competition with baselines as its teams, in a folder of its own, before anybody else
-# comes.
+def write_baseline(name: str, folder: str | Path, settings: Mapping[str, Any] | None = None) -> Path:
+    """Write a baseline as a submission.
+
+    Parameters
+    ----------
+    name : str
+        One of ``BASELINES``.
+    folder : str or Path
+        A new folder.
+    settings : mapping, optional
+        Settings that replace those of the baseline's settings.json. ``weights`` names what the network starts from:
+        ``"none"`` (random weights; the default of all but ``metadelta``), ``"efficientnet-lite0"``, or the folder of a
+        trained network, which is packed into the submission.
+
+    Returns
+    -------
+    Path
+        ``folder``.
+    """
+    from longshot.arena.submission_writer import Packed, write_submission  # here: it imports torch
+
+    folder = Path(folder)
+    if name not in BASELINES:
+        raise UserError(f"There is no baseline '{name}'; {nearest(name, BASELINES, 'there are:')}")
+    if folder.exists():
+        raise UserError(f"{folder} is there already; choose a new folder for the submission.")
+    claim_folder(folder, "submission", name="folder")
+    source = BASELINE_FILES / name.replace("-", "_")
+    path = source.with_suffix(".settings.json")
+    defaults = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    unknown = sorted(set(settings or {}) - set(defaults))
+    if unknown:
+        names = ", ".join(defaults) or "none"
+        raise UserError(f"The baseline '{name}' has no setting '{unknown[0]}'; it has: {names}.")
+    values, packed = {**defaults, **(settings or {})}, Packed()
+    if "weights" in values:
+        values["weights"] = _weights(name, str(values["weights"]), packed)
+    packed.files["model.py"] = source.with_name(f"{source.name}_baseline.py")
+    if name in EPISODIC:
+        title, scores = EPISODIC[name]
+        packed.files["model.py"] = template("episodic_model.py.txt").format(title=title, scores=scores)
+    packed.files["helpers.py"] = BASELINE_FILES / "helpers.py"
+    if (config := source.with_suffix(".config.json")).is_file():
+        packed.files["config.json"] = config
+    if values:
+        packed.files["settings.json"] = json.dumps(values, indent=2) + "\n"
+    write_submission(packed.files, folder)
+    return folder
+
+
+def _weights(baseline: str, weights: str, packed: Packed) -> str:
+    """What settings.json calls the weights; a trained network goes into the submission. UserError where there are none.
+
+    Weights that cannot be had are never replaced by random ones.
+    """
+    from longshot.arena.submission_writer import pack_backbone
+    from longshot.models import find_family
+
+    if weights == NONE:
+        return NONE
+    remedy = (
+        "name others with {settings:weights=FOLDER} (a trained network) or {settings:weights=efficientnet-lite0}, or "
+        "say {settings:weights=none} for random ones"
+    )
+    try:
+        if find_family(weights).module not in TRAINABLE:
+            raise UserError("it is no network that can be trained in a submission")
+        return pack_backbone(weights, 0, packed)
+    except UserError as error:
+        raise UserError(
+            f"The baseline '{baseline}' cannot start from the weights '{weights}': {str(error).rstrip('.')}",
+            remedy,
+        ) from error
 
 
 class DryRunEntry(NamedTuple):
@@ -141,6 +231,8 @@ def dry_run(
     list of DryRunEntry
         Every baseline in every phase, with its rank.
     """
+    from longshot.arena.store import read_secret  # here: it needs the database's extra
+
     original = load(folder)
     if not baselines:
         raise UserError("A dry run has 0 baselines and needs at least 1", "name one in {baselines}")
@@ -165,6 +257,13 @@ def dry_run(
 
 
 def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str], None]) -> list[DryRunEntry]:
+    import sqlalchemy as sa
+
+    from longshot.arena import queue, ranking, submission_runs
+    from longshot.arena.database_tables import filled, submissions, teams
+    from longshot.arena.store import open_competition
+    from longshot.arena.submission_check import dump_sheet
+
     competition, store = open_competition(folder)
     league = competition.leagues[0]
     fields = competition.fact_fields if competition.fact_sheet == "required" else ()

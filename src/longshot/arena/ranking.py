@@ -13,16 +13,22 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
-from longshot.arena import entry_rules, queue, result_pages
+from longshot.arena import entry_rules, queue
 from longshot.arena.database_tables import events, now, runs, submissions, teams
 from longshot.arena.domains import domain_sentence, phase_domains
-from longshot.arena.inside.scoring import telling, telling_half, with_half
+from longshot.arena.inside.blind_tasks import telling, telling_half, with_half
 from longshot.arena.queue import run_folder
 from longshot.arena.result_pages import (
+    LEGEND,
+    MAIN,
+    Difficulty,
     Facts,
     PagePart,
     PhaseDifficulty,
     TaskRecord,
+    curves_figure,
+    difficulty_figure,
+    means_figure,
     phase_difficulty,
     read_records,
     render,
@@ -305,7 +311,7 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PageP
     """Figures 1 and 2 of the Cross-Domain MetaDL paper for the teams at hand, which may be the first of more."""
     overall = {team: scores["overall"] for team, scores in teams.items()}
     lines = [
-        result_pages.curves(
+        curves_figure(
             {team: scores[f"by_{key}"] for team, scores in teams.items()}, f"number of {counted}", key
         )
         for key, counted in (("ways", "classes"), ("shots", "shots"))
@@ -319,7 +325,7 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PageP
                 if entries > len(teams)
                 else ""
             ),
-            plots=[result_pages.means(overall, "methods")],
+            plots=[means_figure(overall, "methods")],
         ),
         PagePart(
             "Ways and shots",
@@ -337,7 +343,7 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
     bars, rows = [], []
     for each in difficulty.datasets:
         best, worst = 1 - each.intrinsic.mean, 1 - each.intrinsic.mean - each.modelling.mean
-        bars.append(result_pages.Difficulty(each.dataset, worst, best, telling(each.intrinsic.half)))
+        bars.append(Difficulty(each.dataset, worst, best, telling(each.intrinsic.half)))
         ends = [difficulty.entries[each.best], difficulty.entries[each.worst]]
         modelling = with_half(each.modelling.mean, each.modelling.half, 3) if count > 1 else "–"
         rows.append(
@@ -376,14 +382,14 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         columns,
         rows,
         texts=3,
-        plots=[result_pages.difficulties(bars, "difficulty")],
-        legend=list(result_pages.LEGEND),
+        plots=[difficulty_figure(bars, "difficulty")],
+        legend=list(LEGEND),
         squares=True,
     )
 
 
 def _half(scores: Mapping[str, Any] | None) -> str:
-    half = None if scores is None else telling_half(scores["overall"], result_pages.MAIN)
+    half = None if scores is None else telling_half(scores["overall"], MAIN)
     return "–" if half is None else f"± {half:.4f}"
 
 
@@ -391,7 +397,7 @@ def _worst(competition: Competition, phase: str, entry: BoardEntry) -> dict[str,
     """scores.json of the run that counts."""
     paths = [folder / "scores.json" for folder in _run_folders(competition, phase, entry)]
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
-    return min(runs, key=lambda scores: float(scores["overall"][result_pages.MAIN]), default=None)
+    return min(runs, key=lambda scores: float(scores["overall"][MAIN]), default=None)
 
 
 def _run_folders(competition: Competition, phase: str, entry: BoardEntry) -> list[Path]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from longshot.arena import environments, sandbox, submission_runs
 from longshot.arena.client import Client
 from longshot.arena.competition_data import HiddenTask, load_tasks
-from longshot.arena.inside.shown import one_line
+from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Refusal
 from longshot.arena.queue import Claim
 from longshot.arena.settings import Competition, Phase

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from longshot.arena.inside.drive import BlindTask
-from longshot.arena.inside.scoring import METRICS, TaskScore, telling_half, with_half
+from longshot.arena.inside.blind_tasks import METRICS, BlindTask, TaskScore, telling_half, with_half
 from longshot.arena.settings import marks
 from longshot.base import Record, read_json, write_json
 from longshot.reports import (

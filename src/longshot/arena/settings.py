@@ -267,6 +267,11 @@ def _phase(name: str, values: Any, limits: Mapping[str, Any], where: str) -> Pha
     return phase
 
 
+def template(name: str) -> str:
+    """Return a text of ``templates`` with ``{names}`` to be filled in."""
+    return Path(__file__).with_name("templates").joinpath(name).read_text("utf-8")
+
+
 def parse_time(moment: str, where: str) -> dt.datetime:
     """An ISO date-time, in UTC where it names no zone.
 

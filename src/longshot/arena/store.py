@@ -14,19 +14,33 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
-from longshot.arena import migrations
-from longshot.arena.database_tables import events, now, submissions, teams
-from longshot.arena.inside.shown import one_line
+from longshot.arena.database_tables import events, metadata, now, submissions, teams
+from longshot.arena.inside.wire import one_line
 from longshot.arena.settings import Competition, load
 from longshot.base import UserError, file_lock
 
+if TYPE_CHECKING:
+    from alembic.operations import Operations
+
 _CONNECTIONS = 10  # held open, and as many more under load
+_VERSIONS = sa.Table(  # as Alembic keeps it
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+_APPEND_ONLY = "the audit log is append-only"
+# As ``tables`` has them: a later step that changes one of them spells its earlier columns out here.
+_NEW = (
+    *("accounts", "members", "invitations", "sessions", "tokens", "uploads", "workers"),
+    *("scores", "scorings", "announcements", "audit", "facts"),
+)
 
 
 class Store:
@@ -56,16 +70,16 @@ class Store:
 
     def _bring_up_to_date(self) -> None:
         with self.reading() as connection:
-            version = migrations.version(connection)
-        if version == migrations.HEAD:
+            version = database_version(connection)
+        if version == LATEST:
             return
-        if version is not None and version > migrations.HEAD:
+        if version is not None and version > LATEST:
             raise UserError(
-                f"The competition's database is at version {version} and this Longshot knows {migrations.HEAD}",
+                f"The competition's database is at version {version} and this Longshot knows {LATEST}",
                 "use the Longshot that last opened it, or a later one",
             )
         with self.change() as connection:
-            migrations.upgrade(connection)
+            upgrade_database(connection)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -172,3 +186,130 @@ def secret_file(path: Path) -> str:
             f"close it with 'chmod 600 {path}'; what was read meanwhile is no secret any more",
         )
     return path.read_text(encoding="ascii").strip()
+
+
+def database_version(connection: Connection) -> str | None:
+    """Return the step that a database is at: ``0001`` for Longshot 0.1, which did not count; None where it is empty."""
+    names = set(sa.inspect(connection).get_table_names())
+    if _VERSIONS.name in names:
+        return connection.execute(sa.select(_VERSIONS.c.version_num)).scalar()
+    return "0001" if "submissions" in names else None
+
+
+def upgrade_database(connection: Connection) -> None:
+    """Take every step that is missing, inside the connection's transaction; a new database goes the same way."""
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+
+    before = database_version(connection) or ""
+    operations = Operations(MigrationContext.configure(connection))
+    for step, take in STEPS.items():
+        if step > before:
+            take(operations)
+    _VERSIONS.create(connection, checkfirst=True)
+    connection.execute(_VERSIONS.delete())
+    connection.execute(_VERSIONS.insert().values(version_num=LATEST))
+
+
+def _first(op: Operations) -> None:
+    """Make the database of Longshot 0.1: teams, submissions, runs, events."""
+    op.create_table(
+        "teams",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("name", sa.String(100), nullable=False, unique=True),
+        sa.Column("pseudonym", sa.String(100)),
+        sa.Column("ranked", sa.Boolean, nullable=False),
+        sa.Column("created", sa.String(32), nullable=False),
+    )
+    op.create_table(
+        "submissions",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("team", sa.Integer, sa.ForeignKey("teams.id"), nullable=False),
+        sa.Column("phase", sa.String(40), nullable=False),
+        sa.Column("league", sa.String(40), nullable=False),
+        sa.Column("created", sa.String(32), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text),
+        sa.Column("score", sa.Float),
+        sa.Column("fact_sheet", sa.Text),
+        sa.Column("origin", sa.Integer),
+    )
+    op.create_index("ix_submissions_team", "submissions", ["team"])
+    op.create_table(
+        "runs",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("submission", sa.Integer, sa.ForeignKey("submissions.id"), nullable=False),
+        sa.Column("seed", sa.Integer, nullable=False),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("worker", sa.String(80)),
+        sa.Column("seen", sa.Float),
+        sa.Column("score", sa.Float),
+        sa.Column("duration", sa.Float),
+        sa.UniqueConstraint("submission", "seed"),
+    )
+    op.create_index("ix_runs_submission", "runs", ["submission"])
+    op.create_table(
+        "events",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("submission", sa.Integer, sa.ForeignKey("submissions.id"), nullable=False),
+        sa.Column("time", sa.String(32), nullable=False),
+        sa.Column("what", sa.Text, nullable=False),
+    )
+    op.create_index("ix_events_submission", "events", ["submission"])
+
+
+def _server(op: Operations) -> None:
+    """Add what the server needs: people, tokens, uploads, workers, versions of scores, the trash, the audit log."""
+    metadata.create_all(op.get_bind(), [metadata.tables[name] for name in _NEW], checkfirst=False)
+    op.add_column("teams", sa.Column("deleted", sa.String(32)))
+    for column in (
+        sa.Column("account", sa.Integer),
+        sa.Column("sha256", sa.String(64)),
+        sa.Column("bytes", sa.Integer),
+        sa.Column("charged", sa.String(32)),
+        sa.Column("selected", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.Column("deleted", sa.String(32)),
+        sa.Column("job", sa.String(200)),
+        sa.Column("target", sa.String(64)),
+        sa.Column("version", sa.Integer, nullable=False, server_default="1"),
+    ):
+        op.add_column("submissions", column)
+    op.create_index("ix_submissions_job", "submissions", ["job"], unique=True)
+    op.create_index("ix_submissions_board", "submissions", ["phase", "league", "state"])
+    op.add_column("runs", sa.Column("half", sa.Float))
+    op.add_column("runs", sa.Column("kind", sa.String(8), nullable=False, server_default="run"))
+    op.create_index("ix_runs_state", "runs", ["state"])
+    # A submission was charged when it was entered; now when its first run begins.
+    op.execute("UPDATE submissions SET charged = created WHERE state <> 'queued'")
+    op.execute(
+        "INSERT INTO scores (submission, seed, version, score, time) SELECT runs.submission, runs.seed, 1, runs.score, "
+        "submissions.created FROM runs JOIN submissions ON submissions.id = runs.submission "
+        "WHERE runs.state = 'scored' AND runs.score IS NOT NULL ORDER BY runs.id"
+    )
+    _guard_audit(op)
+
+
+def _guard_audit(op: Operations) -> None:
+    """Rows of the audit log can be neither changed nor removed, whoever asks the database."""
+    dialect = op.get_bind().dialect.name
+    if dialect == "sqlite":
+        for verb in ("UPDATE", "DELETE"):
+            op.execute(
+                f"CREATE TRIGGER audit_no_{verb.lower()} BEFORE {verb} ON audit "
+                f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END"
+            )
+    elif dialect == "postgresql":
+        op.execute(
+            "CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION '{_APPEND_ONLY}'; END $$"
+        )
+        op.execute(
+            "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+            "FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only()"
+        )
+
+
+# What a database has been through → how it gets there; ``database_tables`` says what it has then.
+STEPS = {"0001": _first, "0002": _server}
+LATEST = max(STEPS)

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias, get_args
 
 import yaml
 
-from longshot.arena.inside.shipped import parsed, shipped_weights
-from longshot.arena.inside.shown import readable
+from longshot.arena.inside.league import parsed, shipped_weights
+from longshot.arena.inside.wire import readable
 from longshot.arena.settings import FACT_FIELDS, FREE, META, League
 from longshot.base import ArchiveLimits, ArchiveNames, UserError, extract_zip, nearest, printable, refused
 

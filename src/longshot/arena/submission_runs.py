@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from longshot.arena import environments, queue, sandbox, submission_check
 from longshot.arena.box import Box, BoxError
 from longshot.arena.competition_data import CompetitionData, HiddenTask
-from longshot.arena.inside import drive
-from longshot.arena.inside.scoring import score_answers, summarize
-from longshot.arena.inside.shown import one_line
+from longshot.arena.inside import blind_tasks
+from longshot.arena.inside.blind_tasks import score_answers, summarize
+from longshot.arena.inside.wire import one_line
 from longshot.arena.queue import Claim, archive_path, run_folder
 from longshot.arena.result_pages import details_page, run_title, write_record
 from longshot.arena.settings import FREE, META, RUN, TASK, Competition, Phase
@@ -120,17 +120,19 @@ def run(
             progress("tasks", total=len(tasks), unit="tasks") as bar,
         ):
             with box.process(trains=True) as channel:
-                training = drive.begin(channel, seed)
+                training = blind_tasks.begin(channel, seed)
                 if competition.isolation == RUN:  # the same process goes on
-                    answers = drive.answer_all(
+                    answers = blind_tasks.answer_all(
                         lambda: nullcontext(channel), tasks, images.__getitem__, lambda: bar.advance(1)
                     )
             if competition.isolation == TASK:
-                answers = drive.answer_all(box.process, tasks, images.__getitem__, lambda: bar.advance(1))
+                answers = blind_tasks.answer_all(
+                    box.process, tasks, images.__getitem__, lambda: bar.advance(1)
+                )
     except BoxError as error:
         return RunOutcome(None, str(error), error.system)
-    except drive.BadAnswer as error:
-        return RunOutcome(None, str(error), drive.NO_PREDICTION)
+    except blind_tasks.BadAnswer as error:
+        return RunOutcome(None, str(error), blind_tasks.NO_PREDICTION)
     with atomic(folder / "answers.jsonl") as temporary:
         temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
     timing = {"meta_training_seconds": training, "duration": time.monotonic() - start}

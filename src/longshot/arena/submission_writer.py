@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
-from longshot.arena.settings import META
+from longshot.arena.settings import META, template
 from longshot.arena.solver import HERE, SETTINGS
-from longshot.arena.templates import template
 from longshot.base import Record, UserError, claim_folder, format_call, parse_call, read_record
 
 if TYPE_CHECKING:

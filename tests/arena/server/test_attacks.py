@@ -25,8 +25,8 @@ from longshot.arena.server import competition_app, endpoint, people
 from longshot.arena.server.credentials import hash_password
 from longshot.arena.server.rate_limits import Rate, Rates
 from longshot.arena.server.server_context import record_audit
-from longshot.arena.submission_check import ArchiveLimits, unpack
-from longshot.base import UserError
+from longshot.arena.submission_check import unpack
+from longshot.base import ArchiveLimits, UserError
 
 from ..conftest import write_competition
 from .conftest import PASSWORD, Arena, Visitor, archive, change, log_in, open_arena, send

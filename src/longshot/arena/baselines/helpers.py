@@ -17,7 +17,7 @@ from api import Learner, MetaLearner, Predictor
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from longshot.arena.inside.scoring import score_task
+from longshot.arena.inside.blind_tasks import score_task
 from longshot.models import Network, get_network, load_backbone, open_network
 
 SIDE = int(os.environ.get("IMAGE_SIZE", "128"))  # of the competition's images, told by its host

@@ -3,13 +3,20 @@
 A room has its own process numbers, mounts, network, message queues and semaphores. Its writable folders are empty when
 it is made and gone with it; everything else is read-only. The first process of a room watches over the others: when it
 is ended, the kernel ends all of them, whatever they did to survive. Standard library only: it is made before torch is
-there, and tried by ``python -m inside.rooms`` where a box is to be made for the first time.
+there.
+
+    python -m inside.rooms try USER         make a room and leave it; "-" where there is no other user to be
+    python -m inside.rooms serve CONTROL    the program inside a box, which has the libraries and forks into rooms
+
+CONTROL is the descriptor of the organiser's socket, over which a JSON object comes first: where things are, the limits
+of a room, or none where a submission is trusted. Nothing of the submission runs in this process.
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import json
 import os
 import resource
 import select
@@ -37,6 +44,7 @@ _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS, _REMOUNT, _BIND = 1, 2, 4, 8,
 _ALL, _PRIVATE = 16384, 1 << 18
 _NO_NEW_PRIVILEGES, _SECCOMP, _DROP_BOUND = 38, 22, 24  # of prctl
 _SET_RIGHTS = {"x86_64": 126, "aarch64": 91}  # the number of capset
+_SUBREAPER = 36  # of prctl
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -237,9 +245,40 @@ def _done(result: int, part: str) -> None:
         raise NoRoom(f"{part} ({os.strerror(ctypes.get_errno())})")
 
 
-def main() -> None:
+def serve(descriptor: int) -> None:
+    """Fork processes as the organiser asks over the socket ``descriptor``."""
+    control = socket.socket(fileno=descriptor)
+    settings = json.loads(control.recv(1 << 20))
+    submission, data = Path(settings["submission"]), Path(settings["data"])
+    starter: spawn.Starter
+    try:
+        if settings["room"] is None:
+            _libc.prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans are its children, and so are found
+            trained, starter = Path(settings["trained"]), spawn.Forks(Path(settings["work"]))
+        else:
+            calls = bytes.fromhex(settings["room"].pop("calls"))
+            trained, starter = TRAINED, Rooms(RoomLimits(**settings["room"], calls=calls))
+    except (NoRoom, OSError) as error:
+        control.send(f"no room: {error}".encode())
+        return
+    spawn.serve(control, starter, _work(submission, data, trained, settings["from_nothing"]))
+
+
+def _work(submission: Path, data: Path, trained: Path, from_nothing: bool) -> spawn.Work:
+    from . import host  # torch: after the process has become the one that forks
+
+    spawn.import_libraries(submission)
+
+    def work(trains: bool, descriptors: tuple[int, ...]) -> int:
+        incoming, outgoing, printed = descriptors
+        os.close(printed)  # it is where the standard streams lead
+        return host.live(submission, data, trained, incoming, outgoing, from_nothing=from_nothing)
+
+    return work
+
+
+def try_room(user: int | None) -> None:
     """Make a room and leave it: prints why where it does not work."""
-    user = None if sys.argv[1] == "-" else int(sys.argv[1])
     ending, ended = os.pipe()
     try:
         rooms = Rooms(RoomLimits(user, 64, 8 << 30, 0, 1 << 20, 100, b""))
@@ -253,4 +292,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    else:
+        try_room(None if sys.argv[2] == "-" else int(sys.argv[2]))

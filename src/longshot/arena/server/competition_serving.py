@@ -1,16 +1,23 @@
-"""``longshot.serve_competition``: a competition on a port of this machine, behind a proxy with TLS or with its own."""
+"""A competition's server, from the machine that has its folder: serve it, invite people, see what they sent.
+
+It listens on a port of this machine, behind a proxy with TLS or with its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from longshot.base import Busy, UserError, file_lock
 from longshot.explorer import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
+
+if TYPE_CHECKING:
+    from longshot.arena.server.server_context import ServerContext
+    from longshot.arena.server.uploads import UnfinishedUpload
 
 PORT = 8430
 
@@ -164,3 +171,88 @@ def serve_competition(
     except BaseException:
         stack.close()
         raise
+
+
+class Invited(NamedTuple):
+    """What somebody needs to come in, shown once."""
+
+    secret: str  # the code of an invitation, or the token of a worker
+    use: str  # what to do with it
+    expires: str  # UTC
+
+
+def invite(
+    folder: str | Path, *, role: str = "participant", name: str = "worker", days: int | None = None
+) -> Invited:
+    """Let somebody into the competition's server, from the machine that has its folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    role : str
+        ``participant`` or ``organiser``: a code for one account; ``worker``: a token for a machine.
+    name : str
+        Name of a worker.
+    days : int, optional
+        How long it lasts: 14 for codes and what the competition allows for tokens, unless given.
+
+    Returns
+    -------
+    Invited
+        The secret, which is kept nowhere, and what to do with it.
+
+    Examples
+    --------
+    >>> import longshot.arena as competition
+    >>> competition.create("private-cup", tasks=1, image_size=16).title
+    'Toybox'
+    >>> competition.invite("private-cup", role="worker").secret[:9]
+    'longshot_'
+    """
+    from longshot.arena.server import credentials, people
+
+    with _served(folder) as office:
+        if role == "worker":
+            token = credentials.create_worker_token(office, people.HOST, name=name, days=days)
+            use = f"a worker's token until {token.expires} UTC: longshot compete work with it and the server"
+            return Invited(token.token, use, token.expires)
+        lasting = people.INVITED_DAYS if days is None else days
+        invitation = people.invite(office, people.HOST, role=role, days=lasting)
+        use = f"a code for one {role} until {invitation.expires} UTC: open /register?code=CODE on the server"
+        return Invited(invitation.code, use, invitation.expires)
+
+
+def uploads(folder: str | Path) -> list[UnfinishedUpload]:
+    """All teams' uploads to the competition's server that were begun and not finished, the oldest first.
+
+    Examples
+    --------
+    >>> import longshot.arena as competition
+    >>> competition.create("quiet-cup", tasks=1, image_size=16).title
+    'Toybox'
+    >>> competition.uploads("quiet-cup")
+    []
+    """
+    from longshot.arena.server import people, uploads
+
+    with _served(folder) as office:
+        return uploads.list_uploads(office, people.HOST, every=True)
+
+
+def delete_upload(folder: str | Path, upload: str) -> UnfinishedUpload:
+    from longshot.arena.server import people, uploads
+
+    with _served(folder) as office:
+        return uploads.delete_upload(office, people.HOST, upload, every=True)
+
+
+@contextlib.contextmanager
+def _served(folder: str | Path) -> Iterator[ServerContext]:
+    """What the competition's server does, from the machine that has its folder."""
+
+    office = ServerContext(Path(folder))
+    try:
+        yield office
+    finally:
+        office.close()

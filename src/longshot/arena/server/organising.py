@@ -26,8 +26,8 @@ from longshot.arena.database_tables import (
     submissions,
     teams,
 )
-from longshot.arena.inside.shown import readable
-from longshot.arena.organiser import FinalEntry, final_entries
+from longshot.arena.inside.wire import readable
+from longshot.arena.local_competition import FinalEntry, final_entries
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.server import worker_api
 from longshot.arena.server.boards import find_phase

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, quote
 
@@ -19,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from longshot.arena.inside.shown import one_line
+from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Person, permit
 from longshot.arena.server.endpoint import (
     Front,
@@ -188,6 +189,7 @@ _TABS = (
     ("/login", "Sign in", (_VISITOR,)),
     ("/register", "Register", (_VISITOR,)),
 )
+_TEMPLATES = Path(__file__).with_name("templates")
 _ASSETS = {"competition.css": "text/css; charset=utf-8", "competition.js": "text/javascript; charset=utf-8"}
 
 
@@ -206,7 +208,7 @@ def page(
     problem: str = "",
     **context: Any,
 ) -> str:
-    """The template ``competition/<template>.html.j2`` as a page.
+    """Make a page of ``templates/<template>.html.j2``.
 
     Parameters
     ----------
@@ -232,7 +234,7 @@ def page(
     ]
     text = (
         _templates()
-        .get_template(f"competition/{template}.html.j2")
+        .get_template(f"{template}.html.j2")
         .render(
             title=title,
             competition=request.office.competition.title,
@@ -369,7 +371,7 @@ def asset_routes() -> list[BaseRoute]:
 
 @cache
 def _asset(name: str) -> bytes:
-    own = TEMPLATES.joinpath("competition", name).read_text(encoding="utf-8")
+    own = _TEMPLATES.joinpath(name).read_text(encoding="utf-8")
     if name.endswith(".css"):
         explorer = TEMPLATES.joinpath("explorer.css").read_text(encoding="utf-8")
         own = frame.asset("style.css") + explorer + own
@@ -382,7 +384,7 @@ def _asset_url(name: str) -> str:
 
 @cache
 def _templates() -> Environment:
-    templates = frame.environment(TEMPLATES)
+    templates = frame.environment(_TEMPLATES)
     templates.filters.update(bytes=human_bytes, ago=ago, moment=moment, signed=_interval)
     templates.globals.update(
         style_url=_asset_url("competition.css"), script_url=_asset_url("competition.js"), shell=shell

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from longshot.arena import entry_rules, queue
 from longshot.arena.database_tables import ENDED, events, filled, runs, submissions, teams
-from longshot.arena.inside.shown import readable
+from longshot.arena.inside.wire import readable
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, sees_all
 from longshot.arena.queue import archive_path
 from longshot.arena.ranking import half_of_worst, hand_in_sheet

@@ -22,13 +22,13 @@ import sqlalchemy as sa
 
 from longshot.arena import entry_rules, queue
 from longshot.arena.database_tables import accounts, filled, now, submissions, teams, uploads
-from longshot.arena.inside.shown import one_line
+from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own
 from longshot.arena.server import people as team_services
 from longshot.arena.server.server_context import ServerContext, record_audit
 from longshot.arena.settings import FREE
-from longshot.arena.submission_check import ArchiveLimits, dump_sheet, parse_sheet
-from longshot.base import UserError, hash_file
+from longshot.arena.submission_check import dump_sheet, parse_sheet
+from longshot.base import ArchiveLimits, UserError, hash_file
 
 CHUNK = 4 << 20  # bytes of one piece at most
 OPEN = 3  # uploads that a team may have begun at a time

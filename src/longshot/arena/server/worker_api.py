@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from longshot.arena import queue
 from longshot.arena.competition_data import Blob, BlobStore, RunFiles
 from longshot.arena.database_tables import filled, runs, submissions, workers
-from longshot.arena.inside.shown import one_line, readable
+from longshot.arena.inside.wire import one_line, readable
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import Claim, archive_path
 from longshot.arena.remote_competition import as_zip

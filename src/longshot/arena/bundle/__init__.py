@@ -1,1 +1,0 @@
-"""Codabench bundles (version 2): written from a competition, checked, and run locally."""
