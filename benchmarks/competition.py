@@ -212,7 +212,7 @@ def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
     """Meta-train and answer without walls, pipe or host: what `direct` starts. Prints JSON."""
     import torch
 
-    from longshot.arena.inside import api, feed, host, scoring
+    from longshot.arena.inside import api, blind_tasks, feed, host
 
     begun = time.monotonic()
     start = {"cpu_start": time.process_time(), "wall_start": begun - _process_start()}
@@ -240,7 +240,7 @@ def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
         support = feed.images(pixels[task["dataset"]][task["support"]])
         predictor = learner.fit((support, labels, labels.clone(), task["ways"], task["shots"]))
         predicted = host.plain(predictor.predict(feed.images(pixels[task["dataset"]][task["query"]])))
-        answers.append(scoring.labels_from(predicted, len(task["query"]), task["ways"]).tolist())
+        answers.append(blind_tasks.labels_from(predicted, len(task["query"]), task["ways"]).tolist())
     print(json.dumps({**start, "answers": answers}))
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from longshot.arena import Competition, create, load
-from longshot.arena.bundle.bundle_pages import bundle_pages
+from longshot.arena.bundle_write import bundle_pages
 from longshot.arena.domains import META_ALBUM, domain, domain_sentence, phase_domains
 from longshot.arena.ranking import leaderboard_page
 from longshot.arena.settings import FILE

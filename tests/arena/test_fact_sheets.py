@@ -12,8 +12,9 @@ import yaml
 from longshot.arena import Competition, load, queue, ranking
 from longshot.arena.database_tables import events
 from longshot.arena.ranking import leaderboard_page
-from longshot.arena.settings import FACT_FIELDS, FILE, blank, dump, missing, read_sheet, stored
+from longshot.arena.settings import FACT_FIELDS, FILE
 from longshot.arena.store import Store
+from longshot.arena.submission_check import blank_sheet, dump_sheet, missing_fields, read_sheet, stored_sheet
 from longshot.base import UserError
 
 FULL = {name: f"our {name}" for name in FACT_FIELDS}
@@ -31,7 +32,7 @@ def entered(competition, store, submission):
 
     def enter(team: str, sheet: dict[str, str] | None = None, **options: object) -> int:
         options = {"phase": "feedback", "league": "free-style", **options}
-        text = None if sheet is None else dump(sheet)
+        text = None if sheet is None else dump_sheet(sheet)
         number = queue.enter(competition, store, folder, team=team, fact_sheet=text, **options)
         run_all(store)
         return number
@@ -82,14 +83,14 @@ def test_what_is_no_fact_sheet(tmp_path, text, reason):
 
 
 def test_an_empty_sheet_to_fill_in_is_a_sheet_that_lacks_everything(tmp_path):
-    sheet = read_sheet(written(tmp_path, blank(list(FACT_FIELDS))))
-    assert missing(sheet, list(FACT_FIELDS)) == list(FACT_FIELDS)
+    sheet = read_sheet(written(tmp_path, blank_sheet(list(FACT_FIELDS))))
+    assert missing_fields(sheet, list(FACT_FIELDS)) == list(FACT_FIELDS)
 
 
 def test_a_stored_text_that_is_no_sheet_is_a_summary():
-    assert stored("we did this") == {"summary": "we did this"}
-    assert stored("[1]") == {"summary": "[1]"}
-    assert stored(None) == {}
+    assert stored_sheet("we did this") == {"summary": "we did this"}
+    assert stored_sheet("[1]") == {"summary": "[1]"}
+    assert stored_sheet(None) == {}
 
 
 def test_without_its_sheet_nobody_enters_the_final(competition, store, entered):
@@ -100,7 +101,7 @@ def test_without_its_sheet_nobody_enters_the_final(competition, store, entered):
     assert rows["none"]["why"] == "no fact sheet"
     assert rows["half"]["why"] == "its fact sheet lacks authors, summary, pretrained, data, code"
     assert rows["full"]["enters"] and rows["full"]["id"] == full
-    assert stored(store.submission(rows["full"]["final"])["fact_sheet"]) == FULL
+    assert stored_sheet(store.submission(rows["full"]["final"])["fact_sheet"]) == FULL
 
 
 def test_optional_sheets_keep_nobody_out(competition, store, entered):

@@ -31,19 +31,19 @@ for number in range(count):
 WORK = """
 import sys
 from pathlib import Path
-from longshot.arena import worker
+from longshot.arena import submission_runs
 from longshot.arena.settings import load
 from longshot.arena.store import Store
 
 if sys.argv[2] == "quick":  # everything but the sandbox
-    outcome = worker.RunOutcome({"overall": {"normalized_accuracy": 0.25}}, None)
+    outcome = submission_runs.RunOutcome({"overall": {"normalized_accuracy": 0.25}}, None)
     def run(data, phase, code, folder, **options):
         assert (code / "model.py").is_file()
         (folder / "scores.json").write_text("{}")
         return outcome
-    worker.ingestion.run = run
+    submission_runs.run = run
 competition = load(Path(sys.argv[1]))
-worker.work(competition, Store(competition), forever=True)
+submission_runs.work(competition, Store(competition), forever=True)
 """
 
 

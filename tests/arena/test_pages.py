@@ -309,7 +309,7 @@ def test_details_written_by_a_bundle_are_harmless(tmp_path):
     handover.hand_on(tmp_path / "submission", tmp_path / "res", answered, key)
     (tmp_path / "res" / "metadata").write_text("ingestionExitCode: 0\n")
     room = {**os.environ, "PYTHONPATH": str(sandbox.PROGRAM.parent)}  # where its 'inside' lies
-    command = [sys.executable, str(bundle.PROGRAMS / "scoring.py"), str(tmp_path), str(tmp_path)]
+    command = [sys.executable, str(bundle.PROGRAMS / "bundle_scoring.py"), str(tmp_path), str(tmp_path)]
     subprocess.run(command, check=True, env=room, timeout=120)
     assert IMAGE in check_harmless((tmp_path / "detailed_results.html").read_text())
 

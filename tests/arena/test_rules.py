@@ -11,8 +11,9 @@ import pytest
 from longshot import competition as api
 from longshot.arena import Competition, entry_rules, queue, ranking
 from longshot.arena.database_tables import submissions, teams
-from longshot.arena.settings import FACT_FIELDS, dump
+from longshot.arena.settings import FACT_FIELDS
 from longshot.arena.store import Store
+from longshot.arena.submission_check import dump_sheet
 from longshot.base import UserError
 
 FULL = dict.fromkeys(FACT_FIELDS, "text")
@@ -93,7 +94,7 @@ def test_a_final_without_a_phase_before_it_asks_for_the_sheet_alone(competition,
     options = {"team": "a", "phase": "final", "league": "free-style"}
     with pytest.raises(UserError, match="no fact sheet; hand one in with fact_sheet"):
         queue.enter(alone, store, submission(), **options)
-    assert queue.enter(alone, store, submission("again"), fact_sheet=dump(FULL), **options) == 1
+    assert queue.enter(alone, store, submission("again"), fact_sheet=dump_sheet(FULL), **options) == 1
 
 
 @pytest.mark.parametrize("directly", [False, True])

@@ -36,11 +36,10 @@ SERVE = """
 import sys, time
 import longshot
 from longshot.arena import queue
-from longshot.arena.services import passwords, reaper
-from longshot.arena.server import app
+from longshot.arena.server import competition_app, credentials
 queue.LEASE = 3.0
-passwords.COST, passwords.PARALLEL = 16, 1
-app.build_server.__kwdefaults__["sweep_every"] = 0.3
+credentials.COST, credentials.PARALLEL = 16, 1
+competition_app.build_server.__kwdefaults__["sweep_every"] = 0.3
 from longshot.arena.server.rate_limits import LoginRates, Rate, Rates
 endless = Rate(1e9, 1e9)
 rates = Rates(endless, endless, LoginRates(*[endless] * 4))
@@ -56,7 +55,7 @@ server.wait()
 """
 WORK = """
 import json, sys, time
-from longshot.arena import ingestion, remote_worker, worker
+from longshot.arena import remote_worker, submission_runs
 from longshot.arena.client import Client
 
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
@@ -70,9 +69,9 @@ def run(data, phase, code, folder, **options):
     scores |= {"duration": 0.2}
     (folder / "scores.json").write_text(json.dumps(scores))
     (folder / "answers.jsonl").write_text("{}\\n")
-    return worker.RunOutcome(scores, None)
+    return submission_runs.RunOutcome(scores, None)
 
-worker.ingestion.run = run
+submission_runs.run = run
 remote_worker.PAUSE = 0.05
 client = Client(sys.argv[1], sys.argv[2])
 remote_worker.work(client, forever=True, beat=0.4, tell=lambda line: print(line, flush=True))

@@ -1,1 +1,1 @@
-"""The competition server: HTTP over ``longshot.arena.services``, in the explorer's application stack."""
+"""The competition server: what it does, as plain functions ``function(office, person, …)``, and HTTP over them."""
