@@ -249,7 +249,8 @@ def delete_upload(folder: str | Path, upload: str) -> UnfinishedUpload:
 
 @contextlib.contextmanager
 def _served(folder: str | Path) -> Iterator[ServerContext]:
-    """What the competition's server does, from the machine that has its folder."""
+    """Open what the competition's server works with, from the machine that has its folder."""
+    from longshot.arena.server.server_context import ServerContext
 
     office = ServerContext(Path(folder))
     try:
