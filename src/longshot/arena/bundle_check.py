@@ -1,4 +1,4 @@
-"""Check a Codabench bundle as its unpacker will, with sentences that say what to change."""
+"""A Codabench bundle's ``competition.yaml``: checked as its unpacker will, in sentences that say what to change; written."""
 
 from __future__ import annotations
 
@@ -286,9 +286,6 @@ def _index(phase: dict[str, Any]) -> int:
     index = phase.get("index", 0)
     return index if isinstance(index, int) else 0
 
-
-# ``competition.yaml`` of a bundle: phases with dates that follow each other, limits, questions, the
-# leaderboard.
 
 UNLIMITED = 1_000_000  # submissions; where the limit is missing the platform sets 5 a day and 100 in all
 DAYS = 60  # of a phase whose end is not said

@@ -1,4 +1,7 @@
-"""The pages of a bundle, as Markdown made from the competition's settings."""
+"""Write a competition as a Codabench bundle: pages, data, tasks, the two programs and competition.yaml in one zip.
+
+Every dataset is in it once, without loss, in an order that says nothing, under a key of its own.
+"""
 
 from __future__ import annotations
 
@@ -111,10 +114,6 @@ def _seeds(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs, of which the worst counts"
 
 
-# The images of a bundle: every dataset once, without loss, in an order that says nothing, under a key of
-# its own.
-
-
 class SealedImages:
     """The sealed file of one dataset: ``content``, its ``key``, and ``place``: row in the dataset → row in the file."""
 
@@ -177,9 +176,6 @@ def _encoded(data: CompetitionData, name: str, rows: Ints) -> list[bytes]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(encode, rows.tolist()))
 
-
-# Write a competition as a Codabench bundle: pages, data, tasks, the two programs and competition.yaml in
-# one zip.
 
 PROGRAMS = Path(__file__).parent / "bundle_programs"
 # name of a program's file here → in the bundle, where they import each other by it

@@ -1,4 +1,7 @@
-"""``longshot compete make-submission | check | run | bundle | validate | run-bundle``: make and try submissions."""
+"""``longshot compete``: make and try submissions and bundles, say what a method is, and see who is where.
+
+make-submission, check, run, bundle, validate, run-bundle; fact-sheet, leaderboard, final.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,6 @@ import click
 
 from longshot.base import UserError, count, is_stream
 from longshot.cli import FILE, PATH, force_option, json_option, print_table
-
-# ``longshot compete fact-sheet | leaderboard | final``: what teams say of their methods, and who is where.
 
 folder_argument = click.argument("folder", type=PATH)
 

@@ -1,4 +1,8 @@
-"""The data of a competition: images of one size per dataset, the training folder of a phase, its hidden test tasks."""
+"""The data of a competition: images of one size per dataset, the training folder of a phase, its hidden test tasks.
+
+Workers elsewhere fetch them by the hash of their content, each once, and can tell a fake: images and the tasks of a run
+lie in ``data/blobs`` under their SHA-256, and only workers may ask for them.
+"""
 
 from __future__ import annotations
 
@@ -237,10 +241,6 @@ def _hidden(name: str, dataset: Dataset, testbed: Testbed, key: str) -> Sequence
         tasks.append(HiddenTask(name, ways, len(shown["support"]) // ways, seed, **shown, number=number))
     return tasks
 
-
-# Hidden data for workers elsewhere, by the hash of their content: a worker fetches each once and can tell a
-# fake. Images of one size and the tasks of a run lie in ``data/blobs`` under their SHA-256; only workers
-# may ask for them.
 
 NAME = re.compile("[0-9a-f]{64}")
 _ARRAYS = ("support", "support_label", "query", "query_label")

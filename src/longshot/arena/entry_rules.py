@@ -1,4 +1,11 @@
-"""The rules of entering: who a team is, and what the final asks of it (``timetable``: when; ``quota``: how often)."""
+"""The rules of entering: who a team is, what the final asks of it, when a phase is open, how often a team may submit.
+
+Which phase is open is a function of the time and of competition.yaml alone: nothing switches and nothing locks. A phase
+lasts from its start to its end, the end not included: where one ends as the next begins, every moment belongs to one of
+them. One query counts submissions for the gate and for what people are shown: a submission is charged when its first
+run begins, and what waits is reserved; a run that fails by the platform's fault is refunded. A second limit counts every
+attempt, whatever became of it. Days begin at 00:00 UTC.
+"""
 
 from __future__ import annotations
 
@@ -140,10 +147,6 @@ def check_final(
     return Qualification(int(row["id"]), sheet)
 
 
-# Which phase is open is a function of the time and of competition.yaml alone: nothing switches and nothing
-# locks. A phase lasts from its start to its end, the end not included: where one ends as the next begins,
-# every moment belongs to one of them.
-
 PhaseState: TypeAlias = Literal["coming", "open", "over"]
 
 
@@ -241,11 +244,6 @@ def until(moment: dt.datetime, start: dt.datetime | None = None) -> str:
     if days:
         return f"{days} day{'s' if days > 1 else ''} {hours} h"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-# How often a team may submit: one query for the gate and for what people are shown. A submission is charged
-# when its first run begins, and what waits is reserved; a run that fails by the platform's fault is
-# refunded. A second limit counts every attempt, whatever became of it. Days begin at 00:00 UTC.
 
 
 class AllowanceInfo(NamedTuple):

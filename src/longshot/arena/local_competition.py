@@ -1,4 +1,4 @@
-"""What an organiser does: run what is queued, see how submissions fared, rank them, hold the final."""
+"""What organisers and participants do with a competition in a folder: submit, try, run, rank, hold the final."""
 
 from __future__ import annotations
 
@@ -239,9 +239,6 @@ def export_bundle(
     """
     claim_output(out, BUNDLE, force=force)
     return write_bundle(load(folder), Path(out), docker_image=docker_image, league=league)
-
-
-# What a participant does: try a submission at home, and enter it.
 
 
 class Entered(NamedTuple):

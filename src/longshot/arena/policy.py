@@ -1,7 +1,7 @@
 """Who may do what: one table and one function, and what the table does not name is refused.
 
 Every route of the server names an action; ``permit`` decides. What belongs to a team is for its members and the
-organisers; for everybody else it is not there.
+organisers; for everybody else it is not there. What is not done is told as a sentence with HTTP's status.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 from longshot.base import UserError
-
-# What a competition server does not do, as sentences with the status that HTTP gives them.
 
 
 class Refusal(UserError):

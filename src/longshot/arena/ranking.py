@@ -1,4 +1,4 @@
-"""Who is where: the leaderboard of a phase and league, who enters the final, and when results are final."""
+"""Who is where: the leaderboard of a phase and league and its page, who enters the final, when results are final."""
 
 from __future__ import annotations
 
@@ -232,8 +232,6 @@ def standing_since(competition: Competition, phase: str, moment: dt.datetime | N
         return f"provisional until {moment:%Y-%m-%d %H:%M} UTC: {days} days of review"
     return f"final since {moment:%Y-%m-%d %H:%M} UTC"
 
-
-# The leaderboard as a page, with the Cross-Domain MetaDL paper's three figures for the teams at hand.
 
 COLUMNS = ("rank", "team", "method", "normalised accuracy", "95 % interval", "submission", "submitted (UTC)")
 METHOD = COLUMNS.index("method")

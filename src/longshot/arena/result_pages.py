@@ -1,4 +1,4 @@
-"""The figures of a competition: means by name, curves over ways and shots, how difficult the datasets are."""
+"""Pages of scores: what they are made of, their figures, the details of one run, how difficult the datasets were."""
 
 from __future__ import annotations
 
@@ -101,8 +101,6 @@ def difficulty_figure(datasets: Sequence[Difficulty], prefix: str) -> str:
         return to_svg(figure, prefix, f"Worst and best entry by dataset: {spans}")
 
 
-# Pages of a competition: what they are made of, and the details of one run.
-
 Facts: TypeAlias = tuple[str, Sequence[tuple[str, str]]]  # a name with its fields and their texts
 
 _NOTES = {
@@ -174,8 +172,6 @@ def render(title: str, subtitle: str, parts: Sequence[PagePart]) -> str:
     template = frame.environment().get_template("competition.html.j2")
     return template.render(title=title, subtitle=subtitle, parts=parts, style=frame.asset("style.css"))
 
-
-# How difficult the datasets of a phase are, by the scores of all its entries task by task.
 
 TASK_SCORES = "task_scores.json"  # beside scores.json, for the organiser alone
 

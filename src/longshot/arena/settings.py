@@ -23,8 +23,6 @@ from pydantic import (
 from longshot.arena.domains import Domains, check_domains
 from longshot.base import Record, UserError, read_record
 
-# What a submission may use, enforced while it runs: by the kernel where it can, else by a watching thread.
-
 
 class RunLimits(Record):
     """Budgets of one run of a submission."""
@@ -40,9 +38,6 @@ class RunLimits(Record):
     files: PositiveInt = 20_000  # files and folders it may have at a time, empty ones too
     log: PositiveInt = 1 << 20  # bytes of what it prints that are kept
     answer: PositiveInt = 64 << 20  # bytes of one message from it
-
-
-# The section ``server`` of competition.yaml: what ``longshot compete serve`` lets people do.
 
 
 class ServerSettings(Record):

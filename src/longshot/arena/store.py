@@ -2,6 +2,7 @@
 
 SQLite in the competition's folder, or any database by URL through SQLAlchemy. Every change of state is one
 transaction that says which state it expects, so that neither two workers nor a crash can count anything twice.
+Beside it lies the organiser's secret, from which test tasks follow: a file for the organiser's eyes alone.
 """
 
 from __future__ import annotations
@@ -158,9 +159,6 @@ def _sqlite_begin(connection: Connection) -> None:
     reading = connection.get_execution_options().get("reading")
     # Writers queue up here instead of failing half way; readers see the last committed state at once.
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
-
-
-# The organiser's secret, from which test tasks follow: a file for the organiser's eyes alone.
 
 
 def read_secret(competition: Competition) -> str:

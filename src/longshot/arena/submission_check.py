@@ -1,4 +1,9 @@
-"""Unpack a submission's zip into a folder, trusting nothing that the zip says about itself."""
+"""What a participant hands in: an archive that is unpacked with no trust in it, code that is looked at, a fact sheet.
+
+Participants run the same check at home, without a competition. The meta-learning league is judged by what a submission
+brings along, reads and does, not by what its text mentions: no saved weights are among its files, and while it runs
+who asks for the network or for weights among the installed packages has broken the rule and is told so.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +82,6 @@ def _root(source: Path, folder: Path) -> Path:
         return inner[0]
     raise refused(source, "there is no model.py at its top")
 
-
-# What is looked at before a submission is taken: participants run the same check at home, without a
-# competition.
 
 CLASSES = ("MyMetaLearner", "MyLearner")
 SOURCE = 5 << 20  # bytes of model.py and of config.json: they are read whole
@@ -294,8 +296,6 @@ def _requests(path: Path) -> list[tuple[int, str]]:
                 requests.append((node.lineno, f"asks for {keyword.arg}={ast.unparse(value)[:40]}"))
     return requests
 
-
-# Fact sheets: what a team says of its method, as a few named texts in YAML or JSON.
 
 PRIVATE = ("authors", "contact", "email")  # not shown beside a pseudonym
 LARGEST = 64 << 10  # bytes of a sheet

@@ -1,4 +1,11 @@
-"""How the run of a submission ended."""
+"""Runs of submissions: meta-trained in a box, handed the hidden tasks one by one, scored; and the worker that does them.
+
+The organiser's process keeps all labels. A task's support goes in, the queries follow only after the learner has
+fitted, and what comes back is an array that is checked before it is believed. Every task has a process of its own, or,
+with ``isolation: run``, the one that meta-trained answers all of them. An attempt works in a folder of its own, which
+takes its place as ``seed-N`` in the transaction that records the end. So a worker that dies leaves nothing that counts,
+and one that is only late cannot touch its successor's files.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +60,6 @@ class SubmissionFailed(UserError):
 
     def render(self, face: Face) -> str:
         return self.template
-
-
-# One run of a submission: meta-train it in its box, hand it the hidden tasks one by one, score what comes
-# back. The organiser's process keeps all labels. A task's support goes in, the queries follow only after
-# the learner has fitted, and what comes back is an array that is checked before it is believed. Every task
-# has a process of its own, or, with ``isolation: run``, the one that meta-trained answers all of them.
 
 
 class RunData(Protocol):
@@ -183,11 +184,6 @@ def _score(
     write_json(folder / "scores.json", scores)
     return scores
 
-
-# A worker: takes waiting runs one by one, runs them in the sandbox and records how they ended. An attempt
-# works in a folder of its own, which takes its place as ``seed-N`` in the same transaction that records the
-# end. So a worker that dies leaves nothing that counts, and one that is only late cannot touch its
-# successor's files.
 
 MOST = 8000  # letters of a failure in the participant's log
 TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds

@@ -1,4 +1,4 @@
-"""Putting files into a submission: a participant's own code, saved networks, and the folder or zip itself."""
+"""Write a Longshot method as a submission, with what it needs: own code, saved networks, a training."""
 
 from __future__ import annotations
 
@@ -137,8 +137,6 @@ def write_submission(files: Mapping[str, Path | str], out: Path) -> None:
                     shutil.copyfile(content, target)
         made.rename(out)
 
-
-# Write a Longshot method, with the network it looks through or the training it needs, as a submission.
 
 SIZE = 84  # pixels of a side that a network is trained with unless said otherwise
 

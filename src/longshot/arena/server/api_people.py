@@ -1,4 +1,4 @@
-"""What everybody may ask, and what a person does with their account and their team."""
+"""Operations for everybody, for a person with their account and team, and for a team with uploads and submissions."""
 
 from __future__ import annotations
 
@@ -213,9 +213,6 @@ PUBLIC_OPERATIONS = [
         "/team/members/{account:int}", "team.change", "Take somebody out of one's team.", people.remove_member
     ),
 ]
-
-
-# Uploads and submissions of a team.
 
 
 class UploadRequest(Record):

@@ -1,4 +1,4 @@
-"""What organisers ask."""
+"""Operations for organisers, and for workers: runs, hidden data, and where to put what a run wrote."""
 
 from __future__ import annotations
 
@@ -205,8 +205,6 @@ ORGANISER_OPERATIONS = [
     ),
 ]
 
-
-# What workers ask: runs, hidden data, and where to put what a run wrote.
 
 BINARY = "application/octet-stream"
 

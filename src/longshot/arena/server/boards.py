@@ -1,4 +1,4 @@
-"""Leaderboards, progress and the state of the queue, as everybody may see them."""
+"""Leaderboards, progress, the state of the queue, phases, limits and rules, as everybody may see them."""
 
 from __future__ import annotations
 
@@ -237,9 +237,6 @@ def find_phase(office: ServerContext, name: str | None) -> Phase:
 def _label(name: str) -> str:
     """A worker's name without the number of its token and of its process."""
     return name.partition("/")[2].rsplit(":", 2)[0] or name.rsplit(":", 2)[0]
-
-
-# What everybody may know of a competition: phases, leagues, limits, terms and rules.
 
 
 class PhaseInfo(NamedTuple):

@@ -1,4 +1,8 @@
-"""Connections that begin a request and never end it are closed: a slow client holds nothing for long."""
+"""The competition's application: the API, the pages beside it, the guard before both, and the reaper behind them.
+
+Whatever is not at its end has a lease, and what nobody tends any more the reaper lets go on without them. Connections
+that begin a request and never end it are closed: a slow client holds nothing for long.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +77,6 @@ class PatientProtocol(H11Protocol):
             self._waiting_since = None
         self._watch = self.loop.call_later(_LOOK, self._look)
 
-
-# The reaper: whatever is not at its end has a lease, and what nobody tends any more goes on without them.
 
 EVERY = 15.0  # seconds
 
@@ -159,9 +161,6 @@ class Reaper(threading.Thread):
         self.join(10.0)
 
 
-# The pages of a competition, on top of its services.
-
-
 def page_routes(front: Front) -> list[BaseRoute]:
     """Every page and form there is."""
     groups = (public_routes, person_routes, team_routes, submission_routes, organiser_routes)
@@ -185,8 +184,6 @@ def nothing(request: PageRequest, problem: str = "") -> str:
     """The page of an address that has none."""
     raise Refusal(404, "There is nothing at this address.")
 
-
-# The competition's application: the API, the pages beside it, and the guard before both.
 
 OPERATIONS: list[Operation] = [
     *PUBLIC_OPERATIONS,

@@ -1,4 +1,7 @@
-"""Sessions of browsers and tokens of programs: only hashes are kept, and everything ends."""
+"""Passwords, sessions of browsers, tokens of programs: only hashes are kept, and everything ends.
+
+Passwords are scrypt hashes with a salt of their own, compared in the same time whoever asks.
+"""
 
 from __future__ import annotations
 
@@ -240,8 +243,6 @@ def _with_account(table: sa.Table, account: sa.Column[Any], *, outer: bool = Fal
         .join(members, members.c.account == account, isouter=True)
     )
 
-
-# Passwords: kept as scrypt hashes with a salt of their own, compared in the same time whoever asks.
 
 # Memory 32 MB, some 0.2 s: as strong as OWASP's first choice for scrypt. A hash names its own numbers.
 COST, BLOCK, PARALLEL = 1 << 15, 8, 3

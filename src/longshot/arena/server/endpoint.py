@@ -1,4 +1,4 @@
-"""From a request to a call and back: who asks, how often, whether they may, what they sent; then the answer."""
+"""From a request to a call and back: who asks, how often, whether they may, what they sent; the answer, or a sentence."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ from longshot.arena.server.operations import PROBLEM, Begun, Call, FileAnswer, O
 from longshot.arena.server.rate_limits import Attempt, Buckets, Logins, Rates, network
 from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError, read_record
-
-# Mistakes as problem+json: the sentence that the command line prints, with what a program needs to word it
-# itself.
 
 
 class WebFace:

@@ -1,4 +1,4 @@
-"""Routes of the API, each declared once: the server answers by it, OpenAPI is written from it, tests go over it."""
+"""Routes of the API, each declared once: the server answers by it, OpenAPI 3.1 is written from it, tests go over it."""
 
 from __future__ import annotations
 
@@ -170,8 +170,6 @@ def schema(kind: Any, shared: dict[str, Any]) -> dict[str, Any]:
     }
     return dict(simple[kind])
 
-
-# The API as OpenAPI 3.1, written from the declaration of its routes.
 
 PROBLEM = "application/problem+json"
 _KINDS = {"int": {"type": "integer"}, "str": {"type": "string"}}

@@ -1,4 +1,4 @@
-"""What organisers do: announce, score anew, put things into the trash and back, hold the final, pause, look back."""
+"""What organisers do: announce, score anew, use the trash, hold the final, pause, look back, export everything."""
 
 from __future__ import annotations
 
@@ -318,8 +318,6 @@ def _bin(
             connection, person, f"{kind}.{verb}", f"{kind} {number}", {"deleted": row[0]}, {"deleted": value}
         )
 
-
-# Everything of a competition as files: tables as CSV, the settings, archives, results. No secret is in it.
 
 _TABLES = (
     *("teams", "submissions", "runs", "events", "scores", "scorings"),

@@ -1,4 +1,7 @@
-"""Forms with a file, as browsers send them without a script: ``multipart/form-data``, held in memory, bounded."""
+"""Pages and forms: the person, policy and sentences of the API as HTML, in the explorer's look, times in UTC.
+
+Forms with a file come as browsers send them without a script, ``multipart/form-data``, held in memory, bounded.
+"""
 
 from __future__ import annotations
 
@@ -96,8 +99,6 @@ def parse_form(content_type: str, body: bytes) -> SentForm:
     return form
 
 
-# Pages and forms: the same person, policy and sentences as the API, answered as HTML.
-
 FORM = 128 << 10  # bytes of a form
 
 
@@ -173,8 +174,6 @@ def answered(made: str | Move) -> Response:
         set_cookie(response, made.session or None)
     return response
 
-
-# How pages of a competition are made: the explorer's look, times in UTC, a form's mistakes at the form.
 
 # (address, name, who sees it)
 _VISITOR, _MEMBER, _ORGANISER = "visitor", "participant", "organiser"

@@ -1,4 +1,4 @@
-"""Registering, signing in and out, and what a person keeps: password and tokens."""
+"""Pages for everybody, and of a person: the competition, its board, registering, signing in, tokens, the team."""
 
 from __future__ import annotations
 
@@ -126,9 +126,6 @@ def _own_page(address: str) -> str:
     return address if plain else "/"
 
 
-# A team: founded, joined, led, left.
-
-
 def team_routes(front: Front) -> list[BaseRoute]:
     """Pages and forms of a team."""
     forms: dict[str, Callable[[PageRequest], str | Move]] = {
@@ -209,8 +206,6 @@ def change_pseudonym(request: PageRequest) -> Move:
     people.change_team(request.office, request.person, pseudonym=form_field(request, "pseudonym") or None)
     return Move("/team")
 
-
-# What everybody may see: the competition, its rules and its leaderboard.
 
 WIDTH, HEIGHT = 560, 180  # of the drawing of scores
 LINES = 8  # teams in it, the best first

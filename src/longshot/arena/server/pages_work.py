@@ -1,4 +1,4 @@
-"""Handing in, and looking at what was handed in."""
+"""Pages of the work on a competition: teams hand in and look at it, organisers run it."""
 
 from __future__ import annotations
 
@@ -157,8 +157,6 @@ def _sheet(request: PageRequest) -> dict[str, str]:
         if name.startswith("field-") and text.strip()
     }
 
-
-# What organisers do: people, announcements, scores, the queue, the bin, and the record of it all.
 
 _AUDIT_LINES = 100
 _TABS = (

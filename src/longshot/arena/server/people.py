@@ -1,4 +1,7 @@
-"""Accounts: by invitation link, or by open registration that an organiser approves. No e-mail is needed."""
+"""Accounts and teams, without e-mail: by invitation link, or by open registration that an organiser approves.
+
+A person is in one team, whose members share its submissions and its quota.
+"""
 
 from __future__ import annotations
 
@@ -232,9 +235,6 @@ def _accounts(office: ServerContext, which: sa.ColumnElement[bool]) -> list[Acco
         .order_by(accounts.c.id)
     )
     return [Account(**{**row, "leads": bool(row["leads"])}) for row in office.store.rows(query)]
-
-
-# Teams: one identity for all its members, who share its submissions and its quota. A person is in one team.
 
 
 class Member(NamedTuple):

@@ -1,6 +1,7 @@
-"""What was read of a database and is still true: many look at a competition that stands still for a while.
+"""A competition that is being served: its settings, its key, its audit log, and what was read and is still true.
 
-Everything remembered has a stamp, which changes with whatever is written by anybody, so nothing old is ever told.
+Many look at a competition that stands still for a while. Everything remembered has a stamp, which changes with whatever
+is written by anybody, so nothing old is ever told.
 """
 
 from __future__ import annotations
@@ -103,9 +104,6 @@ class StampedCache:
                     self._held.popitem(last=False)
         return value
 
-
-# A competition that is being served: its settings, its memory, its key, and who wrote what into the audit
-# log.
 
 KEY = "server.key"  # beside competition.yaml, for its owner's eyes alone
 _ID = "competition"

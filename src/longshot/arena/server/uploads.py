@@ -2,7 +2,7 @@
 
 Bytes lie in quarantine until all are there and their hash is the one that was announced. Then they are checked by the
 code of ``compete check``, and entered in the transaction that also says so of the upload: whoever asks again, and
-whatever died in between, there is one submission.
+whatever died in between, there is one submission. A team may have only so many unfinished ones, and gives them up.
 """
 
 from __future__ import annotations
@@ -334,9 +334,6 @@ def own_upload(office: ServerContext, person: Person, action: str, identity: str
 
 def _upload(row: dict[str, Any]) -> Upload:
     return filled(Upload, row, chunk=CHUNK)
-
-
-# Uploads that were begun and not finished: a team may have only so many, so it sees them and gives them up.
 
 
 class UnfinishedUpload(NamedTuple):

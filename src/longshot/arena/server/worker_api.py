@@ -1,4 +1,4 @@
-"""The workers' desk: a worker elsewhere takes runs, fetches what they read, and brings back what they wrote.
+"""What workers elsewhere do: take runs, fetch what they read, and bring back what they wrote.
 
 A worker needs neither the database nor other participants' data. What it may touch is the run that it holds: every
 call names the attempt, and an attempt that is no longer this worker's changes nothing. Ends may be told twice.
