@@ -1,4 +1,4 @@
-"""A Codabench bundle's ``competition.yaml``: checked as its unpacker will, in sentences that say what to change; written."""
+"""The ``competition.yaml`` of a Codabench bundle: checked as its unpacker will, a sentence per mistake; written."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Which phase is open is a function of the time and of competition.yaml alone: nothing switches and nothing locks. A phase
 lasts from its start to its end, the end not included: where one ends as the next begins, every moment belongs to one of
 them. One query counts submissions for the gate and for what people are shown: a submission is charged when its first
-run begins, and what waits is reserved; a run that fails by the platform's fault is refunded. A second limit counts every
-attempt, whatever became of it. Days begin at 00:00 UTC.
+run begins, what waits is reserved, and a run that fails by the platform's fault is refunded. A second limit counts
+every attempt, whatever became of it. Days begin at 00:00 UTC.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from longshot.arena.sandbox import BARE, Equipment
-from longshot.arena.settings import Competition, load
+from longshot.arena.settings import Competition, load, template
 from longshot.base import (
     Loose,
     UserError,
@@ -46,45 +46,8 @@ _OTHER_FILES = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")
 _FROM = re.compile(r" \(from .*")  # which file or package asked for it
 _LINE = re.compile(r"-r \S+ \(line (\d+)\)")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
-# torchvision asks torch for these when it is imported; a wheel for another build of torch cannot bring them along
+# torchvision asks torch for operators when it is imported, which a wheel for another build of torch cannot bring along
 _OPERATOR = re.compile(r"operator torchvision::\w+ does not exist")
-_DECLARE = '''"""Lets torchvision be imported where its compiled operators are for another build of torch."""
-
-import sys
-
-
-class _Declare:
-    library = None
-
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name == "torchvision" and cls.library is None:
-            import torch
-
-            cls.library = torch.library.Library("torchvision", "FRAGMENT")
-            for operator in ("nms", "qnms"):
-                cls.library.define(operator + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        return None
-
-
-sys.meta_path.insert(0, _Declare)
-'''
-# Run inside the environment: distribution → why a module of it cannot be imported, empty where all can.
-_IMPORT = """
-import importlib, json, sys
-from importlib import metadata
-plain = lambda name: name.lower().replace("_", "-").replace(".", "-")
-wanted, owners, reasons = {plain(name) for name in sys.argv[1:]}, metadata.packages_distributions(), {}
-for module, names in sorted(owners.items()):
-    for name in names:
-        if plain(name) in wanted and module.isidentifier() and not module.startswith("_"):
-            try:
-                importlib.import_module(module)
-                reasons.setdefault(name, "")
-            except BaseException as error:
-                reasons[name] = (str(error).splitlines() or [type(error).__name__])[-1][:200]
-print(json.dumps(reasons))
-"""
 
 
 class Environment(NamedTuple):
@@ -226,7 +189,9 @@ def _build(folder: Path, text: str, tell: Callable[[str], None]) -> None:
     reasons = _imports(python, names)
     notes = []
     if _OPERATOR.search(reasons.get("torchvision", "")):
-        (packages / "_longshot_torchvision.py").write_text(_DECLARE, encoding="utf-8")
+        (packages / "_longshot_torchvision.py").write_text(
+            template("torchvision_operators.py.txt"), encoding="utf-8"
+        )
         (packages / "_longshot_torchvision.pth").write_text(
             "import _longshot_torchvision\n", encoding="utf-8"
         )
@@ -287,7 +252,10 @@ def _pip(python: Path, lines: list[str], arguments: list[str], tell: Callable[[s
 def _imports(python: Path, names: list[str]) -> dict[str, str]:
     """Distribution → why it cannot be imported, empty where it can; of those that the requirements name."""
     done = subprocess.run(
-        [str(python), "-s", "-c", _IMPORT, *names], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        [str(python), "-s", "-c", template("import_packages.py.txt"), *names],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]

@@ -105,17 +105,6 @@ def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def open_program(*, pinned: bool = False) -> int | None:
-    """A file descriptor from which bubblewrap reads the filter; the caller closes it. None as above."""
-    code = program(pinned=pinned)
-    if code is None:
-        return None
-    read, write = os.pipe()
-    os.write(write, code)  # far below what a pipe holds
-    os.close(write)
-    return read
-
-
 PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
@@ -259,12 +248,17 @@ def system_calls(*, pinned: bool = False) -> Iterator[tuple[int, ...]]:
 
     ``pinned``: the box may not choose its cores.
     """
-    opened = open_program(pinned=pinned)
+    code = program(pinned=pinned)
+    if code is None:
+        yield ()
+        return
+    read, write = os.pipe()
+    os.write(write, code)  # far below what a pipe holds
+    os.close(write)
     try:
-        yield () if opened is None else (opened,)
+        yield (read,)
     finally:
-        if opened is not None:
-            os.close(opened)
+        os.close(read)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,8 @@ from longshot.base import UserError, file_lock
 if TYPE_CHECKING:
     from alembic.operations import Operations
 
+VERSIONS = ("0001", "0002")  # of databases: of Longshot 0.1, and with what the server needs
+LATEST = VERSIONS[-1]
 _CONNECTIONS = 10  # held open, and as many more under load
 _VERSIONS = sa.Table(  # as Alembic keeps it
     "alembic_version",
@@ -195,69 +197,22 @@ def database_version(connection: Connection) -> str | None:
 
 
 def upgrade_database(connection: Connection) -> None:
-    """Take every step that is missing, inside the connection's transaction; a new database goes the same way."""
+    """Make the tables of a new database, or take the steps that an older one lacks, in the connection's transaction."""
     from alembic.migration import MigrationContext
     from alembic.operations import Operations
 
-    before = database_version(connection) or ""
     operations = Operations(MigrationContext.configure(connection))
-    for step, take in STEPS.items():
-        if step > before:
-            take(operations)
+    if database_version(connection) is None:
+        metadata.create_all(connection, checkfirst=False)
+        _guard_audit(operations)
+    else:
+        _add_server(operations)
     _VERSIONS.create(connection, checkfirst=True)
     connection.execute(_VERSIONS.delete())
     connection.execute(_VERSIONS.insert().values(version_num=LATEST))
 
 
-def _first(op: Operations) -> None:
-    """Make the database of Longshot 0.1: teams, submissions, runs, events."""
-    op.create_table(
-        "teams",
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("name", sa.String(100), nullable=False, unique=True),
-        sa.Column("pseudonym", sa.String(100)),
-        sa.Column("ranked", sa.Boolean, nullable=False),
-        sa.Column("created", sa.String(32), nullable=False),
-    )
-    op.create_table(
-        "submissions",
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("team", sa.Integer, sa.ForeignKey("teams.id"), nullable=False),
-        sa.Column("phase", sa.String(40), nullable=False),
-        sa.Column("league", sa.String(40), nullable=False),
-        sa.Column("created", sa.String(32), nullable=False),
-        sa.Column("state", sa.String(16), nullable=False),
-        sa.Column("reason", sa.Text),
-        sa.Column("score", sa.Float),
-        sa.Column("fact_sheet", sa.Text),
-        sa.Column("origin", sa.Integer),
-    )
-    op.create_index("ix_submissions_team", "submissions", ["team"])
-    op.create_table(
-        "runs",
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("submission", sa.Integer, sa.ForeignKey("submissions.id"), nullable=False),
-        sa.Column("seed", sa.Integer, nullable=False),
-        sa.Column("attempt", sa.Integer, nullable=False),
-        sa.Column("state", sa.String(16), nullable=False),
-        sa.Column("worker", sa.String(80)),
-        sa.Column("seen", sa.Float),
-        sa.Column("score", sa.Float),
-        sa.Column("duration", sa.Float),
-        sa.UniqueConstraint("submission", "seed"),
-    )
-    op.create_index("ix_runs_submission", "runs", ["submission"])
-    op.create_table(
-        "events",
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("submission", sa.Integer, sa.ForeignKey("submissions.id"), nullable=False),
-        sa.Column("time", sa.String(32), nullable=False),
-        sa.Column("what", sa.Text, nullable=False),
-    )
-    op.create_index("ix_events_submission", "events", ["submission"])
-
-
-def _server(op: Operations) -> None:
+def _add_server(op: Operations) -> None:
     """Add what the server needs: people, tokens, uploads, workers, versions of scores, the trash, the audit log."""
     metadata.create_all(op.get_bind(), [metadata.tables[name] for name in _NEW], checkfirst=False)
     op.add_column("teams", sa.Column("deleted", sa.String(32)))
@@ -306,8 +261,3 @@ def _guard_audit(op: Operations) -> None:
             "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
             "FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only()"
         )
-
-
-# What a database has been through → how it gets there; ``database_tables`` says what it has then.
-STEPS = {"0001": _first, "0002": _server}
-LATEST = max(STEPS)

@@ -1,4 +1,4 @@
-"""Runs of submissions: meta-trained in a box, handed the hidden tasks one by one, scored; and the worker that does them.
+"""Runs of submissions: trained in a box, handed the hidden tasks one by one, scored; and the worker that does them.
 
 The organiser's process keeps all labels. A task's support goes in, the queries follow only after the learner has
 fitted, and what comes back is an array that is checked before it is believed. Every task has a process of its own, or,

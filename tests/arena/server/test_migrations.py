@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 
 from longshot.arena import Competition, queue, ranking
 from longshot.arena.database_tables import metadata
-from longshot.arena.store import LATEST, STEPS, Store, database_version
+from longshot.arena.store import LATEST, VERSIONS, Store, database_version
 from longshot.base import UserError
 
 from ..test_database import Server
@@ -150,5 +150,5 @@ def test_the_audit_log_is_append_only_in_either_database(database: Competition) 
 
 
 def test_the_steps_are_in_the_package() -> None:
-    steps = sorted(STEPS)
+    steps = sorted(VERSIONS)
     assert steps[-1] == LATEST and steps == [f"{number:04d}" for number in range(1, len(steps) + 1)]

@@ -1,4 +1,4 @@
-"""From a request to a call and back: who asks, how often, whether they may, what they sent; the answer, or a sentence."""
+"""From a request to a call and back: who asks, how often, whether they may, what they sent; an answer or a sentence."""
 
 from __future__ import annotations
 

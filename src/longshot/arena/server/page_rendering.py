@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
@@ -42,7 +42,8 @@ from longshot.reports import frame
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 PARTS = 200  # of one form
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;,]{1,70}))', re.IGNORECASE)
 _DISPOSITION = re.compile(rb"^content-disposition:\s*form-data\s*;(.*)$", re.IGNORECASE | re.MULTILINE)
@@ -120,6 +121,15 @@ class PageRequest:
     def office(self) -> ServerContext:
         """The competition."""
         return self.front.office
+
+    def do(
+        self,
+        service: Callable[Concatenate[ServerContext, Person, _P], _T],
+        *values: _P.args,
+        **named: _P.kwargs,
+    ) -> _T:
+        """Have a service done for whoever asks."""
+        return service(self.office, self.person, *values, **named)
 
 
 class Move(NamedTuple):

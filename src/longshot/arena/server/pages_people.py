@@ -77,20 +77,20 @@ def sign_in(request: PageRequest) -> Move:
 
 def sign_out(request: PageRequest) -> Move:
     """End the session."""
-    credentials.end_session(request.office, request.person)
+    request.do(credentials.end_session)
     return Move("/", "")
 
 
 def account(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
     """A person's password and tokens; a new token's secret is shown this once."""
-    office, person = request.office, request.person
+    person = request.person
     return page(
         request,
         "account",
         person.name,
         counts=[person.role],
         problem=problem,
-        tokens=credentials.list_tokens(office, person),
+        tokens=request.do(credentials.list_tokens),
         token=token,
         scopes=sorted(OF_ROLE[person.role]),
     )
@@ -98,8 +98,8 @@ def account(request: PageRequest, problem: str = "", token: credentials.NewToken
 
 def change_password(request: PageRequest) -> Move:
     """A new password, and a new session: all others end."""
-    secret = people.change_password(
-        request.office, request.person, old=request.form.get("old", ""), new=request.form.get("new", "")
+    secret = request.do(
+        people.change_password, old=request.form.get("old", ""), new=request.form.get("new", "")
     )
     return Move("/account", secret)
 
@@ -108,15 +108,13 @@ def create_token(request: PageRequest) -> str:
     """A token for the command line."""
     scopes = [scope for scope in sorted(OF_ROLE[request.person.role]) if f"scope-{scope}" in request.form]
     days = form_number(request, "days") if form_field(request, "days") else None
-    made = credentials.create_token(
-        request.office, request.person, name=form_field(request, "name"), scopes=scopes, days=days
-    )
+    made = request.do(credentials.create_token, name=form_field(request, "name"), scopes=scopes, days=days)
     return account(request, token=made)
 
 
 def revoke_token(request: PageRequest) -> Move:
     """A token that is worth nothing from now on."""
-    credentials.revoke_token(request.office, request.person, form_number(request, "number"))
+    request.do(credentials.revoke_token, form_number(request, "number"))
     return Move("/account")
 
 
@@ -146,7 +144,7 @@ def team_routes(front: Front) -> list[BaseRoute]:
 
 def team(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
     """A person's team; without one, the forms that lead into one."""
-    own = people.own_team(request.office, request.person)
+    own = request.do(people.own_team)
     leads = own is not None and any(
         member.leads for member in own.members if member.account == request.person.account
     )
@@ -168,42 +166,42 @@ def team(request: PageRequest, problem: str = "", invitation: people.Invitation 
 def found(request: PageRequest) -> Move:
     """A new team, led by whoever founds it."""
     pseudonym = form_field(request, "pseudonym") or None
-    people.found_team(request.office, request.person, name=form_field(request, "name"), pseudonym=pseudonym)
+    request.do(people.found_team, name=form_field(request, "name"), pseudonym=pseudonym)
     return Move("/team")
 
 
 def invite(request: PageRequest) -> str:
     """A link into the team, shown this once."""
-    return team(request, invitation=people.invite_to_team(request.office, request.person))
+    return team(request, invitation=request.do(people.invite_to_team))
 
 
 def join(request: PageRequest) -> Move:
     """Into a team by its invitation."""
-    people.join_team(request.office, request.person, code=form_field(request, "code"))
+    request.do(people.join_team, code=form_field(request, "code"))
     return Move("/team")
 
 
 def leave(request: PageRequest) -> Move:
     """Out of the team."""
-    people.leave_team(request.office, request.person)
+    request.do(people.leave_team)
     return Move("/team")
 
 
 def remove(request: PageRequest) -> Move:
     """A member out of the team, by who leads it."""
-    people.remove_member(request.office, request.person, form_number(request, "account"))
+    request.do(people.remove_member, form_number(request, "account"))
     return Move("/team")
 
 
 def transfer(request: PageRequest) -> Move:
     """Another member leads."""
-    people.transfer_team(request.office, request.person, form_number(request, "account"))
+    request.do(people.transfer_team, form_number(request, "account"))
     return Move("/team")
 
 
 def change_pseudonym(request: PageRequest) -> Move:
     """The name that boards show."""
-    people.change_team(request.office, request.person, pseudonym=form_field(request, "pseudonym") or None)
+    request.do(people.change_team, pseudonym=form_field(request, "pseudonym") or None)
     return Move("/team")
 
 
@@ -234,10 +232,10 @@ def home(request: PageRequest, problem: str = "") -> str:
         counts=[count(info.phases, "phase"), f"leagues: {', '.join(info.leagues)}"],
         info=info,
         limits={phase.name: phase.limits for phase in office.competition.phases},
-        announcements=organising.list_announcements(office, person),
-        queue=boards.queue_state(office, person),
+        announcements=request.do(organising.list_announcements),
+        queue=request.do(boards.queue_state),
         notes=entry_rules.undated(office.competition) if person.role == "organiser" else [],
-        allowances=submissions.allowances(office, person) if member else [],
+        allowances=request.do(submissions.allowances) if member else [],
     )
 
 
@@ -253,11 +251,11 @@ def rules(request: PageRequest, problem: str = "") -> str:
 
 def board(request: PageRequest, problem: str = "") -> str:
     """The leaderboard of a phase and league, and how the teams' scores went."""
-    office, person = request.office, request.person
+    office = request.office
     info = competition_info(office)
     choice = {name: request.query.get(name) or None for name in ("phase", "league", "by")}
-    table = boards.board(office, person, **choice)
-    steps = boards.progress(office, person, phase=table.phase, league=table.league)
+    table = request.do(boards.board, **choice)
+    steps = request.do(boards.progress, phase=table.phase, league=table.league)
     return page(
         request,
         "board",

@@ -36,8 +36,8 @@ def submission_routes(front: Front) -> list[BaseRoute]:
 
 def submit(request: PageRequest, problem: str = "") -> str:
     """Where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
-    office, person = request.office, request.person
-    team = own_team(office, person)
+    office = request.office
+    team = request.do(own_team)
     info = competition_info(office)
     return page(
         request,
@@ -48,8 +48,8 @@ def submit(request: PageRequest, problem: str = "") -> str:
         info=info,
         plain_bytes=min(PLAIN, info.upload_bytes),
         phases=[phase for phase in info.phases if phase.submissions and phase.state == "open"],
-        allowances=submissions.allowances(office, person) if team else [],
-        uploads=uploads.list_uploads(office, person) if team else [],
+        allowances=request.do(submissions.allowances) if team else [],
+        uploads=request.do(uploads.list_uploads) if team else [],
         most_uploads=uploads.OPEN,
         fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
@@ -57,12 +57,11 @@ def submit(request: PageRequest, problem: str = "") -> str:
 
 def hand_in(request: PageRequest) -> Move:
     """An archive that came with the form itself, through the services of uploads that come in pieces."""
-    office, person, sent = request.office, request.person, request.files.get("file")
+    sent = request.files.get("file")
     if sent is None or not sent.data:
         raise Refusal(422, "The form brought no archive", "choose a zip")
-    upload = uploads.begin_upload(
-        office,
-        person,
+    upload = request.do(
+        uploads.begin_upload,
         size=len(sent.data),
         sha256=hashlib.sha256(sent.data).hexdigest(),
         name=sent.name or "submission.zip",
@@ -72,13 +71,13 @@ def hand_in(request: PageRequest) -> Move:
     )
     for offset in range(upload.received, upload.size, uploads.CHUNK):
         piece = sent.data[offset : offset + uploads.CHUNK]
-        uploads.write_chunk(office, person, upload.id, offset, piece)
-    return Move(f"/submissions/{uploads.finish_upload(office, person, upload.id).submission}")
+        request.do(uploads.write_chunk, upload.id, offset, piece)
+    return Move(f"/submissions/{request.do(uploads.finish_upload, upload.id).submission}")
 
 
 def give_up(request: PageRequest) -> Move:
     """An upload that was begun and will not be finished."""
-    uploads.delete_upload(request.office, request.person, request.path["identity"])
+    request.do(uploads.delete_upload, request.path["identity"])
     return Move("/submit")
 
 
@@ -87,9 +86,8 @@ def listed(request: PageRequest, problem: str = "") -> str:
     before = request.query.get("before", "")
     state = request.query.get("state") or None
     every = request.person.role == "organiser"
-    listing = submissions.list_submissions(
-        request.office,
-        request.person,
+    listing = request.do(
+        submissions.list_submissions,
         every=every,
         phase=request.query.get("phase") or None,
         state=state,
@@ -110,9 +108,9 @@ def listed(request: PageRequest, problem: str = "") -> str:
 
 def submission(request: PageRequest, problem: str = "") -> str:
     """What became of a submission: runs, log, receipt, fact sheet."""
-    office, person = request.office, request.person
+    office = request.office
     identity = form_number(request, "number")
-    view = submissions.read_submission(office, person, identity)
+    view = request.do(submissions.read_submission, identity)
     info = competition_info(office)
     return page(
         request,
@@ -121,7 +119,7 @@ def submission(request: PageRequest, problem: str = "") -> str:
         counts=[view.submission.team, view.submission.phase, view.submission.league],
         problem=problem,
         view=view,
-        log=submissions.tail(office, person, identity),
+        log=request.do(submissions.tail, identity),
         receipt=uploads.receipt(office, identity) if view.submission.sha256 else None,
         fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
@@ -130,7 +128,7 @@ def submission(request: PageRequest, problem: str = "") -> str:
 def cancel(request: PageRequest) -> Move:
     """A submission that shall not run (any further)."""
     identity = form_number(request, "number")
-    submissions.cancel_submission(request.office, request.person, identity)
+    request.do(submissions.cancel_submission, identity)
     return Move(f"/submissions/{identity}")
 
 
@@ -138,14 +136,14 @@ def select(request: PageRequest) -> Move:
     """The submission that counts, where a team chooses."""
     identity = form_number(request, "number")
     chosen = request.form.get("selected") == "yes"
-    submissions.select_submission(request.office, request.person, identity, selected=chosen)
+    request.do(submissions.select_submission, identity, selected=chosen)
     return Move(f"/submissions/{identity}")
 
 
 def describe(request: PageRequest) -> Move:
     """The fact sheet, as it is now."""
     identity = form_number(request, "number")
-    submissions.set_sheet(request.office, request.person, identity, _sheet(request))
+    request.do(submissions.set_sheet, identity, _sheet(request))
     return Move(f"/submissions/{identity}")
 
 
@@ -203,7 +201,7 @@ def organiser_routes(front: Front) -> list[BaseRoute]:
 
 def everybody(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
     """Accounts and teams; those that wait for approval first."""
-    accounts = people.list_accounts(request.office, request.person)
+    accounts = request.do(people.list_accounts)
     waiting = [account for account in accounts if account.state == "pending"]
     return _organiser(
         request,
@@ -212,7 +210,7 @@ def everybody(request: PageRequest, problem: str = "", invitation: people.Invita
         problem=problem,
         counts=[count(accounts, "account"), f"{len(waiting):,} waiting for approval"],
         accounts=sorted(accounts, key=lambda account: account.state != "pending"),
-        teams=people.list_teams(request.office, request.person),
+        teams=request.do(people.list_teams),
         invitation=invitation,
     )
 
@@ -221,15 +219,13 @@ def invite(request: PageRequest) -> str:
     """A link for a new account, shown this once."""
     days = form_number(request, "days") if form_field(request, "days") else people.INVITED_DAYS
     role = form_field(request, "role", "participant")
-    return everybody(request, invitation=people.invite(request.office, request.person, role=role, days=days))
+    return everybody(request, invitation=request.do(people.invite, role=role, days=days))
 
 
 def change_account(request: PageRequest) -> Move:
     """Approve, close or open an account, or give it another role."""
     state, role = form_field(request, "state") or None, form_field(request, "role") or None
-    people.change_account(
-        request.office, request.person, form_number(request, "number"), state=state, role=role
-    )
+    request.do(people.change_account, form_number(request, "number"), state=state, role=role)
     return Move("/organise")
 
 
@@ -237,69 +233,63 @@ def change_team(request: PageRequest) -> Move:
     """Whether a team is ranked; or into the bin."""
     identity = form_number(request, "number")
     if form_field(request, "bin"):
-        organising.delete_team(
-            request.office, request.person, identity, deleted=form_field(request, "bin") == "yes"
-        )
+        request.do(organising.delete_team, identity, deleted=form_field(request, "bin") == "yes")
     else:
         ranked = form_field(request, "ranked") == "yes"
-        people.set_ranked(request.office, request.person, identity, ranked=ranked)
+        request.do(people.set_ranked, identity, ranked=ranked)
     return Move("/organise/bin" if form_field(request, "bin") == "no" else "/organise")
 
 
 def announcements(request: PageRequest, problem: str = "") -> str:
     """What was announced, and the form for more."""
-    listed = organising.list_announcements(request.office, request.person)
+    listed = request.do(organising.list_announcements)
     return _organiser(request, "announcements", "Announcements", problem=problem, announcements=listed)
 
 
 def announce(request: PageRequest) -> Move:
     """A new announcement."""
     title, text = form_field(request, "title"), form_field(request, "text")
-    organising.announce(request.office, request.person, title=title, text=text)
+    request.do(organising.announce, title=title, text=text)
     return Move("/organise/announcements")
 
 
 def bin_announcement(request: PageRequest) -> Move:
     """An announcement into the bin, or out of it."""
     deleted = form_field(request, "bin") == "yes"
-    organising.delete_announcement(
-        request.office, request.person, form_number(request, "number"), deleted=deleted
-    )
+    request.do(organising.delete_announcement, form_number(request, "number"), deleted=deleted)
     return Move("/organise/announcements" if deleted else "/organise/bin")
 
 
 def queue(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
     """What waits and runs, who works; a new worker's token is shown this once."""
-    state = boards.queue_state(request.office, request.person)
+    state = request.do(boards.queue_state)
     return _organiser(request, "queue", "Queue and workers", problem=problem, queue=state, token=token)
 
 
 def pause(request: PageRequest) -> Move:
     """Hand no more runs out, or go on."""
     why = form_field(request, "why") if form_field(request, "pause") == "yes" else None
-    organising.pause(request.office, request.person, why=why)
+    request.do(organising.pause, why=why)
     return Move("/organise/queue")
 
 
 def create_worker(request: PageRequest) -> str:
     """A token for a worker."""
     days = form_number(request, "days") if form_field(request, "days") else None
-    made = credentials.create_worker_token(
-        request.office, request.person, name=form_field(request, "name"), days=days
-    )
+    made = request.do(credentials.create_worker_token, name=form_field(request, "name"), days=days)
     return queue(request, token=made)
 
 
 def all_uploads(request: PageRequest, problem: str = "") -> str:
     """What teams began to send and did not finish."""
-    begun = uploads.list_uploads(request.office, request.person, every=True)
+    begun = request.do(uploads.list_uploads, every=True)
     counts = [count(begun, "unfinished upload")]
     return _organiser(request, "uploads", "Uploads", problem=problem, counts=counts, uploads=begun)
 
 
 def clear_upload(request: PageRequest) -> Move:
     """An upload of any team that will not be finished."""
-    uploads.delete_upload(request.office, request.person, request.path["identity"], every=True)
+    request.do(uploads.delete_upload, request.path["identity"], every=True)
     return Move("/organise/uploads")
 
 
@@ -311,16 +301,15 @@ def scores(request: PageRequest, problem: str = "", entries: list[object] | None
         "Scores",
         problem=problem,
         info=competition_info(request.office),
-        rescorings=organising.rescorings(request.office, request.person),
+        rescorings=request.do(organising.rescorings),
         entries=entries,
     )
 
 
 def rescore(request: PageRequest) -> Move:
     """All submissions of a phase anew, once its name was written out."""
-    organising.rescore(
-        request.office,
-        request.person,
+    request.do(
+        organising.rescore,
         phase=form_field(request, "phase"),
         reason=form_field(request, "reason"),
         kind=form_field(request, "kind", "run"),
@@ -331,19 +320,19 @@ def rescore(request: PageRequest) -> Move:
 
 def hold_final(request: PageRequest) -> str:
     """Last valid submissions into the final."""
-    return scores(request, entries=list(organising.hold_final(request.office, request.person)))
+    return scores(request, entries=list(request.do(organising.hold_final)))
 
 
 def rerun(request: PageRequest) -> Move:
     """A submission once more."""
     identity = form_number(request, "number")
-    organising.rerun_submission(request.office, request.person, identity)
+    request.do(organising.rerun_submission, identity)
     return Move(f"/submissions/{identity}")
 
 
 def bin_page(request: PageRequest, problem: str = "") -> str:
     """What was thrown away and can be had again."""
-    contents = organising.trash(request.office, request.person)
+    contents = request.do(organising.trash)
     return _organiser(request, "bin", "Bin", problem=problem, contents=contents)
 
 
@@ -351,15 +340,15 @@ def bin_submission(request: PageRequest) -> Move:
     """A submission into the bin, or out of it."""
     identity = form_number(request, "number")
     deleted = form_field(request, "bin") == "yes"
-    organising.delete_submission(request.office, request.person, identity, deleted=deleted)
+    request.do(organising.delete_submission, identity, deleted=deleted)
     return Move("/organise/bin")
 
 
 def audit(request: PageRequest, problem: str = "") -> str:
     """Everything that changed anything, newest first."""
     before = request.query.get("before", "")
-    lines = organising.audit_log(
-        request.office, request.person, before=int(before) if before.isdecimal() else None, limit=_AUDIT_LINES
+    lines = request.do(
+        organising.audit_log, before=int(before) if before.isdecimal() else None, limit=_AUDIT_LINES
     )
     older = lines[-1].id if len(lines) == _AUDIT_LINES else None
     return _organiser(request, "audit", "Audit log", problem=problem, lines=lines, older=older)
