@@ -69,7 +69,7 @@ def test_a_fault_of_the_runner_forges_no_line_either(competition, submission, mo
         raise RuntimeError(f"boom\n{FORGED}\n\x1b[2J")
 
     monkeypatch.setattr(submission_runs.sandbox, "require", lambda: None)
-    monkeypatch.setattr(submission_runs.ingestion, "run", fail)
+    monkeypatch.setattr(submission_runs, "run", fail)
     monkeypatch.setattr(queue, "ATTEMPTS", 1)
     store = Store(competition)
     queue.enter(competition, store, submission(), team="a", phase="feedback", league="free-style")

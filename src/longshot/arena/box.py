@@ -31,9 +31,8 @@ from longshot.base import UserError, write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
 WATCH = 0.25  # seconds between two looks at memory and processor time
-GRACE = (
-    2.0  # seconds that a process which broke off has to end, so that its exit code or the watch can say why
-)
+# seconds that a process which broke off has to end, so that its exit code or the watch can say why
+GRACE = 2.0
 
 
 class BoxError(Exception):

@@ -68,9 +68,8 @@ def run_bundle(
         limits = read_record(RunLimits, seconds, f"The phase '{chosen['name']}' of the bundle")
         code = unpack_any(Path(submission), work / "submission")
         size = sum(path.stat().st_size for path in code.rglob("*") if path.is_file())
-        limits = limits.model_copy(
-            update={"disk": limits.disk + 3 * size}
-        )  # ingestion's own copy is on its disk
+        # ingestion's own copy is on its disk
+        limits = limits.model_copy(update={"disk": limits.disk + 3 * size})
         for task in described["tasks"]:
             if task["index"] not in chosen["tasks"]:
                 continue

@@ -30,17 +30,6 @@ from longshot.arena.settings import META, PER_SUBMISSION, RUN, Competition, Phas
 from longshot.base import Ints, Kind, UserError, delivered, nearest, progress
 from longshot.statistics import t_quantile
 
-LEAGUES = (
-    "Leagues are a field of the fact sheet, since only the first leaderboard of a competition is ranked. The platform "
-    "does not tell the programs which league a team chose: nothing here keeps a submission of the meta-learning league "
-    "from learned weights. A bundle of that league alone does ('longshot compete bundle FOLDER -o meta.zip --league "
-    "meta-learning')."
-)
-ALONE = (
-    "It is the competition of the meta-learning league alone: saved weights in an archive are refused, those among the "
-    "image's packages cannot be read, and a submission that asks for them or for the network fails with the line that "
-    "asked."
-)
 QUEUE_SECONDS = 600  # the public queue ends what takes longer
 
 
@@ -66,7 +55,7 @@ def bundle_pages(competition: Competition, taking: Sequence[Phase], stored: int,
         megabytes=stored / 1e6,
         runs=runs,
         total=stored * runs / 1e6,
-        leagues=ALONE if alone else LEAGUES,
+        leagues=template("one_league.md" if alone else "leagues.md"),
         logs=_logs(taking),
         packages=_packages(competition),
     )
@@ -255,9 +244,8 @@ def write_bundle(
         for index, (phase, seed) in enumerate(runs)
     ]
     used = [[index for index, (owner, _) in enumerate(runs) if owner is phase] for phase in taking]
-    described = bundle_settings(
-        competition, taking, tasks, used, docker_image
-    )  # before the work: dates may not fit
+    # before the work: dates may not fit
+    described = bundle_settings(competition, taking, tasks, used, docker_image)
     hidden = [data.test_tasks(phase, seed) for phase, seed in runs]
     train = list(dict.fromkeys(name for phase in taking for name in phase.train))
     images = seal_images(data, train, [task for run_tasks in hidden for task in run_tasks])

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from longshot.arena.policy import Refusal
@@ -18,6 +18,19 @@ TRIES = 4  # while a server does not answer, with pauses of 1, 2, 4, 8 seconds
 LONGEST = 8.0  # seconds of such a pause
 TIMEOUT = (10.0, 120.0)  # seconds to connect, and without a byte
 TOKEN = "LONGSHOT_TOKEN"  # the environment's variable that holds one's token
+
+
+class Receipt(NamedTuple):
+    """What a participant gets for a submission that was taken; the organisers can tell a forged one."""
+
+    submission: int
+    sha256: str
+    bytes: int
+    phase: str
+    league: str
+    team: str
+    received: str  # UTC
+    seal: str
 
 
 class Client:
@@ -53,7 +66,7 @@ class Client:
             if not secret.isascii() or not secret.isprintable():
                 raise UserError("The token has letters that no token has; copy it once more.")
             self._session.headers["authorization"] = f"Bearer {secret.strip()}"
-        self._session.auth = _as_it_is  # nothing of ~/.netrc takes its place
+        self._session.auth = lambda request: request  # nothing of ~/.netrc takes its place
 
     def ask(
         self,
@@ -100,9 +113,9 @@ class Client:
                 time.sleep(min(2.0**attempt, LONGEST))
                 continue
             if answer.status_code in (429, 502, 503, 504) and not last:
-                time.sleep(
-                    min(30.0, _seconds(answer.headers.get("retry-after")) or min(2.0**attempt, LONGEST))
-                )
+                advice = answer.headers.get("retry-after", "")
+                seconds = float(advice) if advice.isdecimal() else 0.0
+                time.sleep(min(30.0, seconds or min(2.0**attempt, LONGEST)))
                 continue
             return self._read(answer, stream)
         raise AssertionError
@@ -155,14 +168,6 @@ def _pieces(answer: Any) -> Iterator[bytes]:
         yield from answer.iter_content(1 << 20)
     except requests.exceptions.RequestException as error:
         raise UserError(f"The server broke off: {_reason(error)}; ask again.") from error
-
-
-def _as_it_is(request: Any) -> Any:
-    return request
-
-
-def _seconds(text: str | None) -> float:
-    return float(text) if text is not None and text.isdecimal() else 0.0
 
 
 def _reason(error: Exception) -> str:

@@ -87,11 +87,7 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
 @click.option("--league", default="free-style", show_default=True, help="League to compete in.")
 @click.option("--pseudonym", help="Name to show in place of the team's, given with its first submission.")
 @click.option("--not-ranked", is_flag=True, help="Show the entry without a rank (conflict of interest).")
-@click.option(
-    "--fact-sheet",
-    type=PATH,
-    help="YAML or JSON that describes the method; see fact-sheet.",
-)
+@click.option("--fact-sheet", type=PATH, help="YAML or JSON that describes the method; see fact-sheet.")
 def submit_command(
     folder: Path | None,
     submission: Path | None,

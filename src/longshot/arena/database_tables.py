@@ -18,20 +18,22 @@ PLATFORM = "platform error"  # nobody's fault but ours: it costs no quota
 metadata = sa.MetaData()
 _Filled = TypeVar("_Filled", bound=tuple[Any, ...])
 
-teams = sa.Table(
+
+def _numbered(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
+    """Declare a table whose rows have a number of their own."""
+    return sa.Table(name, metadata, sa.Column("id", sa.Integer, primary_key=True), *parts)
+
+
+teams = _numbered(
     "teams",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", sa.String(100), nullable=False, unique=True),
     sa.Column("pseudonym", sa.String(100)),  # shown in place of the name
     sa.Column("ranked", sa.Boolean, nullable=False),  # False: shown, not ranked (organisers, baselines)
     sa.Column("created", sa.String(32), nullable=False),
     sa.Column("deleted", sa.String(32)),  # in the trash since
 )
-submissions = sa.Table(
+submissions = _numbered(
     "submissions",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("team", sa.ForeignKey("teams.id"), nullable=False, index=True),
     sa.Column("phase", sa.String(40), nullable=False),
     sa.Column("league", sa.String(40), nullable=False),
@@ -53,10 +55,8 @@ submissions = sa.Table(
     sa.Index("ix_submissions_job", "job", unique=True),
     sa.Index("ix_submissions_board", "phase", "league", "state"),
 )
-runs = sa.Table(
+runs = _numbered(
     "runs",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("submission", sa.ForeignKey("submissions.id"), nullable=False, index=True),
     sa.Column("seed", sa.Integer, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
@@ -69,18 +69,14 @@ runs = sa.Table(
     sa.Column("kind", sa.String(8), nullable=False, server_default="run"),  # run; score: the answers alone
     sa.UniqueConstraint("submission", "seed"),
 )
-events = sa.Table(
+events = _numbered(
     "events",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("submission", sa.ForeignKey("submissions.id"), nullable=False, index=True),
     sa.Column("time", sa.String(32), nullable=False),
     sa.Column("what", sa.Text, nullable=False),
 )
-scores = sa.Table(  # every score there ever was; a rescoring adds rows and takes none away
+scores = _numbered(  # every score there ever was; a rescoring adds rows and takes none away
     "scores",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("submission", sa.ForeignKey("submissions.id"), nullable=False, index=True),
     sa.Column("seed", sa.Integer, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
@@ -89,10 +85,8 @@ scores = sa.Table(  # every score there ever was; a rescoring adds rows and take
     sa.Column("half", sa.Float),
     sa.Column("time", sa.String(32), nullable=False),
 )
-scorings = sa.Table(  # versions of a phase's scores; version 1 has no row
+scorings = _numbered(  # versions of a phase's scores; version 1 has no row
     "scorings",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("phase", sa.String(40), nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("target", sa.String(64), nullable=False),
@@ -102,10 +96,8 @@ scorings = sa.Table(  # versions of a phase's scores; version 1 has no row
     sa.Column("time", sa.String(32), nullable=False),
     sa.UniqueConstraint("phase", "version"),
 )
-accounts = sa.Table(
+accounts = _numbered(
     "accounts",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", sa.String(100), nullable=False),
     sa.Column("folded", sa.String(200), nullable=False, unique=True),  # what makes two names one
     sa.Column("password", sa.String(200), nullable=False),
@@ -123,10 +115,8 @@ members = sa.Table(
     sa.Column("leads", sa.Boolean, nullable=False),
     sa.Column("joined", sa.String(32), nullable=False),
 )
-invitations = sa.Table(
+invitations = _numbered(
     "invitations",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("hash", sa.String(64), nullable=False, unique=True),
     sa.Column("kind", sa.String(8), nullable=False),  # account or team
     sa.Column("role", sa.String(16)),  # of the account
@@ -147,10 +137,8 @@ sessions = sa.Table(
     sa.Column("seen", sa.String(32), nullable=False),
     sa.Column("expires", sa.String(32), nullable=False),
 )
-tokens = sa.Table(
+tokens = _numbered(
     "tokens",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("hash", sa.String(64), nullable=False, unique=True),
     sa.Column("account", sa.ForeignKey("accounts.id"), index=True),  # none: of a worker
     sa.Column("name", sa.String(100), nullable=False),
@@ -189,20 +177,16 @@ workers = sa.Table(
     sa.Column("why", sa.Text),  # why it pauses
     sa.Column("version", sa.String(40)),
 )
-announcements = sa.Table(
+announcements = _numbered(
     "announcements",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("time", sa.String(32), nullable=False),
     sa.Column("account", sa.Integer),
     sa.Column("title", sa.String(200), nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("deleted", sa.String(32)),
 )
-audit = sa.Table(  # triggers refuse every change of a row
+audit = _numbered(  # triggers refuse every change of a row
     "audit",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("time", sa.String(32), nullable=False),
     sa.Column("who", sa.String(120), nullable=False),
     sa.Column("account", sa.Integer),

@@ -37,10 +37,8 @@ from longshot.base import (
 
 FOLDER = "environments"  # of the cache
 RECORD = "environment.json"  # in a built environment; written last
-COMPUTING = (
-    "torch",
-    "numpy",
-)  # kept as they are, unless the requirements name them: the boxes' own program needs them
+# kept as they are, unless the requirements name them: the boxes' own program needs them
+COMPUTING = ("torch", "numpy")
 MOST = 1 << 20  # bytes of a requirements file
 _OTHER_FILES = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")
 _FROM = re.compile(r" \(from .*")  # which file or package asked for it
@@ -215,14 +213,8 @@ def _build(folder: Path, text: str, tell: Callable[[str], None]) -> None:
 
 def _pip(python: Path, lines: list[str], arguments: list[str], tell: Callable[[str], None]) -> None:
     """Install ``lines`` into the environment of ``python`` with the pip that Longshot runs with."""
-    options = [
-        "--no-input",
-        "--disable-pip-version-check",
-        "--progress-bar",
-        "off",
-        "--no-warn-script-location",
-    ]
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, *arguments]
+    quiet = "--no-input --disable-pip-version-check --progress-bar off --no-warn-script-location"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", *quiet.split(), *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -240,9 +232,8 @@ def _pip(python: Path, lines: list[str], arguments: list[str], tell: Callable[[s
             raise UserError("This Python has no pip", "add it with 'python -m ensurepip'")
         # the first error says which requirement, those behind it that the installation failed
         reason = (errors[0] if errors else last or f"it ended with code {process.returncode}").rstrip(".")
-        reason = _LINE.sub(
-            lambda match: lines[int(match.group(1)) - 1], reason
-        )  # the line, not our copy of the file
+        # the line, not our copy of the file
+        reason = _LINE.sub(lambda match: lines[int(match.group(1)) - 1], reason)
         raise UserError(
             f"pip cannot install the packages of the competition: {reason[:300]}",
             "change its requirements file, or give pip a place that has them (PIP_FIND_LINKS, PIP_INDEX_URL)",

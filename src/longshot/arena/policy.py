@@ -163,3 +163,12 @@ def permit_own(person: Person, action: str, team: int | None, kind: str, name: o
 def sees_all(person: Person) -> bool:
     """Whether what belongs to a team is shown to somebody outside it: an organiser who may organise."""
     return person.role == "organiser" and "admin" in person.scopes
+
+
+def require_team(person: Person) -> int:
+    """The number of a person's team; Refusal where there is none: submissions belong to teams."""
+    if person.team is None:
+        raise Refusal(
+            409, "Submissions belong to a team, and you are in none", "make a team or join one first"
+        )
+    return person.team

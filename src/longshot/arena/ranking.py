@@ -365,15 +365,8 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         note += " One entry says nothing about the choice of method."
     if difficulty.left_out:
         note += f" {difficulty.left_out} more without scores task by task: run them again to have them here."
-    columns = [
-        "dataset",
-        "best entry",
-        "worst entry",
-        "best",
-        "worst",
-        "intrinsic difficulty",
-        "modelling difficulty",
-    ]
+    columns = ["dataset", "best entry", "worst entry", "best", "worst"]
+    columns += ["intrinsic difficulty", "modelling difficulty"]
     return PagePart(
         "Difficulty of the datasets",
         note,

@@ -11,23 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from longshot.arena.client import Client
+from longshot.arena.client import Client, Receipt
 from longshot.arena.policy import Refusal
 from longshot.arena.settings import FREE
 from longshot.base import UserError, hash_file, progress
-
-
-class RemoteReceipt(NamedTuple):
-    """What one gets for a submission that the server took."""
-
-    submission: int
-    sha256: str
-    bytes: int
-    phase: str
-    league: str
-    team: str
-    received: str
-    seal: str
 
 
 class LogLine(NamedTuple):
@@ -74,7 +61,7 @@ class RemoteCompetition:
         phase: str | None = None,
         league: str = FREE,
         fact_sheet: Mapping[str, str] | None = None,
-    ) -> RemoteReceipt:
+    ) -> Receipt:
         """Hand a submission in. Broken off, the same call goes on where it stopped.
 
         Parameters
@@ -90,7 +77,7 @@ class RemoteCompetition:
 
         Returns
         -------
-        RemoteReceipt
+        Receipt
             The submission's number, and the hash of what the server has.
         """
         from longshot.arena.submission_check import check_submission
@@ -113,7 +100,7 @@ class RemoteCompetition:
             optional = {"phase": phase, "fact_sheet": None if fact_sheet is None else dict(fact_sheet)}
             wish |= {key: value for key, value in optional.items() if value is not None}
             upload = self._client.ask("POST", "/uploads", body=wish)
-            return RemoteReceipt(**self._send(archive, upload))
+            return Receipt(**self._send(archive, upload))
 
     def _send(self, archive: Path, upload: dict[str, Any]) -> dict[str, Any]:
         identity = upload["id"]

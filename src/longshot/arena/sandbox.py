@@ -109,14 +109,8 @@ PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
 ENVIRONMENT = Path("/box/environment")  # where a box sees the competition's own packages
-DEVICES = (
-    "nvidia*",
-    "nvidia-caps/*",
-    "dri/renderD*",
-    "kfd",
-    "accel*",
-    "dxg",
-)  # below /dev: what computes, no screens
+# below /dev: what computes, no screens
+DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*", "kfd", "accel*", "dxg")
 ROOM_RIGHTS = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_KILL")  # to make rooms, their network, and to end them
 REMEDY = (
     "install it ('apt-get install bubblewrap'); where user namespaces are blocked, allow them (Ubuntu: an AppArmor "

@@ -43,9 +43,8 @@ class RunLimits(Record):
 class ServerSettings(Record):
     """People, uploads and how long things last."""
 
-    registration: Literal["invitation", "open"] = (
-        "invitation"  # open: anybody may ask, an organiser lets them in
-    )
+    # open: anybody may ask, an organiser lets them in
+    registration: Literal["invitation", "open"] = "invitation"
     team_size: PositiveInt = 5  # members of a team
     upload: PositiveInt = 200 << 20  # bytes of a submission's archive
     storage: PositiveInt = 2 << 30  # bytes that all archives of a team may take together
@@ -130,9 +129,8 @@ class Phase(Record):
     limits: RunLimits = RunLimits()
     per_day: int = 2  # submissions of a team; 0: no limit
     total: int = 100
-    logs: Literal["system", "printed"] = (
-        "system"  # what participants get of a run; printed: for data that may be seen
-    )
+    # what participants get of a run; printed: for data that may be seen
+    logs: Literal["system", "printed"] = "system"
     submissions: bool = True  # False: public data to practise on at home
     practice: bool = False  # True: submissions count for nothing and have no quota
     attempts_per_day: int = 50  # submissions of a team, whatever became of them; 0: no limit
@@ -150,9 +148,8 @@ class Competition(Record):
     folder: Path
     title: str
     datasets: Mapping[str, str]  # name → dataset, or DATASET#BRANCH for the classes under one branch
-    domains: Domains | None = (
-        None  # of test tasks: the one of training, some of them, or others; None: not said
-    )
+    # of test tasks: the one of training, some of them, or others; None: not said
+    domains: Domains | None = None
     domain_of: Mapping[str, str] = {}  # dataset → domain; a branch is one by itself, Meta-Album's are known
     phases: tuple[Phase, ...]
     leagues: _Listed[League] = (FREE, META)

@@ -24,7 +24,7 @@ from longshot.arena.database_tables import runs, sessions, tokens
 from longshot.arena.server import competition_app, endpoint, people
 from longshot.arena.server.credentials import hash_password
 from longshot.arena.server.rate_limits import Rate, Rates
-from longshot.arena.server.server_context import record_audit
+from longshot.arena.server.server_context import record
 from longshot.arena.submission_check import unpack
 from longshot.base import ArchiveLimits, UserError
 
@@ -135,7 +135,7 @@ def test_a_session_that_nobody_used_is_over(arena: Arena) -> None:
     with arena.office.store.change() as connection:
         own = sessions.c.hash == arena.office.hashed(secret)
         connection.execute(sessions.update().where(own).values(expires="2020-01-01 00:00:00"))
-        record_audit(connection, people.HOST, "test", "a session")  # as whatever changes rights is told
+        record(connection, people.HOST, "test", "a session")  # as whatever changes rights is told
     assert person.api("GET", "/me").status == 401
 
 
@@ -204,7 +204,7 @@ def test_a_token_that_ended_or_was_taken_back(arena: Arena) -> None:
     number = max(row["id"] for row in arena.ada.good("GET", "/tokens"))
     with arena.office.store.change() as connection:
         connection.execute(tokens.update().where(tokens.c.id == number).values(expires="2020-01-01 00:00:00"))
-        record_audit(connection, people.HOST, "test", "a token")
+        record(connection, people.HOST, "test", "a token")
     answer = person.api("GET", "/submissions")
     assert answer.status == 401
     assert answer.detail.startswith("The token 'test' ended on 2020-01-01 00:00:00 UTC; make a new one")

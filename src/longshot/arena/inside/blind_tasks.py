@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from . import wire
 
-HalfWidth: TypeAlias = Callable[
-    [Sequence[float]], float | None
-]  # of the 95 % interval of a mean; None for one value
+# of the 95 % interval of a mean; None for one value
+HalfWidth: TypeAlias = Callable[[Sequence[float]], float | None]
 WIDEST = 0.5  # half width of an interval from guessing to no mistake: a wider one says nothing
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
 

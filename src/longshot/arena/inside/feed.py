@@ -15,16 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-TASKS = {
-    "N": 5,
-    "min_N": None,
-    "max_N": None,
-    "k": None,
-    "min_k": 1,
-    "max_k": 20,
-    "query_images_per_class": 20,
-}
 VALID = {"N": None, "min_N": 2, "max_N": 20, "k": None, "min_k": 1, "max_k": 20, "query_images_per_class": 20}
+TASKS = {**VALID, "N": 5, "min_N": None, "max_N": None}
 CONFIG: dict[str, Any] = {
     "train_data_format": "task",
     "batch_size": 16,

@@ -24,10 +24,8 @@ from . import api, feed, league, wire
 
 MAX_MESSAGE = 4 << 30  # from the organiser, who is trusted
 MAX_REASON = 4000  # characters of a traceback that are sent on
-LEARNER, CLASS = (
-    "learner",
-    "class",
-)  # in the folder that meta-training leaves: what ``save`` wrote, the learner's class
+# in the folder that meta-training leaves: what ``save`` wrote, the learner's class
+LEARNER, CLASS = "learner", "class"
 watches: list[league.Watch] = []  # one where the submission must learn from nothing
 
 

@@ -72,9 +72,8 @@ def _request(event: str, arguments: tuple[Any, ...], closed: frozenset[str]) -> 
         return "" if url.startswith(("file:", "data:")) else url
     host = arguments[0]
     if event == "socket.connect":
-        host = (
-            arguments[1][0] if isinstance(arguments[1], tuple) else None
-        )  # a name in the file system is local
+        # a name in the file system is local
+        host = arguments[1][0] if isinstance(arguments[1], tuple) else None
     host = os.fsdecode(host) if isinstance(host, str | bytes) else ""
     return "" if not host or host.startswith(LOCAL) else f"the host {host}"
 

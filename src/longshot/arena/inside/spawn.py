@@ -42,9 +42,8 @@ LIBRARIES = {
     "scipy": "scipy.optimize",
     "sklearn": "sklearn",
 }
-Work: TypeAlias = Callable[
-    [bool, tuple[int, ...]], int
-]  # what a process does: whether it trains, its descriptors → exit code
+# what a process does: whether it trains, its descriptors → exit code
+Work: TypeAlias = Callable[[bool, tuple[int, ...]], int]
 
 
 class Starter(Protocol):

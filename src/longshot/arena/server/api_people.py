@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from longshot.arena.client import Receipt
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import run_folder
 from longshot.arena.server import boards, credentials, organising, people, submissions, uploads
@@ -263,19 +264,14 @@ def read_scores(office: ServerContext, person: Person, number: int, *, seed: int
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def read_receipt(office: ServerContext, person: Person, number: int) -> uploads.Receipt:
+def read_receipt(office: ServerContext, person: Person, number: int) -> Receipt:
     """The receipt of a submission, for its team."""
     own_row(office, person, "submission.read", number)
     return uploads.receipt(office, number)
 
 
 TEAM_OPERATIONS = [
-    get(
-        "/quota",
-        "quota.read",
-        "What one's team may still submit.",
-        submissions.allowances,
-    ),
+    get("/quota", "quota.read", "What one's team may still submit.", submissions.allowances),
     get(
         "/uploads",
         "upload.list",
@@ -322,12 +318,7 @@ TEAM_OPERATIONS = [
         submissions.read_submission,
         steady=True,
     ),
-    get(
-        "/submissions/{number:int}/receipt",
-        "submission.read",
-        "Its receipt.",
-        read_receipt,
-    ),
+    get("/submissions/{number:int}/receipt", "submission.read", "Its receipt.", read_receipt),
     get(
         "/submissions/{number:int}/log",
         "submission.log",

@@ -146,15 +146,9 @@ def progress(
     chosen = find_phase(office, phase)
     if not (sees_all(person) or entry_rules.scores_shown(chosen)):
         return []
-    columns = (
-        submissions.c.team,
-        submissions.c.created,
-        submissions.c.score,
-        teams.c.name,
-        teams.c.pseudonym,
-    )
+    columns = [submissions.c[name] for name in ("team", "created", "score")]
     rows = office.store.rows(
-        sa.select(*columns)
+        sa.select(*columns, teams.c.name, teams.c.pseudonym)
         .join(teams, teams.c.id == submissions.c.team)
         .where(
             submissions.c.phase == chosen.name,

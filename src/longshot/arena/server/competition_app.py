@@ -39,9 +39,8 @@ from longshot.arena.server.rate_limits import Rates
 from longshot.arena.server.server_context import ServerContext
 from longshot.explorer import App, Guard
 
-WAIT = (
-    20.0  # seconds that the headers of a request may take; how long a connection may idle is uvicorn's to say
-)
+# seconds that the headers of a request may take; how long a connection may idle is uvicorn's to say
+WAIT = 20.0
 _LOOK = 2.0
 
 
@@ -64,9 +63,8 @@ class PatientProtocol(H11Protocol):
     def _look(self) -> None:
         if self.transport.is_closing():
             return
-        begun = (
-            len(self.conn._receive_buffer) > 0 or self.cycle is None
-        )  # half a request, or nothing since the start
+        # half a request, or nothing since the start
+        begun = len(self.conn._receive_buffer) > 0 or self.cycle is None
         if begun and self.conn.their_state is h11.IDLE:
             now = time.monotonic()
             self._waiting_since = self._waiting_since or now
@@ -212,7 +210,9 @@ def build_server(
     """The application of the competition in ``folder``."""
     office = ServerContext(folder)
     front = Front(office, rates)
-    app = Starlette(exception_handlers={404: _absent, 405: _absent, 500: _broken})
+    app = Starlette(
+        exception_handlers={404: _absent, 405: _absent, 500: lambda _, error: problem(as_refusal(error))}
+    )
     app.routes.extend([*api_routes(front), *page_routes(front)])
     reaper = Reaper(office, sweep_every)
     reaper.start()
@@ -243,7 +243,3 @@ def _absent(request: Request, error: Exception) -> Response:
     if status == 405:
         return problem(Refusal(405, f"{request.method} is not for this address."))
     return problem(Refusal(404, "There is nothing at this address."))
-
-
-def _broken(request: Request, error: Exception) -> Response:
-    return problem(as_refusal(error))

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection
 from longshot.arena.database_tables import accounts, filled, in_future, members, now, sessions, tokens
 from longshot.arena.entry_rules import tidy
 from longshot.arena.policy import OF_ROLE, SCOPES, VISITOR, Person, Refusal, Scope, not_there, permit
-from longshot.arena.server.server_context import ServerContext, record_audit
+from longshot.arena.server.server_context import ServerContext, record
 from longshot.base import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository
@@ -189,7 +189,7 @@ def revoke_token(office: ServerContext, person: Person, number: int) -> None:
         lasting = tokens.update().where(tokens.c.id == number, *_lasting(person))
         if connection.execute(lasting.values(revoked=now())).rowcount != 1:
             raise not_there("token", number)
-        record_audit(connection, person, "token.revoke", f"token {number}")
+        record(connection, person, "token.revoke", f"token {number}")
 
 
 def _lasting(person: Person) -> tuple[sa.ColumnElement[bool], ...]:
@@ -214,7 +214,7 @@ def _issue(
         values |= {"hash": office.hashed(secret), "created": now(), "expires": expires}
         number = int(connection.execute(tokens.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
         after = {"name": title, "scopes": scopes, "expires": expires, "account": account}
-        record_audit(connection, person, "token.create", f"token {number}", after=after)
+        record(connection, person, "token.create", f"token {number}", after=after)
     return NewToken(number, title, scopes, expires, secret)
 
 
@@ -261,7 +261,9 @@ def check_password(password: str) -> None:
 def hash_password(password: str) -> str:
     """What is kept of a password: ``scrypt$n$r$p$salt$hash``."""
     salt = os.urandom(16)
-    return _written(COST, BLOCK, PARALLEL, salt, _scrypt(password, salt, COST, BLOCK, PARALLEL))
+    digest = _scrypt(password, salt, COST, BLOCK, PARALLEL)
+    parts = base64.b64encode(salt).decode(), base64.b64encode(digest).decode()
+    return f"scrypt${COST}${BLOCK}${PARALLEL}${parts[0]}${parts[1]}"
 
 
 def fits(password: str, kept_hash: str | None, gate: threading.BoundedSemaphore) -> bool:

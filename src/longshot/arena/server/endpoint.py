@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import re
 import sys
 import time
 import traceback
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from anyio import CapacityLimiter, to_thread
@@ -91,13 +92,16 @@ def problem(error: UserError) -> Response:
 
 COOKIE = "__Host-longshot"
 JSON = 256 << 10  # bytes of a JSON body
-DRAINED = (
-    256 << 20
-)  # bytes of a form that are read though they are too many, so that a browser shows the answer
+# bytes of a form that are read though they are too many, so that a browser shows the answer
+DRAINED = 256 << 20
 PAUSE = 20.0  # seconds between two pieces of a body
 SLOWEST = 20_000  # bytes a second that a body must come with, after the first pause
 SLOW = 4  # requests at a time that take longer than reading
 CLOCK = 600.0  # seconds that a client's clock may differ
+PARTS = 200  # of one form
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;,]{1,70}))', re.IGNORECASE)
+_DISPOSITION = re.compile(rb"^content-disposition:\s*form-data\s*;(.*)$", re.IGNORECASE | re.MULTILINE)
+_PARAMETER = re.compile(rb'\b(name|filename)="([^"]*)"')
 _UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
 
 
@@ -221,7 +225,7 @@ def _response(operation: Operation, answer: Any) -> Response:
     if isinstance(answer, Path):
         answer = FileAnswer(answer)
     if isinstance(answer, FileAnswer):
-        done = BackgroundTask(_remove, answer) if answer.temporary else None
+        done = BackgroundTask(answer.path.unlink, missing_ok=True) if answer.temporary else None
         lasting = "private, max-age=31536000, immutable" if answer.lasting else "no-store"
         headers = {"cache-control": lasting}
         return FileResponse(
@@ -325,5 +329,46 @@ def _check_clock(request: Request) -> None:
         )
 
 
-def _remove(answer: FileAnswer) -> None:
-    answer.path.unlink(missing_ok=True)
+class SentFile(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    data: bytes
+
+
+class SentForm(NamedTuple):
+    """A form: its fields as texts, and its files."""
+
+    fields: dict[str, str]
+    files: dict[str, SentFile]
+
+
+def parse_form(content_type: str, body: bytes) -> SentForm:
+    """The fields and files of a form; UserError where it is none.
+
+    Examples
+    --------
+    >>> body = b'--x\\r\\nContent-Disposition: form-data; name="league"\\r\\n\\r\\nfree-style\\r\\n--x--\\r\\n'
+    >>> parse_form("multipart/form-data; boundary=x", body).fields
+    {'league': 'free-style'}
+    """
+    match = _BOUNDARY.search(content_type)
+    if match is None:
+        raise UserError("The form has no boundary between its parts.")
+    delimiter = b"\r\n--" + (match[1] or match[2]).encode("latin-1", "replace")
+    # A preamble, the parts, and what follows the last delimiter: "--".
+    _, *parts = (b"\r\n" + body).split(delimiter, PARTS + 1)
+    if not parts or not parts[-1].startswith(b"--"):
+        raise UserError(f"The form does not end, or has more than {PARTS} parts.")
+    form = SentForm({}, {})
+    for part in parts[:-1]:
+        head, blank, content = part.partition(b"\r\n\r\n")
+        disposition = _DISPOSITION.search(head.replace(b"\r\n", b"\n"))
+        if not blank or disposition is None:
+            raise UserError("A part of the form does not say which field it is.")
+        named = {key: value.decode("utf-8", "replace") for key, value in _PARAMETER.findall(disposition[1])}
+        if b"filename" in named:
+            form.files[named.get(b"name", "")] = SentFile(named[b"filename"], content)
+        else:
+            form.fields[named.get(b"name", "")] = content.decode("utf-8", "replace")
+    return form

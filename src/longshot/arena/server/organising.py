@@ -31,7 +31,7 @@ from longshot.arena.local_competition import FinalEntry, final_entries
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.server import worker_api
 from longshot.arena.server.boards import find_phase
-from longshot.arena.server.server_context import ServerContext, record_audit
+from longshot.arena.server.server_context import ServerContext, record
 from longshot.arena.server.submissions import SubmissionView, own_row, read_submission
 from longshot.arena.settings import FILE
 from longshot.arena.store import note, read_secret
@@ -106,9 +106,7 @@ def announce(office: ServerContext, person: Person, *, title: str, text: str) ->
     with office.store.change() as connection:
         values = {"time": now(), "account": person.account, "title": heading, "text": body}
         number = int(connection.execute(announcements.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
-        record_audit(
-            connection, person, "announcement.create", f"announcement {number}", after={"title": heading}
-        )
+        record(connection, person, "announcement.create", f"announcement {number}", after={"title": heading})
     return Announcement(number, values["time"], heading, body, None)  # type: ignore[arg-type]
 
 
@@ -168,9 +166,7 @@ def rerun_submission(office: ServerContext, person: Person, number: int) -> Subm
         raise Refusal(409, error.fact, error.remedy) from None
     with office.store.change() as connection:
         before = {"state": row["state"], "score": row["score"]}
-        record_audit(
-            connection, person, "submission.rerun", f"submission {number}", before, {"state": "queued"}
-        )
+        record(connection, person, "submission.rerun", f"submission {number}", before, {"state": "queued"})
     return read_submission(office, person, number).submission
 
 
@@ -237,9 +233,7 @@ def rescore(
             connection.execute(submissions.update().where(submissions.c.id == number).values(**again))
             note(connection, number, f"to be scored anew as version {version}: {text}")
         queue.requeue(connection, runs.c.submission.in_(numbers), kind)
-        record_audit(
-            connection, person, "scores.redo", f"phase {chosen.name}", {"version": version - 1}, values
-        )
+        record(connection, person, "scores.redo", f"phase {chosen.name}", {"version": version - 1}, values)
     return rescorings(office, person, phase=chosen.name)[-1]
 
 
@@ -273,7 +267,7 @@ def hold_final(office: ServerContext, person: Person) -> list[FinalEntry]:
     entries = final_entries(office.competition, office.store)
     with office.store.change() as connection:
         made = [entry.final for entry in entries if entry.final is not None]
-        record_audit(connection, person, "final.enter", "the final", after={"submissions": made})
+        record(connection, person, "final.enter", "the final", after={"submissions": made})
     return entries
 
 
@@ -287,7 +281,7 @@ def pause(office: ServerContext, person: Person, *, why: str | None) -> None:
         if why is not None:
             text = readable(why).strip()[:300] or "the organisers paused it"
             connection.execute(facts.insert().values(name=queue.PAUSED, value=text))
-        record_audit(connection, person, "queue.pause", "the queue", {"paused": before}, {"paused": why})
+        record(connection, person, "queue.pause", "the queue", {"paused": before}, {"paused": why})
 
 
 def audit_log(
@@ -314,7 +308,7 @@ def _bin(
         value = (row[0] or now()) if deleted else None
         connection.execute(table.update().where(own).values(deleted=value))
         verb = "delete" if deleted else "restore"
-        record_audit(
+        record(
             connection, person, f"{kind}.{verb}", f"{kind} {number}", {"deleted": row[0]}, {"deleted": value}
         )
 

@@ -19,14 +19,13 @@ from longshot.arena.database_tables import (
     invitations,
     members,
     now,
-    submissions,
     teams,
 )
 from longshot.arena.entry_rules import same, tidy
 from longshot.arena.policy import VISITOR, Person, Refusal, not_there, permit
 from longshot.arena.queue import alone
 from longshot.arena.server import credentials
-from longshot.arena.server.server_context import ServerContext, record_audit
+from longshot.arena.server.server_context import ServerContext, record
 from longshot.base import UserError
 
 LONGEST = 40  # letters of a name
@@ -85,7 +84,7 @@ def new_invitation(
         values |= {"hash": office.hashed(code), "created": now(), "expires": expires}
         number = int(connection.execute(invitations.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
         after = {"kind": kind, "role": role, "team": team, "expires": expires}
-        record_audit(connection, person, "invitation.create", f"invitation {number}", after=after)
+        record(connection, person, "invitation.create", f"invitation {number}", after=after)
     return Invitation(number, kind, role, expires, code)
 
 
@@ -131,7 +130,7 @@ def register(
             used = invitations.update().where(invitations.c.id == invitation["id"])
             connection.execute(used.values(used=now(), used_by=number))
         person = VISITOR._replace(account=number, name=title)
-        record_audit(
+        record(
             connection, person, "account.register", f"account {number}", after={"role": role, "state": state}
         )
     return account(office, number)
@@ -175,7 +174,7 @@ def change_password(office: ServerContext, person: Person, *, old: str, new: str
         own = accounts.update().where(accounts.c.id == person.account)
         connection.execute(own.values(password=digest, rights=rights))
         credentials.end_sessions(connection, row["id"])
-        record_audit(connection, person, "account.password", f"account {row['id']}")
+        record(connection, person, "account.password", f"account {row['id']}")
         return credentials.begin_session(office, connection, row["id"], rights)
 
 
@@ -209,7 +208,7 @@ def change_account(
         connection.execute(own.values(**changed, rights=accounts.c.rights + 1))
         credentials.end_sessions(connection, number)
         was = {"state": before.state, "role": before.role}
-        record_audit(connection, person, "account.change", f"account {number}", was, {**was, **changed})
+        record(connection, person, "account.change", f"account {number}", was, {**was, **changed})
     return account(office, number)
 
 
@@ -290,9 +289,7 @@ def found_team(office: ServerContext, person: Person, *, name: str, pseudonym: s
             raise Refusal(409, f"The team name '{title}' is taken", "choose another name")
         number = entry_rules.team_number(connection, title, True, shown)
         _join(connection, person, number, leads=True)
-        record_audit(
-            connection, person, "team.create", f"team {number}", after={"name": title, "pseudonym": shown}
-        )
+        record(connection, person, "team.create", f"team {number}", after={"name": title, "pseudonym": shown})
     return team(office, number)
 
 
@@ -316,7 +313,7 @@ def join_team(office: ServerContext, person: Person, *, code: str) -> Team:
         _join(connection, person, number, leads=False)
         used = invitations.update().where(invitations.c.id == invitation["id"])
         connection.execute(used.values(used=now(), used_by=person.account))
-        record_audit(connection, person, "team.join", f"team {number}")
+        record(connection, person, "team.join", f"team {number}")
     return team(office, number)
 
 
@@ -328,11 +325,8 @@ def leave_team(office: ServerContext, person: Person) -> None:
     inside = team(office, person.team).members
     own = next(member for member in inside if member.account == person.account)
     if own.leads and len(inside) > 1:
-        raise Refusal(
-            409,
-            f"You lead a team with {len(inside) - 1} others in it",
-            "make another of them its leader first",
-        )
+        fact = f"You lead a team with {len(inside) - 1} others in it"
+        raise Refusal(409, fact, "make another of them its leader first")
     _remove(office, person, own.account, person.team, "team.leave")
 
 
@@ -358,7 +352,7 @@ def transfer_team(office: ServerContext, person: Person, account: int) -> Team:
         inside = members.c.team == number
         connection.execute(members.update().where(inside).values(leads=members.c.account == account))
         before, after = {"leader": person.account}, {"leader": account}
-        record_audit(connection, person, "team.transfer", f"team {number}", before, after)
+        record(connection, person, "team.transfer", f"team {number}", before, after)
     return team(office, number)
 
 
@@ -374,7 +368,7 @@ def change_team(office: ServerContext, person: Person, *, pseudonym: str | None)
         else:
             connection.execute(teams.update().where(teams.c.id == number).values(pseudonym=None))
         was, new = {"pseudonym": before.pseudonym}, {"pseudonym": shown}
-        record_audit(connection, person, "team.change", f"team {number}", was, new)
+        record(connection, person, "team.change", f"team {number}", was, new)
     return team(office, number)
 
 
@@ -390,25 +384,10 @@ def set_ranked(office: ServerContext, person: Person, number: int, *, ranked: bo
     before = team(office, number)
     with alone(office.store) as connection:
         connection.execute(teams.update().where(teams.c.id == number).values(ranked=ranked))
-        record_audit(
+        record(
             connection, person, "team.ranked", f"team {number}", {"ranked": before.ranked}, {"ranked": ranked}
         )
     return team(office, number)
-
-
-def require_team(person: Person) -> int:
-    """The number of a person's team; Refusal where there is none: submissions belong to teams."""
-    if person.team is None:
-        raise Refusal(
-            409, "Submissions belong to a team, and you are in none", "make a team or join one first"
-        )
-    return person.team
-
-
-def bytes_of(connection: Connection, number: int) -> int:
-    """What the archives of a team take."""
-    query = sa.select(sa.func.coalesce(sa.func.sum(submissions.c.bytes), 0))
-    return int(connection.execute(query.where(submissions.c.team == number)).scalar_one())
 
 
 def _led(office: ServerContext, person: Person) -> int:
@@ -436,4 +415,4 @@ def _join(connection: Connection, person: Person, number: int, *, leads: bool) -
 def _remove(office: ServerContext, person: Person, account: int, number: int, action: str) -> None:
     with alone(office.store) as connection:
         connection.execute(members.delete().where(members.c.account == account, members.c.team == number))
-        record_audit(connection, person, action, f"team {number}", before={"account": account})
+        record(connection, person, action, f"team {number}", before={"account": account})

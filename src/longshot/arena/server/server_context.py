@@ -203,7 +203,7 @@ class ServerContext:
             )
 
 
-def record_audit(
+def record(
     connection: Connection,
     person: Person,
     action: str,

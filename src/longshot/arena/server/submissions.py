@@ -13,11 +13,10 @@ import sqlalchemy as sa
 from longshot.arena import entry_rules, queue
 from longshot.arena.database_tables import ENDED, events, filled, runs, submissions, teams
 from longshot.arena.inside.wire import readable
-from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, sees_all
+from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, require_team, sees_all
 from longshot.arena.queue import archive_path
 from longshot.arena.ranking import half_of_worst, hand_in_sheet
-from longshot.arena.server.people import require_team
-from longshot.arena.server.server_context import ServerContext, record_audit
+from longshot.arena.server.server_context import ServerContext, record
 from longshot.arena.submission_check import missing_fields, parse_sheet, stored_sheet
 from longshot.base import UserError
 
@@ -138,7 +137,7 @@ def cancel_submission(office: ServerContext, person: Person, number: int) -> Sub
         raise Refusal(409, error.fact, error.remedy) from None
     with office.store.change() as connection:
         change = {"state": before}, {"state": "cancelled"}
-        record_audit(connection, person, "submission.cancel", f"submission {number}", *change)
+        record(connection, person, "submission.cancel", f"submission {number}", *change)
     return read_submission(office, person, number).submission
 
 
@@ -152,9 +151,7 @@ def select_submission(
         connection.execute(submissions.update().where(*alike).values(selected=sa.false()))
         if selected:
             connection.execute(submissions.update().where(submissions.c.id == number).values(selected=True))
-        record_audit(
-            connection, person, "submission.select", f"submission {number}", after={"selected": selected}
-        )
+        record(connection, person, "submission.select", f"submission {number}", after={"selected": selected})
     return read_submission(office, person, number).submission
 
 
@@ -164,7 +161,7 @@ def set_sheet(office: ServerContext, person: Person, number: int, fields: dict[s
     sheet = parse_sheet(fields)
     hand_in_sheet(office.store, number, sheet)
     with office.store.change() as connection:
-        record_audit(
+        record(
             connection,
             person,
             "submission.sheet",

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.arena import entry_rules, queue
+from longshot.arena.client import Receipt
 from longshot.arena.database_tables import accounts, filled, now, submissions, teams, uploads
 from longshot.arena.inside.wire import one_line
-from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own
-from longshot.arena.server import people as team_services
-from longshot.arena.server.server_context import ServerContext, record_audit
+from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, require_team
+from longshot.arena.server.server_context import ServerContext, record
 from longshot.arena.settings import FREE
 from longshot.arena.submission_check import dump_sheet, parse_sheet
 from longshot.base import ArchiveLimits, UserError, hash_file
@@ -50,19 +50,6 @@ class Upload(NamedTuple):
     league: str
     reason: str | None
     submission: int | None
-
-
-class Receipt(NamedTuple):
-    """What a participant gets for a submission that was taken; the organisers can tell a forged one."""
-
-    submission: int
-    sha256: str
-    bytes: int
-    phase: str
-    league: str
-    team: str
-    received: str  # UTC
-    seal: str
 
 
 def upload_limit(office: ServerContext) -> int:
@@ -114,18 +101,14 @@ def begin_upload(
         )
     sheet = None if not fact_sheet else dump_sheet(parse_sheet(fact_sheet))
     office.room()
-    number = team_services.require_team(person)
+    number = require_team(person)
     title = one_line(Path(name.replace("\\", "/")).name or "submission.zip", 100)
     with queue.alone(office.store) as connection:
         own = (uploads.c.team == number, uploads.c.state.in_(UNFINISHED))
         begun = connection.execute(sa.select(uploads).where(*own)).mappings().all()
+        announced = {"sha256": sha256, "size": size, "phase": chosen.name, "league": league}
         for row in begun:
-            if (row["sha256"], row["size"], row["phase"], row["league"]) == (
-                sha256,
-                size,
-                chosen.name,
-                league,
-            ):
+            if announced.items() <= dict(row).items():
                 return _upload(dict(row))
         if len(begun) >= OPEN:
             raise Refusal(
@@ -135,7 +118,10 @@ def begin_upload(
             )
         team = connection.execute(sa.select(teams.c.name).where(teams.c.id == number)).scalar_one()
         entry_rules.check_quota(connection, number, chosen, league, team)
-        stored = team_services.bytes_of(connection, number)
+        taken = sa.select(sa.func.coalesce(sa.func.sum(submissions.c.bytes), 0)).where(
+            submissions.c.team == number
+        )
+        stored = int(connection.execute(taken).scalar_one())
         if stored + size > competition.server.storage:
             raise Refusal(
                 413,
@@ -144,7 +130,7 @@ def begin_upload(
                 "ask the organisers",
             )
         values: dict[str, Any] = {"id": secrets.token_hex(16), "account": person.account, "team": number}
-        values |= {"phase": chosen.name, "league": league, "name": title, "size": size, "sha256": sha256}
+        values |= {**announced, "name": title}
         values |= {"received": 0, "state": "open", "seen": time.time(), "created": now(), "fact_sheet": sheet}
         connection.execute(uploads.insert().values(**values))
     return _upload({**values, "reason": None, "submission": None})
@@ -300,7 +286,7 @@ def _take(office: ServerContext, person: Person, row: dict[str, Any], path: Path
         done = uploads.update().where(uploads.c.id == row["id"])
         connection.execute(done.values(state="taken", submission=number, seen=time.time()))
         after = {"phase": phase.name, "league": row["league"], "sha256": row["sha256"], "bytes": row["size"]}
-        record_audit(connection, person, "submission.create", f"submission {number}", after=after)
+        record(connection, person, "submission.create", f"submission {number}", after=after)
         return number
 
 
@@ -382,7 +368,7 @@ def delete_upload(
             row = connection.execute(sa.select(uploads).where(uploads.c.id == identity)).mappings().one()
             if changed:
                 before = {key: row[key] for key in ("team", "name", "phase", "league", "size", "received")}
-                record_audit(connection, person, "upload.delete", f"upload {identity}", before=before)
+                record(connection, person, "upload.delete", f"upload {identity}", before=before)
         if changed:
             # After the commit: a file without its row is swept, a row without its file would be a loss.
             quarantine(office, identity).unlink(missing_ok=True)

@@ -240,10 +240,8 @@ def finish_job(
             before = read_scores(final / "scores.json")  # how long the run took is not the scorer's to say
             scores |= {name: before[name] for name in ("meta_training_seconds", "duration", "official")}
             write_json(folder / "scores.json", scores)
-        score, half = (
-            scores["overall"]["normalized_accuracy"],
-            scores["overall"].get("normalized_accuracy_ci95"),
-        )
+        overall = scores["overall"]
+        score, half = overall["normalized_accuracy"], overall.get("normalized_accuracy_ci95")
         write_text(folder / "detailed_results.html", details_page(f"Submission {claimed.submission}", scores))
         if claimed.kind == "score" and (final / "log.txt").is_file():
             for kept_file in ("log.txt", "printed.txt", "answers.jsonl"):
