@@ -16,8 +16,8 @@ from browsing import Window
 from longshot.arena import remote_worker
 from longshot.arena.client import Client
 from longshot.arena.server import uploads
+from longshot.arena.server.page_rendering import TEMPLATES
 from longshot.cli.faces import every_command
-from longshot.explorer import TEMPLATES
 
 from ..conftest import write_competition
 from .conftest import PASSWORD, Arena, Visitor, archive, change, log_in, open_arena
@@ -445,7 +445,7 @@ def test_the_commands_that_pages_name_exist() -> None:
     commands = dict(every_command())
     named = [
         (words, re.findall(r", (\w+)=", options))
-        for path in TEMPLATES.joinpath("competition").glob("*.j2")
+        for path in TEMPLATES.glob("*.j2")
         for words, options in re.findall(r'shell\("(\w+)[^"]*"(.*?)\) }}', path.read_text("utf-8"))
     ]
     assert len(named) >= 4

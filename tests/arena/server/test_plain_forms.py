@@ -8,7 +8,7 @@ import pytest
 
 from answers import Answer
 from longshot.arena.server import pages_work
-from longshot.arena.server.page_rendering import PARTS, parse_form
+from longshot.arena.server.endpoint import PARTS, parse_form
 from longshot.base import UserError
 
 from .conftest import Arena, Visitor, archive

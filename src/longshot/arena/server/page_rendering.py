@@ -38,7 +38,8 @@ from longshot.arena.server.endpoint import (
 )
 from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError
-from longshot.explorer import TEMPLATES, ago, human_bytes, without_unseen
+from longshot.explorer import TEMPLATES as EXPLORER_TEMPLATES
+from longshot.explorer import ago, human_bytes, without_unseen
 from longshot.reports import frame
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ _TABS = (
     ("/login", "Sign in", (_VISITOR,)),
     ("/register", "Register", (_VISITOR,)),
 )
-_TEMPLATES = Path(__file__).with_name("templates")
+TEMPLATES = Path(__file__).with_name("templates")
 _ASSETS = {"competition.css": "text/css; charset=utf-8", "competition.js": "text/javascript; charset=utf-8"}
 
 
@@ -326,10 +327,9 @@ def asset_routes() -> list[BaseRoute]:
 
 @cache
 def _asset(name: str) -> bytes:
-    own = _TEMPLATES.joinpath(name).read_text(encoding="utf-8")
+    own = TEMPLATES.joinpath(name).read_text(encoding="utf-8")
     if name.endswith(".css"):
-        explorer = TEMPLATES.joinpath("explorer.css").read_text(encoding="utf-8")
-        own = frame.asset("style.css") + explorer + own
+        own = frame.asset("style.css") + EXPLORER_TEMPLATES.joinpath("explorer.css").read_text("utf-8") + own
     return own.encode()
 
 
@@ -339,7 +339,7 @@ def _asset_url(name: str) -> str:
 
 @cache
 def _templates() -> Environment:
-    templates = frame.environment(_TEMPLATES)
+    templates = frame.environment(TEMPLATES)
     templates.filters.update(bytes=human_bytes, ago=ago, moment=moment, signed=_interval)
     templates.globals.update(
         style_url=_asset_url("competition.css"), script_url=_asset_url("competition.js"), shell=shell
