@@ -22,7 +22,7 @@ from longshot.tasks.words import SampleSettings
 
 SOURCE = Path(longshot.__file__).parent
 # Faces speak in their own words; what runs in the sandbox is another program.
-_FACES = ("cli/", "arena/inside", "arena/baselines", "arena/bundle/programs", "arena/compete_")
+_FACES = ("cli/", "arena/inside", "arena/baselines", "arena/bundle_programs", "arena/compete_")
 _OBJECTS = {
     "score",
     "limits",

@@ -27,7 +27,7 @@ from longshot.arena.bundle_programs import sealed_pictures
 from longshot.arena.competition_data import CompetitionData, HiddenTask
 from longshot.arena.domains import domain_sentence
 from longshot.arena.settings import META, PER_SUBMISSION, RUN, Competition, Phase, template
-from longshot.base import Ints, Kind, UserError, delivered, nearest, progress
+from longshot.base import Ints, OutputKind, UserError, delivered, nearest_name, progress
 from longshot.statistics import t_quantile
 
 QUEUE_SECONDS = 600  # the public queue ends what takes longer
@@ -185,7 +185,7 @@ def _is_bundle(path: Path) -> bool:
     }
 
 
-KIND = Kind("bundle", {".zip": _is_bundle})
+KIND = OutputKind("bundle", {".zip": _is_bundle})
 
 
 def write_bundle(
@@ -276,7 +276,7 @@ def _of_league(competition: Competition, league: str | None) -> Competition:
         return competition
     if league not in competition.leagues:
         raise UserError(
-            f"The competition has no league '{league}'; {nearest(league, competition.leagues, 'it has')}"
+            f"The competition has no league '{league}'; {nearest_name(league, competition.leagues, 'it has')}"
         )
     title = f"{competition.title}: {league}"
     return competition.model_copy(update={"leagues": (league,), "title": title})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from longshot.arena.settings import FILE, Competition, load, parse_time, template
-from longshot.base import UserError, claim_folder, nearest, write_text
+from longshot.base import UserError, claim_folder, nearest_name, write_text
 
 if TYPE_CHECKING:
     from longshot.arena.submission_writer import Packed
@@ -142,7 +142,7 @@ def write_baseline(name: str, folder: str | Path, settings: Mapping[str, Any] | 
 
     folder = Path(folder)
     if name not in BASELINES:
-        raise UserError(f"There is no baseline '{name}'; {nearest(name, BASELINES, 'there are:')}")
+        raise UserError(f"There is no baseline '{name}'; {nearest_name(name, BASELINES, 'there are:')}")
     if folder.exists():
         raise UserError(f"{folder} is there already; choose a new folder for the submission.")
     claim_folder(folder, "submission", name="folder")
