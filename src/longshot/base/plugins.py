@@ -69,7 +69,7 @@ def _entry_points() -> tuple[dict[str, Plugin], dict[str, str]]:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             plugin = entry.load()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # a foreign package may raise anything, and must not end every command
             absent[entry.name] = f"{entry.value} cannot be imported: {error}"
             continue
         if isinstance(plugin, Plugin):

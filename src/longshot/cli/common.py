@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from longshot.base import Location, UserError, is_stream, is_url, shown_location
-from longshot.cli.help import Grouped
+from longshot.cli.faces import Grouped
 
 if TYPE_CHECKING:
     from longshot.api import Estimate

@@ -11,7 +11,7 @@ import click
 
 from longshot.base import UserError, count, span
 from longshot.cli.common import COUNT, FILE_PLACE, echo_json, shared
-from longshot.cli.help import GroupedCommand
+from longshot.cli.faces import GroupedCommand
 from longshot.cli.sample_options import (
     RARE,
     class_options,

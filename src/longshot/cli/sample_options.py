@@ -10,7 +10,7 @@ import click
 
 from longshot.base import plugged
 from longshot.cli.common import COUNT, FILE, FILE_PLACE, together
-from longshot.cli.help import Grouped
+from longshot.cli.faces import Grouped
 
 F = TypeVar("F", bound=Callable[..., Any])
 

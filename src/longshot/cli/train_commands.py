@@ -10,7 +10,7 @@ import click
 
 from longshot.base import UserError
 from longshot.cli.common import COUNT, FOLDER, datasets_option, echo_json, pairs_option, print_table, shared
-from longshot.cli.help import GroupedCommand
+from longshot.cli.faces import GroupedCommand
 from longshot.cli.sample_options import POSITIVE, SAMPLER, class_options, shape_options
 
 

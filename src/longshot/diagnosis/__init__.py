@@ -2,4 +2,21 @@
 
 import lazy_loader
 
+from longshot.base import Plugin
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+PLUGIN = Plugin(
+    "Why tasks are hard: explain, attributes.",
+    commands={
+        "attributes": (
+            "longshot.diagnosis.diagnosis_commands:attributes_command",
+            "What is known of images, and what their pixels tell.",
+        ),
+        "explain": (
+            "longshot.diagnosis.diagnosis_commands:explain_command",
+            "Why the tasks of a testbed are hard.",
+        ),
+    },
+    command_of={"measure_attributes": "attributes"},
+)

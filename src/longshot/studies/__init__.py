@@ -11,4 +11,15 @@ Draw, Side, Comparison, Claim and its numbers, TableRow, TableColumn, score_tabl
 
 import lazy_loader
 
+from longshot.base import Plugin
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+PLUGIN = Plugin(
+    "The papers' protocols: study.",
+    commands={
+        "study": ("longshot.studies.study_command:command", "Run the papers' protocols on any dataset."),
+    },
+    command_of={"run_study": "study run", "studies.study_tables": "study tables"},
+    estimates={"run_study": "longshot.studies:estimate_study"},
+)
