@@ -36,12 +36,12 @@ def test_no_room_is_entered_around_its_door() -> None:
 
 def test_most_tests_enter_by_doors_too() -> None:
     taken = list(uses(ROOT, "tests"))
-    assert sum(use.by_door for use in taken) / len(taken) >= 0.55
+    assert sum(use.by_door for use in taken) / len(taken) >= 0.59
 
 
 def test_edges_between_rooms_stay_few() -> None:
     edges = {(use.own, use.room) for use in uses(ROOT, "src") if "longshot" not in (use.own, use.room)}
-    assert len(edges) <= 89
+    assert len(edges) <= 88
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -43,7 +43,9 @@ def uses(root: Path, folder: str) -> Iterator[Use]:
                 if words[0] != "longshot":
                     continue
                 file = path.relative_to(root).as_posix()
-                if len(words) == 1 and name not in rooms:
+                if len(words) == 1 and name in rooms:
+                    yield Use(file, node.lineno, own, str(name), by_door=True)
+                elif len(words) == 1:
                     yield Use(file, node.lineno, own, "longshot", own in WITH_VERBS or name == "__version__")
                 elif len(words) > 1 and (words[1] != own or folder != "src"):
                     yield Use(file, node.lineno, own, words[1], len(words) == 2 and name is not None)

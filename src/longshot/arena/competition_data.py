@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot import AnyShape, Testbed, sample
+from longshot import ImageLimits as PoolLimits
 from longshot.arena.inside.blind_tasks import BlindTask, Truth
 from longshot.arena.settings import DISJOINT, PER_SUBMISSION, Competition, Phase
 from longshot.arena.store import read_secret
@@ -35,8 +37,6 @@ from longshot.base import (
     write_text,
 )
 from longshot.data import Dataset, compare_content, open_dataset, pack_digests, under, unpack_digests
-from longshot.tasks import AnyShape, Testbed, sample
-from longshot.tasks import ImageLimits as PoolLimits
 
 if TYPE_CHECKING:
     from longshot.models import Content

@@ -12,7 +12,7 @@ import click
 from longshot.cli.common import COUNT, FILE, PATH, echo_json, print_table, shared
 
 if TYPE_CHECKING:
-    from longshot.audit import Overlap
+    from longshot import audit
 
 
 _SHOWN = 10  # pairs, classes and suspects listed on the screen; the file has all
@@ -109,9 +109,9 @@ def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settin
 
     DATASET is the first of the two that were compared. The view opens like any dataset.
     """
-    from longshot.audit import leave_out_overlap
+    from longshot import audit
 
-    view, original, variant = leave_out_overlap(dataset, overlap_file, out=out, **settings)
+    view, original, variant = audit.leave_out_overlap(dataset, overlap_file, out=out, **settings)
     counts = {
         "variant": variant,
         "images": len(view),
@@ -128,7 +128,7 @@ def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settin
     )
 
 
-def _print(overlap: Overlap) -> None:
+def _print(overlap: audit.Overlap) -> None:
     a, b = overlap.a, overlap.b
     rows = [
         {

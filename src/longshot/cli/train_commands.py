@@ -87,10 +87,10 @@ def train_command(
     same command goes on after an interruption and ends with the same weights.
     """
     if show:
-        from longshot.training import list_algorithms
+        from longshot import training
 
         footer = '\nSettings as in longshot train "protonet(way=20, shot=1)" toybox.'
-        print_table(list_algorithms(), as_json=as_json, footer=footer)
+        print_table(training.list_algorithms(), as_json=as_json, footer=footer)
         return
     if algorithm is None or dataset is None:
         raise UserError(
@@ -258,9 +258,9 @@ def _print(records: list[dict[str, Any]], out: Path) -> None:
 
 
 def _print_spaces(as_json: bool) -> None:
-    from longshot.training import list_spaces
+    from longshot import training
 
-    rows = list_spaces()
+    rows = training.list_spaces()
     if not as_json:  # a source is told once for all parameters of its space
         rows = [
             {**row, "source": "" if row["space"] == above["space"] else row["source"]}
