@@ -13,6 +13,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from longshot.base.errors import UserError
+
 GROUP = "longshot.plugins"
 
 
@@ -104,10 +106,15 @@ def plugged(kind: str) -> dict[str, Any]:
 
 
 def load_target(target: str) -> Any:
-    """Import what ``"module:attribute"`` names.
+    """Import what ``"module:attribute"`` names; of another package, UserError says that it cannot be imported.
 
     >>> load_target("fractions:Fraction")(1, 2)
     Fraction(1, 2)
     """
     module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        if module.startswith("longshot."):
+            raise
+        raise UserError(f"{target} cannot be imported: {error}; update or uninstall its package.") from error

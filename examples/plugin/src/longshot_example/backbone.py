@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from longshot.models import Backbone
+from longshot.models import Backbone, Sight
 
 PREPROCESSING = "decode|resize(32,32)|value_range(-1,1)"
 VERSION = "colour-grid-1"  # stands in for a hash of weights: raise it when the numbers change
@@ -23,4 +23,4 @@ class ColourGrid(Backbone):
 
 def load(name: str, device: str) -> ColourGrid:
     """Open the backbone called ``name`` on ``device``."""
-    return ColourGrid(name, VERSION, PREPROCESSING, device)
+    return ColourGrid(name, VERSION, Sight().of(PREPROCESSING), device)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from longshot.base import Ragged, TaskPlan, TaskRows, UserError
-from longshot.tasks import Pool, Shape, Streams, draw_queries, draw_within, skip_past, to_rows
+from longshot.tasks import Pool, Shape, Streams, draw_queries, draw_within, skip_past, slots_to_rows
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,5 @@ class FirstImages:
         query = draw_queries(streams, pool, plan)
         shots = plan.shots.values
         first = Ragged.from_lengths(np.concatenate([np.arange(shot) for shot in shots]), shots)
-        support = to_rows(skip_past(first, query), pool, plan)
-        return TaskRows.from_plan(plan, support, to_rows(query, pool, plan), tasks=streams.tasks)
+        support = slots_to_rows(skip_past(first, query), pool, plan)
+        return TaskRows.from_plan(plan, support, slots_to_rows(query, pool, plan), tasks=streams.tasks)
