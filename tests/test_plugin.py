@@ -52,7 +52,7 @@ def photos(shell: Shell) -> Path:
     folder.mkdir()
     for number, label in enumerate(("ant", "bee", "cow", "dog", "emu", "fox")):
         for copy in range(8):
-            colour = (40 * number, 250 - 30 * number, 20 * copy)
+            colour = (40 * number, 250 - 30 * number, 3 * copy)
             Image.new("RGB", (24, 24), colour).save(folder / f"{label}_{copy:03d}.png")
     return folder
 
