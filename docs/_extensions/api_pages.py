@@ -13,7 +13,7 @@ ROOMS = {  # room → what its functions are about, those that users call (all t
     "longshot.data": (
         "Datasets: register, check, describe and take parts of them.",
         "add_dataset branches check_dataset compare_content describe_dataset find_bad image_digests list_downloads "
-        "list_formats load locate plan_download take_rows under",
+        "list_formats plan_download take_rows under",
     ),
     "longshot.training": (
         "Training: which algorithms and search spaces there are.",

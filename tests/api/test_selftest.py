@@ -19,8 +19,8 @@ from longshot.api.selftest import Check, all_checks, largest_difference, run_che
 from longshot.base import TaskBatch, UserError
 from longshot.cli.machine_commands import doctor_command
 from longshot.models import ProtoNet
+from longshot.models import methods as registry
 from longshot.models.engines import ENGINES
-from longshot.models.methods import registry
 from longshot.tasks import OBJECTIVES
 from longshot.training import ALGORITHMS
 

@@ -23,7 +23,7 @@ from longshot.arena.inside.spawn import Meter
 from longshot.arena.inside.wire import readable
 from longshot.arena.settings import Phase
 from longshot.arena.submission_runs import RunOutcome
-from longshot.base import telemetry
+from longshot.base.startup import SWITCHES
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")
 USER = (
@@ -152,7 +152,7 @@ def test_what_a_submission_finds_around_it(looked):
     assert seen["box"] == ["data", "program", "submission", "trained", "work"]
     assert set(seen["etc"]) <= {"alternatives", "ld.so.cache", "localtime"}
     threads = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}
-    usual = {*sandbox.environment(), *telemetry.SWITCHES, "IMAGE_SIZE", "PWD"}
+    usual = {*sandbox.environment(), *SWITCHES, "IMAGE_SIZE", "PWD"}
     assert set(seen["environment"]) - threads == usual - threads
 
 

@@ -159,7 +159,7 @@ class Answering:
 def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monkeypatch):
     """For the first participant and for the second alike: what their times cover is the same."""
     from longshot import models
-    from longshot.models.features import held
+    from longshot.models.features import lookup
 
     def noted(module: Any, name: str) -> None:
         work = getattr(module, name)
@@ -170,8 +170,8 @@ def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monke
 
         monkeypatch.setattr(module, name, note)
 
-    noted(models, "pixels")  # decodes
-    noted(held, "content_of")  # reads every file
+    noted(models, "cached_pixels")  # decodes
+    noted(lookup, "content_of")  # reads every file
     monkeypatch.setattr(submission_runs, "Box", Answering)
     monkeypatch.setattr(sandbox, "require", lambda: None)
     covered = []
@@ -182,6 +182,8 @@ def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monke
         )
         assert outcome.scores is not None
         start = Answering.events.index("the clock starts")
-        assert ("pixels" in Answering.events[:start]) == (participant == "first")  # else there is no case
+        assert ("cached_pixels" in Answering.events[:start]) == (
+            participant == "first"
+        )  # else there is no case
         covered.append(Answering.events[start:])
     assert covered == [["the clock starts", "the clock stops"]] * 2

@@ -16,7 +16,7 @@ from conftest import RunCli
 from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.data.formats.containers import PickledObject, read_pickle
-from longshot.tasks.splits.published import _table, published_split
+from longshot.tasks.splits.published_splits import _table, published_split
 
 SUPERS: dict[str, list[str]] = _table("cifar100")["superclasses"]
 COARSE = sorted(SUPERS)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 import longshot
 from longshot.base import ImageTask, Plugin, TaskBatch, UserError
-from longshot.cli import backbones_command, methods_command
+from longshot.cli.embed_commands import backbones_command
+from longshot.cli.evaluate_commands import methods_command
 from longshot.models import (
     Backbone,
     ImageMethod,
@@ -144,7 +145,7 @@ def test_both_kinds_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["corner"]["about"] == "the upper left pixel" and rows["corner"]["installed"]
     assert rows["pixels"]["about"].startswith("the image itself")
     assert list_backbones("corner")[0]["dim"] == 3
-    for command, name in ((methods_command.command, "nearest-sum"), (backbones_command.command, "corner")):
+    for command, name in ((methods_command, "nearest-sum"), (backbones_command, "corner")):
         printed = CliRunner().invoke(command, ["--json"], catch_exceptions=False).stdout
         assert name in {row["name"] for row in json.loads(printed)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,8 @@ from click.testing import CliRunner
 
 import longshot
 from longshot import UserError
-from longshot.base import Plugin, Ragged, TaskPlan, TaskRows
+from longshot.base import Plugin, Ragged, TaskPlan, TaskRows, speak_as
+from longshot.base.errors import PythonFace
 from longshot.cli.sample_command import command
 from longshot.tasks import (
     FixedShape,
@@ -30,6 +32,15 @@ from longshot.tasks import (
     skip_past,
     slots_to_rows,
 )
+
+
+@pytest.fixture(autouse=True)
+def python_face() -> Iterator[None]:
+    """A command that is refused while it is parsed ends its process; here it must not leave its words behind."""
+    before = speak_as(PythonFace())
+    yield
+    speak_as(before)
+
 
 COUNTS = {"tasks": 6, "way": 3, "shot": 2, "query": 3}
 OPTIONS = ["--tasks", "6", "--way", "3", "--shot", "2", "--query", "3"]

@@ -9,7 +9,7 @@ import torch
 
 from longshot.base import Episode, ImageTask, UserError
 from longshot.models import CTX_KEY, CTX_VALUE, Network, ctx_scores, get_network
-from longshot.models.methods.ctx import CTX as Method
+from longshot.models.methods.meta_trained import CTX as Method
 from longshot.training.episodic_algorithms import CTXTraining, simclr_episode
 
 
@@ -79,7 +79,7 @@ def test_queries_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None
         seed=0,
     )
     scores = Method().scores([task], Maps())[0]
-    monkeypatch.setattr("longshot.models.methods.ctx._NUMBERS", 200)
+    monkeypatch.setattr("longshot.models.methods.meta_trained._NUMBERS", 200)
     assert torch.allclose(Method().scores([task], Maps())[0], scores, atol=1e-6)
 
 

@@ -39,6 +39,8 @@ PLUGIN = Plugin(
 
 def __getattr__(name: str) -> Any:
     """Open what the door names; a sentence where the extra that brings the database is not installed."""
+    if name not in __all__:
+        raise AttributeError(f"module 'longshot.competition' has no attribute '{name}'")
     try:
         return _open(name)
     except ModuleNotFoundError as error:

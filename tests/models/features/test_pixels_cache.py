@@ -131,6 +131,6 @@ def test_other_rules_of_preprocessing_are_other_pixels_and_networks(
     dataset, transform = open_dataset(photos), parse_preprocessing("decode|resize(8)|central_crop(8)")
     now = load_backbone("pixels").identity, cache.pixels_name(dataset, transform)
     for module in (backbones, cache):
-        monkeypatch.setattr(module, "RULES", "preprocessing 1")
+        monkeypatch.setattr(module, "PREPROCESSING_RULES", "preprocessing 1")
     before = load_backbone("pixels").identity, cache.pixels_name(dataset, transform)
     assert now[0] != before[0] and now[1] != before[1]

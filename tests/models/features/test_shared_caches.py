@@ -88,7 +88,7 @@ def test_a_read_only_cache_serves_without_a_lock_or_a_note(
     embed(many, "pixels", preprocessing=SMALL)
     monkeypatch.setattr("longshot.base.files.is_writable", lambda folder: False)
     monkeypatch.setattr("longshot.models.features.array_files.is_writable", lambda folder: False)
-    monkeypatch.setattr("longshot.base.locks.file_lock", pytest.fail)
+    monkeypatch.setattr("longshot.base.files.file_lock", pytest.fail)
     monkeypatch.setattr("longshot.base.files.atomic", pytest.fail)
     capsys.readouterr()
     assert embed(many, "pixels", preprocessing=SMALL).work.cached

@@ -18,7 +18,7 @@ import resource, sys, numpy as np, torch
 from longshot.base.batches import TaskShape
 from longshot.models.methods.batching import Gatherer, batch_size, bytes_per_task
 from longshot.models.methods import get_method
-from longshot.base.ragged import Ragged
+from longshot.base.tasks import Ragged
 from longshot.base.tasks import TaskRows
 torch.set_num_threads(1)
 call, way, shot, query, dim = sys.argv[1], *map(int, sys.argv[2:])

@@ -1,7 +1,7 @@
 """Numbers from papers, as data to stand beside one's own; a report marks them as published.
 
 A file per paper: ``source`` names it, each table has columns (what was measured) and rows (a method each). ``variant``
-names the authors' own settings of the methods (see ``longshot.models.methods.variants``); ``settings`` are those of
+names the authors' own settings of the methods (see ``longshot.models.methods``); ``settings`` are those of
 them that decide the answers, a list where several values give the same. A method that was run with others is another
 method.
 """
