@@ -18,7 +18,7 @@ release = re.search(r'^version = "(.+)"', (DOCS.parent / "pyproject.toml").read_
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 extensions += ["mathml", "command_pages", "api_pages", "listed_once"]  # our own
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_extensions", "moved.md"]
+exclude_patterns = ["_extensions"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_dmath_allow_digits = False  # two prices in a sentence are no formula
 myst_heading_anchors = 4
