@@ -12,7 +12,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +143,18 @@ def browser() -> Iterator[Any]:
         running = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield running
         running.close()
+
+
+@pytest.fixture
+def tree(tmp_path: Path, fresh_cache: Path) -> Callable[[Mapping[str, int]], Path]:
+    """Make a folder of class folders: {class id: number of images} -> its root."""
+
+    def make(classes: Mapping[str, int]) -> Path:
+        root = tmp_path / "pictures"
+        for class_id, number in classes.items():
+            (root / class_id).mkdir(parents=True, exist_ok=True)
+            for i in range(number):
+                Image.new("RGB", (6, 5), (200, 30, 60)).save(root / class_id / f"{i:03d}.png")
+        return root
+
+    return make

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,20 +30,5 @@ def zip_of() -> Callable[..., Path]:
             for path in sorted(root.rglob("*")):
                 archive.write(path, str(Path(top) / path.relative_to(root)))
         return target
-
-    return make
-
-
-@pytest.fixture
-def tree(tmp_path: Path, fresh_cache: Path) -> Callable[[Mapping[str, int]], Path]:
-    """Make a folder of class folders: {class id: number of images} -> its root."""
-
-    def make(classes: Mapping[str, int]) -> Path:
-        root = tmp_path / "pictures"
-        for class_id, number in classes.items():
-            (root / class_id).mkdir(parents=True, exist_ok=True)
-            for i in range(number):
-                _save_image(root / class_id / f"{i:03d}.png")
-        return root
 
     return make
