@@ -146,6 +146,17 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
+def save_image() -> Callable[..., None]:
+    """Write a small image of one colour."""
+    return _save_image
+
+
+def _save_image(path: Path, colour: tuple[int, int, int] = (200, 30, 60)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (6, 5), colour).save(path)
+
+
+@pytest.fixture
 def tree(tmp_path: Path, fresh_cache: Path) -> Callable[[Mapping[str, int]], Path]:
     """Make a folder of class folders: {class id: number of images} -> its root."""
 
@@ -154,7 +165,7 @@ def tree(tmp_path: Path, fresh_cache: Path) -> Callable[[Mapping[str, int]], Pat
         for class_id, number in classes.items():
             (root / class_id).mkdir(parents=True, exist_ok=True)
             for i in range(number):
-                Image.new("RGB", (6, 5), (200, 30, 60)).save(root / class_id / f"{i:03d}.png")
+                _save_image(root / class_id / f"{i:03d}.png")
         return root
 
     return make

@@ -7,18 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image
-
-
-@pytest.fixture
-def save_image() -> Callable[..., None]:
-    """Write a small image of one colour."""
-    return _save_image
-
-
-def _save_image(path: Path, colour: tuple[int, int, int] = (200, 30, 60)) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (6, 5), colour).save(path)
 
 
 @pytest.fixture
