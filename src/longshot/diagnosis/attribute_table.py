@@ -238,6 +238,12 @@ def pixel_gaps(
     return find_gaps(every, bound, labels, seen)
 
 
+def measure_images(images: Sequence[Image]) -> NDArray[np.float32]:
+    """Named measures and descriptors of some pictures, [n, len(NUMBERS) + WIDTH]."""
+    steps = [range(start, min(start + _STEP, len(images))) for start in range(0, len(images), _STEP)]
+    return np.concatenate([_block(lambda row: images[row], step)[0] for step in steps])
+
+
 def _altered(dataset: Dataset) -> NDArray[np.float32]:
     """Measures and descriptors of the sampled images in each form of each alteration, [forms · images, …]."""
     sampled = _sampled(dataset)
