@@ -64,13 +64,7 @@ def all_formats() -> dict[str, str]:
 def find_format(name: str) -> type[Format]:
     """Return the class of a format; UserError with the nearest name when there is none."""
     table = FORMATS if name in FORMATS else all_formats()  # plugins are looked at only where they are needed
-    try:
-        form: type[Format] = find_class("format", name, table, "{data.list_formats()}")
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"The format '{name}' ({table[name]}) cannot be imported: {error}",
-            "install again or remove the package that adds it",
-        ) from error
+    form: type[Format] = find_class("format", name, table, "{data.list_formats()}")
     return form
 
 
