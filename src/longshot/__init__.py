@@ -12,7 +12,7 @@ from longshot.base import switch_off as _switch_off
 
 # The stub beside this file declares every public name; `import longshot` loads neither torch nor pandas.
 _open, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ = sorted([*__all__, "__version__"])
+__all__ = sorted({*__all__, "__version__", "competition"} - {"arena"})  # `competition` is the room `arena`
 _ROOMS = ("audit", "competition", "data", "models", "studies", "training")  # with functions of their own
 _VERBS = tuple(name for name in __all__ if name[0].islower() and name not in _ROOMS)
 _NOUNS = tuple(name for name in __all__ if name[0].isupper())

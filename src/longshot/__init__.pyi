@@ -1,5 +1,6 @@
 """What ``import longshot`` offers: verbs, nouns, and rooms with functions of their own. Imported on first use."""
 
+from . import arena as arena
 from . import audit as audit
 from . import data as data
 from . import models as models
@@ -63,4 +64,5 @@ from .tasks import ShiftedInstances as ShiftedInstances
 from .tasks import MatchedInstances as MatchedInstances
 from .tasks import ImageLimits as ImageLimits
 
+competition = arena  # for organisers and participants
 __version__: str
