@@ -144,7 +144,7 @@ def test_timm_calls_nobody(tmp_path: Path, fresh_cache: Path) -> None:
     if not (peers / "timm").is_dir():
         pytest.skip("needs timm in .venv/peers (tools/setup.sh)")
     paths = [ROOT / "tests", ROOT / "src", peers]
-    program = ROOT / "tests" / "features" / "real_timm.py"
+    program = ROOT / "tests" / "models" / "features" / "real_timm.py"
     running = Traced(tmp_path / "user", tmp_path, program, PYTHONPATH=os.pathsep.join(map(str, paths)))
     assert strange(running.finish(), running.home / "tmp") == []
 

@@ -71,7 +71,7 @@ def other_source(folder: Path) -> str:
     """A copy of Longshot that differs in one line."""
     package = Path(longshot.__file__).parent
     shutil.copytree(package, folder / "src" / "longshot", ignore=shutil.ignore_patterns("__pycache__"))
-    with (folder / "src" / "longshot" / "core" / "arrays.py").open("a") as file:
+    with (folder / "src" / "longshot" / "base" / "tasks.py").open("a") as file:
         file.write("# another line\n")
     return str(folder / "src")
 
