@@ -201,10 +201,8 @@ def minimise(
     function = objective.moved(start, basis) if by_logits else objective
 
     def call(flat: Floats) -> tuple[float, Floats]:
-        coordinates = flat.reshape(shape)
-        value, gradient = function.value_and_gradient(
-            coordinates if by_logits else start + coordinates @ turned
-        )
+        point = flat.reshape(shape)
+        value, gradient = function.value_and_gradient(point if by_logits else start + point @ turned)
         return value, (gradient if by_logits else gradient @ basis).reshape(-1)
 
     least = 1e-12 if basis.shape[1] >= len(objective.embeddings) else 1e-9
