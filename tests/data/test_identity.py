@@ -23,6 +23,7 @@ from longshot.data import (
     identity,
     image_digests,
     open_dataset,
+    pixel_digests,
     short_digests,
     take_rows,
 )
@@ -287,3 +288,94 @@ def test_changes_are_named() -> None:
 def test_short_digests_are_compared_with_full_ones() -> None:
     digests = np.arange(64, dtype=np.uint8).reshape(2, 32)
     assert not compare_content(["a", "b"], short_digests(digests), ["b", "a"], digests[::-1])
+
+
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The sizes of images whose pixels are hashed from now on."""
+    sizes: list[tuple[int, int]] = []
+    pixel_hash = identity.pixel_hash
+
+    def counted(image: Image.Image) -> bytes:
+        sizes.append(image.size)
+        return pixel_hash(image)
+
+    monkeypatch.setattr(identity, "pixel_hash", counted)
+    return sizes
+
+
+def test_the_digest_of_pixels_is_over_size_and_rgb(tmp_path: Path, fresh_cache: Path) -> None:
+    dataset = open_dataset(write_photos(tmp_path / "photos"))
+    expected = []
+    for key in dataset.keys.to_pylist():
+        with Image.open(tmp_path / "photos" / key) as image:
+            expected.append(hashlib.sha256(b"5x4\n" + np.asarray(image).tobytes()).digest())
+    assert [bytes(digest) for digest in pixel_digests(dataset)] == expected
+    rows = np.array([4, 0, 0])
+    assert [bytes(digest) for digest in pixel_digests(dataset, rows)] == [expected[row] for row in rows]
+
+
+def test_the_digest_of_pixels_tells_a_picture_from_itself_on_its_side() -> None:
+    flat = Image.new("RGB", (6, 4), "red")
+    assert identity.pixel_hash(flat) == identity.pixel_hash(flat.copy())
+    assert identity.pixel_hash(flat) != identity.pixel_hash(flat.transpose(Image.Transpose.ROTATE_90))
+
+
+def test_equal_bytes_are_decoded_once_whatever_dataset_they_lie_in(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = decoded(monkeypatch)
+    root = write_photos(tmp_path / "photos")
+    shutil.copy(root / "class0" / "0.png", root / "class1" / "again.png")
+    pixels = pixel_digests(open_dataset(root))
+    assert len(sizes) == 6
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        for number, file in enumerate(sorted(root.rglob("*.png"))):
+            archive.write(file, f"renamed/{number}.png")
+    assert (pixel_digests(open_dataset(tmp_path / "other.zip")) == pixels).all()
+    assert len(sizes) == 6
+
+
+def test_a_copy_without_loss_has_the_same_pixels_and_other_bytes(tmp_path: Path, fresh_cache: Path) -> None:
+    root = write_photos(tmp_path / "photos", classes=1)
+    for file in sorted(root.rglob("*.png")):
+        bitmap = root / "as-bmp" / file.with_suffix(".bmp").name
+        bitmap.parent.mkdir(exist_ok=True)
+        Image.open(file).save(bitmap)
+    dataset = open_dataset(root)
+    pixels = pixel_digests(dataset)
+    assert (pixels[:3] == pixels[3:]).all()
+    assert len({bytes(digest) for digest in image_digests(dataset)}) == 6
+
+
+def test_pixels_that_cannot_be_decoded_raise_or_are_zeros(tmp_path: Path, fresh_cache: Path) -> None:
+    root = write_photos(tmp_path / "photos")
+    (root / "class1" / "2.png").write_bytes(b"no image")
+    dataset = open_dataset(root)
+    with pytest.raises(ImageError, match=r"class1/2\.png"):
+        pixel_digests(dataset)
+    pixels = pixel_digests(dataset, skip_bad=True)
+    assert pixels.any(axis=1).tolist() == [True] * 5 + [False]
+
+
+def test_an_interrupted_decoding_goes_on_where_it_was(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_photos(tmp_path / "photos")
+    (root / "class1" / "2.png").write_bytes(b"no image")
+    monkeypatch.setattr(identity, "_SAVE_EVERY", 0)
+    monkeypatch.setattr(identity, "_BLOCK", 2)
+    with pytest.raises(ImageError):
+        pixel_digests(open_dataset(root), workers=1)
+    sizes = decoded(monkeypatch)
+    pixel_digests(open_dataset(root), skip_bad=True)
+    assert len(sizes) == 1  # beside the broken one in the last block of two
+
+
+def test_a_damaged_memory_of_pixels_counts_as_none(tmp_path: Path, fresh_cache: Path) -> None:
+    dataset = open_dataset(write_photos(tmp_path / "photos"))
+    pixels = pixel_digests(dataset)
+    for file in (fresh_cache / "pixels").glob("*.pixels"):
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+    assert (pixel_digests(dataset) == pixels).all()

@@ -6,7 +6,6 @@ of a dataset is made once, in shards, and kept in the cache: an interrupted run 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
@@ -40,7 +39,7 @@ from longshot.audit.candidates import (
     sample_rows,
 )
 from longshot.base import cache_dir, cache_places, hash_text, progress
-from longshot.data import Dataset, ImageError, ImageStore
+from longshot.data import Dataset, ImageError, ImageStore, pixel_hash
 from longshot.models import Shards, content_of, hold_lock, open_guarded, read_shards
 
 if TYPE_CHECKING:
@@ -298,13 +297,6 @@ def thumbnail(image: Image, side: int = SIDE) -> NDArray[np.uint8]:
 
     small = image if image.mode == "RGB" else image.convert("RGB")
     return np.array(small.resize((side, side), Resampling.BILINEAR), np.uint8)
-
-
-def pixel_hash(image: Image) -> bytes:
-    """SHA-256 of width, height and RGB bytes; a file stored twice has the same pixels, so files need no hash."""
-    digest = hashlib.sha256(f"{image.width}x{image.height}\n".encode())
-    digest.update((image if image.mode == "RGB" else image.convert("RGB")).tobytes())
-    return digest.digest()
 
 
 def _open(path: Path, rows: int) -> NDArray[np.uint8] | None:

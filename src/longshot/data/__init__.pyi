@@ -56,6 +56,8 @@ from .identity import digest_of as digest_of  # The digest (32 bytes) of one row
 from .identity import from_source as from_source  # The store, where it reads unpacked copies with copies that were …
 from .identity import image_digests as image_digests  # The SHA-256 digest of images of a dataset
 from .identity import look_at as look_at  # The stamps of rows, now
+from .identity import pixel_digests as pixel_digests  # The SHA-256 digest of the decoded pixels of images
+from .identity import pixel_hash as pixel_hash  # SHA-256 of an image's size and its 8-bit RGB pixels
 from .digests import pack_digests as pack_digests  # Short digests [M] as text for JSON
 from .digests import short_digests as short_digests  # The first 8 bytes of each digest as a number [M]
 from .digests import unpack_digests as unpack_digests  # What `pack_digests` wrote

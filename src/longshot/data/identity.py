@@ -6,17 +6,19 @@ SHA-256, because processors compute it in hardware and ``sha256sum`` lets anybod
 
 Digests of images that were read before are kept in the cache per dataset source. A file holds key, stamp and digest of
 every image, behind a checksum of itself: a damaged one counts as absent, since reading the images again is always
-right. Writers hold a lock and add to what is there, so two lose nothing.
+right. Writers hold a lock and add to what is there, so two lose nothing. Digests of decoded pixels are kept by the
+digest of the bytes: equal bytes are decoded once, in whatever dataset they lie.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +39,10 @@ from longshot.base import (
     write_sealed,
 )
 from longshot.data.dataset import Dataset, ImageStore, UnpackedStore
-from longshot.data.stores import encoded_of, innermost, prepare_rows, stamps_of
+from longshot.data.stores import ImageError, encoded_of, innermost, prepare_rows, stamps_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Digests: TypeAlias = NDArray[np.uint8]  # [M, 32]
 
@@ -129,20 +134,103 @@ def image_digests(
         store = from_source(store)
     order = np.argsort(behind, kind="stable")  # in the order in which they lie on disk
     todo, behind = todo[order], behind[order]
+
+    def save(part: Ints) -> None:
+        remember(dataset.source, keys.take(pa.array(part)), stamps[part], digests[part], looked=looked)
+
+    _fill(digests, todo, _hashed(store, behind, workers), save, f"digest {dataset.name}")
+    return digests
+
+
+def _fill(
+    digests: Digests, todo: Ints, blocks: Iterable[Digests], save: Callable[[Ints], None], words: str
+) -> None:
+    """Put blocks of digests where ``todo`` says, with a progress bar; ``save(part of todo)`` from time to time."""
     done, saved = 0, 0
     clock = time.monotonic()
-    with progress(f"digest {dataset.name}", total=len(todo), unit="images") as bar:
-        for block in _hashed(store, behind, workers):
+    with progress(words, total=len(todo), unit="images") as bar:
+        for block in blocks:
             digests[todo[done : done + len(block)]] = block
             done += len(block)
             bar.advance(len(block))
             if done == len(todo) or time.monotonic() - clock > _SAVE_EVERY:
-                part = todo[saved:done]
-                remember(
-                    dataset.source, keys.take(pa.array(part)), stamps[part], digests[part], looked=looked
-                )
+                save(todo[saved:done])
                 saved, clock = done, time.monotonic()
-    return digests
+
+
+def pixel_hash(image: Image) -> bytes:
+    """SHA-256 of an image's size and its 8-bit RGB pixels: ``b"WIDTHxHEIGHT\\n"``, then the rows from top to bottom."""
+    digest = hashlib.sha256(f"{image.width}x{image.height}\n".encode())
+    digest.update((image if image.mode == "RGB" else image.convert("RGB")).tobytes())
+    return digest.digest()
+
+
+def pixel_digests(
+    dataset: Dataset,
+    rows: Ints | None = None,
+    *,
+    digests: Digests | None = None,
+    skip_bad: bool = False,
+    workers: int | None = None,
+) -> Digests:
+    """The SHA-256 digest of the decoded pixels of images: equal for copies that were encoded anew without loss.
+
+    Remembered in the cache by the digest of the encoded bytes, so equal bytes are decoded once, in any copy of the
+    dataset and in any other one. An interrupted call goes on where it was.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose images.
+    rows : array [M] of int, optional
+        Which of them; all by default.
+    digests : array [M, 32] of uint8, optional
+        ``image_digests(dataset, rows)``, where the caller has them.
+    skip_bad : bool
+        Zeros for an image that cannot be decoded, which then equals no other; else it raises ``ImageError``.
+    workers : int, optional
+        Threads that decode; one per core by default.
+
+    Returns
+    -------
+    array [M, 32] of uint8
+        SHA-256 of ``f"{width}x{height}\\n"`` and the bytes of the upright 8-bit RGB image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> from longshot import open_dataset
+    >>> for kind in ("png", "bmp"):
+    ...     Path("photos", kind).mkdir(parents=True)
+    ...     Image.new("RGB", (8, 8), "red").save(f"photos/{kind}/red.{kind}")
+    >>> pixels = pixel_digests(open_dataset("photos"))
+    >>> pixels.shape, bytes(pixels[0]) == bytes(pixels[1])
+    ((2, 32), True)
+    """
+    chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
+    by_bytes = image_digests(dataset, chosen) if digests is None else digests
+    distinct, first, inverse = np.unique(_words(by_bytes), return_index=True, return_inverse=True)
+    pairs, todo = _recall_pixels(distinct)
+    if len(todo):
+        store, behind = innermost(dataset.store, chosen[first[todo]])
+        prepare_rows(store, behind)
+        order = np.argsort(behind, kind="stable")
+
+        def hash_pixels(row: int) -> bytes:
+            try:
+                return digest_of(store, row) + pixel_hash(store.read(row))
+            except ImageError:
+                if not skip_bad:
+                    raise
+                return bytes(2 * DIGEST_BYTES)
+
+        blocks = _by_blocks(
+            behind[order], lambda some: map(hash_pixels, some), workers or os.cpu_count() or 1
+        )
+        words = f"decode {dataset.name}"
+        _fill(pairs, todo[order], blocks, lambda part: _remember_pixels(pairs[part]), words)
+    return pairs[inverse, DIGEST_BYTES:]
 
 
 def from_source(store: ImageStore) -> ImageStore:
@@ -167,13 +255,22 @@ def _hashed(store: ImageStore, rows: Ints, workers: int) -> Iterator[Digests]:
 
     together = getattr(store, "encoded_rows", None)  # quicker where a store can give many at once
 
-    def hash_block(start: int) -> Digests:
-        chosen = rows[start : start + _BLOCK].tolist()
+    def hash_bytes(some: list[int]) -> Iterable[bytes]:
         if together is None:
-            block = [digest_of(store, row) for row in chosen]
-        else:
-            block = [hashlib.sha256(data).digest() for data in together(chosen)]
-        return np.frombuffer(b"".join(block), np.uint8).reshape(-1, DIGEST_BYTES)
+            return (digest_of(store, row) for row in some)
+        return (hashlib.sha256(data).digest() for data in together(some))
+
+    return _by_blocks(rows, hash_bytes, workers)
+
+
+def _by_blocks(
+    rows: Ints, hash_rows: Callable[[list[int]], Iterable[bytes]], workers: int
+) -> Iterator[Digests]:
+    """What ``hash_rows`` gives for the rows, block by block, in their order, by threads."""
+
+    def hash_block(start: int) -> Digests:
+        some = rows[start : start + _BLOCK].tolist()
+        return np.frombuffer(b"".join(hash_rows(some)), np.uint8).reshape(len(some), -1)
 
     starts = range(0, len(rows), _BLOCK)
     if workers < 2 or len(starts) == 1:
@@ -291,3 +388,58 @@ def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
     start = values.offset * 32
     matrix: Digests = np.frombuffer(buffer, np.uint8)[start : start + len(values) * 32].reshape(-1, 32)
     return matrix
+
+
+# ---- digests of pixels, by the digest of the bytes
+
+
+def _words(digests: Digests) -> NDArray[np.bytes_]:
+    """Digests [M, 32] as [M] values that can be sorted and compared."""
+    return np.ascontiguousarray(digests).view(f"S{DIGEST_BYTES}").reshape(-1)
+
+
+def _pixel_file(part: int) -> str:
+    """One of 16 files, by the first half byte of a digest: few enough to write often, small enough to read few."""
+    return f"{part:x}.pixels"
+
+
+def _load_pixels(file: Path) -> Digests:
+    """What a file holds [n, 64], the digest of the bytes and that of the pixels; nothing where it is damaged."""
+    content = read_sealed(file)
+    usable = content is not None and len(content) % (2 * DIGEST_BYTES) == 0
+    return np.frombuffer(content if usable else b"", np.uint8).reshape(-1, 2 * DIGEST_BYTES)
+
+
+def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
+    """Digests of bytes and pixels [M, 64] of images with these digests (sorted), and the positions of unknown ones."""
+    pairs = np.zeros((len(digests), 2 * DIGEST_BYTES), np.uint8)
+    unknown = np.ones(len(digests), np.bool_)
+    parts = digests.view(np.uint8).reshape(-1, DIGEST_BYTES)[:, 0] >> 4
+    for part in np.unique(parts).tolist():
+        for file in cache_places("pixels", _pixel_file(part)):
+            table = _load_pixels(file)
+            rows = np.flatnonzero((parts == part) & unknown)
+            if not len(table) or not len(rows):
+                continue
+            recorded = _words(table[:, :DIGEST_BYTES])
+            at = np.minimum(np.searchsorted(recorded, digests[rows]), len(recorded) - 1)
+            same = recorded[at] == digests[rows]
+            pairs[rows[same]] = table[at[same]]
+            unknown[rows[same]] = False
+    return pairs, np.flatnonzero(unknown)
+
+
+def _remember_pixels(pairs: Digests) -> None:
+    """Add digests of bytes and pixels, as they were read together; zeros, of what cannot be decoded, are left out."""
+    pairs = pairs[pairs.any(axis=1)]
+    try:
+        for part in np.unique(pairs[:, 0] >> 4).tolist():
+            file = cache_dir("pixels") / _pixel_file(part)
+            with file_lock(file.with_suffix(".lock")):
+                table = np.concatenate([_load_pixels(file), pairs[pairs[:, 0] >> 4 == part]])
+                rows = np.unique(_words(table[:, :DIGEST_BYTES]), return_index=True)[1]
+                write_sealed(file, np.ascontiguousarray(table[rows]).data)
+    except UserError as error:  # a full or read-only disk costs time, not truth
+        if "pixels" not in _unwritable:
+            _unwritable.add("pixels")
+            note(f"digests of pixels are not remembered: {error.template}")

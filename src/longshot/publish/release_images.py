@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from longshot.base import Floats, UserError, atomic, canonical_json, read_parquet
-from longshot.data import Dataset, content_digest, image_digests, short_digests
-from longshot.tasks import ContentEntry, ImageContent, ShortDigests, Testbed, names_only, pixel_digests
+from longshot.data import Dataset, content_digest, image_digests, pixel_digests, short_digests
+from longshot.tasks import ContentEntry, ImageContent, ShortDigests, Testbed, names_only
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -60,7 +60,7 @@ def read_names(dataset: Dataset, name: str, testbeds: Sequence[Testbed]) -> Sour
     digests = image_digests(dataset, rows)
     digest, short = content_digest(used, digests), short_digests(digests)
     content = ImageContent("content", len(used), len(dataset), digest, 64, True, short)
-    return SourceNames(keys, used, content, short_digests(pixel_digests(dataset, rows)))
+    return SourceNames(keys, used, content, short_digests(pixel_digests(dataset, rows, digests=digests)))
 
 
 def write_names(path: Path, names: SourceNames) -> None:

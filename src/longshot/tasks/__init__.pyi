@@ -111,7 +111,6 @@ from .verification import ImageCheck as ImageCheck  # What was checked of the im
 from .verification import inspect as inspect  # Describe a testbed
 from .verification import Inspection as Inspection  # What there is to say about a testbed
 from .verification import Outcome as Outcome  # What a check of images found
-from .verification import pixel_digests as pixel_digests  # SHA-256 [M, 32] over the decoded pixels of images
 from .verification import worst_outcome as worst_outcome  # The outcome of several checks together
 from .words import check_sampler_settings as check_sampler_settings  # Refuse settings that do nothing
 from .words import choice_of as choice_of  # The choice that a setting belongs to

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -16,12 +15,12 @@ import pyarrow.compute as pc
 from longshot.base import Ints, UserError, check_count, count, first, shown_location
 from longshot.data import (
     ImageError,
-    array_bytes,
     content_digest,
     digest_of,
     from_source,
     image_digests,
     innermost,
+    pixel_digests,
     short_digests,
 )
 from longshot.tasks import describe
@@ -164,7 +163,7 @@ def check_images(
     other = comparable and content_digest(there, digests) != content.digest
     same_pixels = np.zeros(len(rows), np.bool_)
     if pixels is not None and differs.any():
-        now = pixel_digests(dataset, rows[differs])
+        now = pixel_digests(dataset, rows[differs], digests=digests[differs], skip_bad=True)
         same_pixels[differs] = short_digests(now) == pixels[positions[differs]]
     reencoded = tuple(there.filter(pa.array(differs & same_pixels)).to_pylist())
     return dataclasses.replace(
@@ -177,13 +176,6 @@ def check_images(
     )
 
 
-def pixel_digests(dataset: Dataset, rows: Ints) -> Digests:
-    """SHA-256 [M, 32] over the decoded pixels of images: equal for copies that were encoded anew without loss."""
-    return _digest_each(
-        rows, lambda row: hashlib.sha256(array_bytes(np.asarray(dataset.image(row)))).digest()
-    )
-
-
 def _read_again(dataset: Dataset, rows: Ints) -> Digests:
     """The digests of images as they are now."""
     try:
@@ -192,19 +184,14 @@ def _read_again(dataset: Dataset, rows: Ints) -> Digests:
         pass  # one by one, so that one bad file does not hide the others
     store, behind = innermost(dataset.store, rows)
     store = from_source(store)
-    return _digest_each(behind, lambda row: digest_of(store, row))
-
-
-def _digest_each(rows: Ints, digest: Callable[[int], bytes]) -> Digests:
-    """The digest of each image [M, 32]; zeros for one that cannot be read, which is unlike any other."""
 
     def read(row: int) -> bytes:
         try:
-            return digest(row)
+            return digest_of(store, row)
         except ImageError:
-            return bytes(32)
+            return bytes(32)  # unlike any other
 
-    return np.frombuffer(b"".join(map(read, rows.tolist())), np.uint8).reshape(-1, 32)
+    return np.frombuffer(b"".join(map(read, behind.tolist())), np.uint8).reshape(-1, 32)
 
 
 @dataclass(frozen=True, eq=False)
