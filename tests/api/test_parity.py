@@ -10,7 +10,7 @@ import click
 import pytest
 
 import longshot
-from longshot.cli.faces import command_words, every_command
+from longshot.cli.main import command_words, every_command
 from longshot.tasks.words import SampleSettings
 
 # What belongs to a command line alone: how things are printed, a dry run, a list, an exit code.

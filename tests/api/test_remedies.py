@@ -15,7 +15,7 @@ import pytest
 
 import longshot
 from longshot.base.errors import render
-from longshot.cli.faces import command_words, every_command
+from longshot.cli.main import command_words, every_command
 from longshot.cli.main import commands as command_table
 from longshot.studies import get_study, study_names
 from longshot.tasks.words import SampleSettings

@@ -275,7 +275,7 @@ def test_bad_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_driver_is_told_with_the_command() -> None:
     program = """
 import sys
-from longshot.base.remote_cache import local_copy
+from longshot.base.urls import local_copy
 for module, url in (("fsspec", "s3://b/x"), ("s3fs", "s3://b/x"), ("aiohttp", "https://h/x"), ("gcsfs", "gs://b/x")):
     sys.modules[module] = None  # as where it is not installed
     try:

@@ -8,7 +8,7 @@ import pytest
 from longshot.base import UserError, speak_as
 from longshot.base.errors import PythonFace, render
 from longshot.cli.evaluate_commands import evaluate_command as evaluate
-from longshot.cli.faces import ShellFace, StudyFace, every_command
+from longshot.cli.main import ShellFace, StudyFace, every_command
 
 
 @pytest.mark.parametrize(

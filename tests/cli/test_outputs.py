@@ -16,7 +16,7 @@ import pytest
 import longshot
 from longshot.base import UserError, write_text
 from longshot.cli.common import PlaceType
-from longshot.cli.faces import every_command
+from longshot.cli.main import every_command
 from longshot.evaluation.predictions import write_predictions
 
 Run = Callable[..., "CompletedProcess[str]"]

@@ -5,14 +5,21 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from longshot.evaluation import method_accuracies
 from longshot.tasks import sample as draw
 
 if TYPE_CHECKING:
+    from longshot.base import Floats, TaskRows
+    from longshot.models import Features
     from longshot.tasks import Testbed
 
 
 @wraps(draw)
 def sample(*arguments: Any, **settings: Any) -> Testbed:
     """Draw tasks as ``longshot.tasks.sample`` does; filtered tasks are judged by methods."""
-    return draw(*arguments, **{"score": method_accuracies, **settings})
+    return draw(*arguments, **{"score": _score, **settings})
+
+
+def _score(call: str, tasks: TaskRows, features: Features, device: str = "auto") -> tuple[str, Floats]:
+    from longshot.evaluation import method_accuracies  # most samplers ask no method
+
+    return method_accuracies(call, tasks, features, device)

@@ -109,8 +109,8 @@ from .remote import work_folder as work_folder  # A folder in the cache for file
 from .remote_cache import add_missing as add_missing  # Bring the files that lie at `url` and not in `folder`
 from .remote_cache import is_cached as is_cached  # Whether there is a local copy of what lies, or lay, at `url`
 from .remote_cache import link_files as link_files  # The files of one folder in another, in place of those that are …
-from .remote_cache import local_copy as local_copy  # The path of a file or folder on this machine
-from .remote_cache import opened_copy as opened_copy  # `local_copy` for a block that reads it
+from .urls import local_copy as local_copy  # The path of a file or folder on this machine
+from .urls import opened_copy as opened_copy  # `local_copy` for a block that reads it
 from .remote_cache import remote_entries as remote_entries  # One entry per URL in the folder `remote` of a cache
 from .scale.choice import close_executors as close_executors  # Leave every cluster that was joined
 from .scale.choice import current_choice as current_choice  # What holds now

@@ -40,7 +40,7 @@ from longshot.base.files import (
     write_json,
 )
 from longshot.base.remote import Listing, Megabytes, RemoteObject
-from longshot.base.urls import Location, base_name, is_url, looks_swallowed, shown_location, url_beside
+from longshot.base.urls import base_name, shown_location, url_beside
 
 _ROUNDS = 5  # looks at a URL whose files change while they are fetched
 _LONG = 4_000_000  # bytes
@@ -48,37 +48,8 @@ _SAVE_EVERY = 15.0  # seconds of fetching that a kill can cost
 _Objects: TypeAlias = dict[str, dict[str, Any]]  # name → mark, size, sha256
 
 
-def local_copy(
-    location: Location, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False
-) -> Path:
-    """The path of a file or folder on this machine: a path as it is, a URL fetched into the cache.
-
-    Parameters
-    ----------
-    location : str or path
-        A path, or a URL.
-    also : sequence of str
-        Names of files beside the one at the URL that are fetched with it, where they are there.
-    or_nothing : bool
-        Where nothing is at the URL, an empty folder instead of a UserError.
-    grows : bool
-        Whether more files at the URL are nothing to tell, as those of a run.
-
-    Returns
-    -------
-    Path
-
-    Examples
-    --------
-    >>> local_copy("photos.zip")
-    PosixPath('photos.zip')
-    """
-    if not is_url(location):
-        path = Path(location)
-        if looks_swallowed(path) and not path.exists():
-            raise UserError(f"'{path}' was a URL that lost a slash when it became a Path", "give it as text")
-        return path
-    url = str(location)
+def fetched_copy(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Path:
+    """Do what `local_copy` says, for a URL."""
     if url.startswith(("file://", "local://")):
         return Path(remote.connect(url)[1])
     with file_lock(
@@ -86,20 +57,6 @@ def local_copy(
         waiting=f"another process is fetching {shown_location(url)}; waiting for it",
     ):
         return _fetched(url, also, or_nothing, grows)
-
-
-@contextlib.contextmanager
-def opened_copy(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
-    """``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
-    path = local_copy(location, also=also)
-    try:
-        yield path
-    except UserError as error:
-        if not is_url(location):
-            raise
-        raise UserError(
-            *(text.replace(str(path), shown_location(location)) for text in (error.fact, error.remedy))
-        ) from error
 
 
 def is_cached(url: str) -> bool:

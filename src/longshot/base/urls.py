@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
@@ -82,6 +83,55 @@ def looks_swallowed(path: Path) -> bool:
     (True, False)
     """
     return _SWALLOWED.match(path.as_posix()) is not None
+
+
+def local_copy(
+    location: Location, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False
+) -> Path:
+    """The path of a file or folder on this machine: a path as it is, a URL fetched into the cache.
+
+    Parameters
+    ----------
+    location : str or path
+        A path, or a URL.
+    also : sequence of str
+        Names of files beside the one at the URL that are fetched with it, where they are there.
+    or_nothing : bool
+        Where nothing is at the URL, an empty folder instead of a UserError.
+    grows : bool
+        Whether more files at the URL are nothing to tell, as those of a run.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> local_copy("photos.zip")
+    PosixPath('photos.zip')
+    """
+    if not is_url(location):
+        path = Path(location)
+        if looks_swallowed(path) and not path.exists():
+            raise UserError(f"'{path}' was a URL that lost a slash when it became a Path", "give it as text")
+        return path
+    from longshot.base.remote_cache import fetched_copy  # drivers and transfers, which a path does without
+
+    return fetched_copy(str(location), also, or_nothing, grows)
+
+
+@contextmanager
+def opened_copy(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
+    """``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
+    path = local_copy(location, also=also)
+    try:
+        yield path
+    except UserError as error:
+        if not is_url(location):
+            raise
+        raise UserError(
+            *(text.replace(str(path), shown_location(location)) for text in (error.fact, error.remedy))
+        ) from error
 
 
 # ---- what goes wrong

@@ -1,8 +1,9 @@
-"""The ``longshot`` command: finds where a sub-command is and turns mistakes into one sentence."""
+"""The ``longshot`` command: finds where a sub-command is, and words mistakes by its flags and commands."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cache
 from importlib.abc import MetaPathFinder
@@ -22,7 +23,6 @@ from longshot.base import (
     screen_for_output,
     speak_as,
 )
-from longshot.cli.faces import face_of
 
 # name → (where in this room its click command is, what it does). A module is imported only when a command of its is
 # called, so that `longshot --help` stays fast. Plugins add theirs.
@@ -188,6 +188,127 @@ def run_command_line() -> None:
     except BrokenPipeError:  # `longshot … | head`
         sys.stderr.close()
         sys.exit(0)
+
+
+# ---- how the command line words a mistake: parameters as its flags, functions as its commands
+
+# functions of ``longshot`` whose command has another name; plugins say theirs
+_COMMAND_OF = {
+    "open_dataset": "datasets show",
+    "list_datasets": "datasets",
+    "training.list_algorithms": "train --list",
+    "training.list_spaces": "tune --list",
+    "find_overlap": "datasets overlap",
+    "get_dataset": "datasets get",
+    "data.list_downloads": "datasets get --list",
+    "find_suspects": "datasets suspects",
+    "data.add_dataset": "datasets add",
+    "data.check_dataset": "datasets check",
+    "data.describe_dataset": "datasets show",
+    "data.list_formats": "datasets formats",
+    "audit.leave_out_overlap": "datasets without",
+    "list_backbones": "backbones",
+    "models.cache_entries": "cache",
+    "open_taxonomy": "taxonomy show",
+    "measure_distances": "taxonomy distances",
+    "make_split": "split",
+    "compare_splits": "splits compare",
+    "list_methods": "methods",
+    "check_method": "methods check",
+}
+
+
+class ShellFace:
+    """``{tasks:600}`` as ``--tasks 600``, by the options of the command that was called where it has them."""
+
+    def __init__(self, command: click.Command | None = None) -> None:
+        self._flags = {} if command is None else _flags(command)
+
+    def parameter(self, name: str, value: str | None) -> str:
+        return _written(self._flags.get(name) or _flag_anywhere(name), value)
+
+    def call(self, name: str, arguments: list[str], settings: dict[str, str]) -> str:
+        words = command_words(name)
+        flags = _flags_of(words)
+        shown = [_written(flags.get(key) or _flag_anywhere(key), value) for key, value in settings.items()]
+        return f"'{' '.join(['longshot', words, *arguments, *shown])}'"
+
+
+# what is no setting of any study, but may be said for all that it runs
+_ENVIRONMENT = {"allow_download": "LONGSHOT_ALLOW_DOWNLOAD=1 before the command"}
+
+
+class StudyFace(ShellFace):
+    """Parameters as settings of a study: ``{tasks:600}`` as ``--set tasks=600``."""
+
+    def parameter(self, name: str, value: str | None) -> str:
+        if name in _ENVIRONMENT:
+            return _ENVIRONMENT[name]
+        if name in self._flags:
+            return super().parameter(name, value)
+        text = "…" if value is None else value.lower() if value in ("True", "False") else value
+        return f"--set {name}={text}"
+
+
+def command_words(function: str) -> str:
+    """The command of a function of ``longshot``: ``make_split`` → ``split``."""
+    return str(_COMMAND_OF.get(function) or plugged("command_of").get(function, function.replace(".", " ")))
+
+
+def face_of(context: click.Context | None) -> ShellFace:
+    """How the command that was called words parameters."""
+    if context is None:
+        return ShellFace()
+    study = context.parent is not None and context.parent.info_name == "study"
+    return (StudyFace if study else ShellFace)(context.command)
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    """(words, command) of every command and sub-command: ``splits compare`` and its like."""
+
+    def below(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        yield words, command
+        for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
+            yield from below(f"{words} {name}", inner)
+
+    for name in commands():
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        yield from below(name, command)
+
+
+def _written(flag: str, value: str | None) -> str:
+    return flag if value is None or value == "True" else f"{flag} {value}"
+
+
+def _flags(command: click.Command) -> dict[str, str]:
+    """Parameter → how it is given: an option's flag, an argument's place in capitals."""
+    return {str(param.name): _flag_of(param) for param in command.params}
+
+
+def _flag_of(param: click.Parameter) -> str:
+    """Of an option's names the one that is like its parameter, as --judge beside --backbone."""
+    if not isinstance(param, click.Option):
+        return (param.metavar or str(param.name).upper()).strip("[]")
+    if "-o" in param.opts:
+        return "-o"
+    namesake = f"--{param.name}".replace("_", "-")
+    return namesake if namesake in param.opts else max(param.opts, key=len)
+
+
+@cache
+def _flags_of(words: str) -> dict[str, str]:
+    return next((_flags(command) for name, command in every_command() if name == words), {})
+
+
+@cache
+def _flag_anywhere(name: str) -> str:
+    """The flag that a parameter has in the first command that has it."""
+    for _, command in every_command():
+        flag = _flags(command).get(name, "")
+        if flag.startswith("-"):
+            return flag
+    return f"--{name.replace('_', '-')}"
 
 
 if __name__ == "__main__":

@@ -9,9 +9,17 @@ from typing import Any
 import click
 
 from longshot.base import UserError
-from longshot.cli.common import COUNT, FOLDER, datasets_option, echo_json, pairs_option, print_table, shared
-from longshot.cli.faces import GroupedCommand
-from longshot.cli.sample_options import POSITIVE, SAMPLER, class_options, shape_options
+from longshot.cli.common import (
+    COUNT,
+    FOLDER,
+    GroupedCommand,
+    datasets_option,
+    echo_json,
+    pairs_option,
+    print_table,
+    shared,
+)
+from longshot.cli.sample_command import POSITIVE, SAMPLER, class_options, shape_options
 
 
 @click.command(cls=GroupedCommand, heading="Training", rare_groups=SAMPLER)

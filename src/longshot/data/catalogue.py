@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from longshot.base import UserError, cache_places, call_defaults, count, format_call, is_writable, note
 from longshot.data import registry
-from longshot.data.dataset import SPLITS, Dataset
-from longshot.data.derived import class_labels, has_wordnet_ids
+from longshot.data.dataset import SPLITS, Dataset, class_labels, has_wordnet_ids
 from longshot.data.formats import all_formats, find_format, make_format
 from longshot.data.opening import as_dataset, find_bad, locate, open_dataset, open_located
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base import Ints, UserError, count, first
+from longshot.base import Ints, UserError, count, first, hash_json
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from longshot.data.taxonomy import Taxonomy
 
 SPLITS = ("train", "validation", "test")
+TaxonomyLike: TypeAlias = "str | os.PathLike[str] | Taxonomy"
 # what a file made by Longshot vouches for: the images' bytes, or only their names
 IDENTITIES = ("content", "names")
 IDENTITY_VARIABLE = "LONGSHOT_IDENTITY"
@@ -338,3 +340,100 @@ class Dataset:
                 f"to use all classes, or add a split.json beside the images."
             )
         return np.array(sorted(self.class_index(c) for c in members), dtype=np.int64)
+
+
+# ---- the hierarchy above its classes
+
+_ID = re.compile(r"n\d{8}")
+
+
+def is_wordnet_id(text: str) -> bool:
+    """``n01440764``: an ``n`` and the eight digits of a synset's offset."""
+    return _ID.fullmatch(text) is not None
+
+
+def with_taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None) -> Dataset:
+    """The dataset with a hierarchy above its classes in place of its own.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Any dataset.
+    taxonomy : str, Path or Taxonomy, optional
+        A taxonomy file (see ``read_taxonomy``), ``"wordnet"`` for classes that are called by WordNet ids, or a
+        taxonomy; None leaves the dataset as it is. UserError where it lacks a class.
+
+    Returns
+    -------
+    Dataset
+        ``taxonomy_from`` says what it was put in place from.
+
+    Examples
+    --------
+    >>> from longshot.data import Taxonomy, open_dataset
+    >>> toybox = open_dataset("toybox")
+    >>> flat = Taxonomy.from_edges([("toys", class_id) for class_id in toybox.class_ids])
+    >>> len(with_taxonomy(toybox, flat).taxonomy) == len(toybox.class_ids) + 1
+    True
+    """
+    if taxonomy is None:
+        return dataset
+    from longshot.data.taxonomy.readers import taxonomy_for
+
+    tree, name = taxonomy_for(dataset, taxonomy)
+    missing = [class_id for class_id in dataset.class_ids if class_id not in tree]
+    if missing:
+        raise UserError(
+            f"The taxonomy {name} lacks {len(missing):,} of the {len(dataset.class_ids):,} classes of '{dataset.name}' "
+            f"({first(missing)})",
+            "add an edge 'parent,child' for each, or give another {taxonomy}",
+        )
+    tree = tree.restrict(dataset.class_ids)
+    return replace(dataset, taxonomy=tree, taxonomy_from=f"{name} {hash_json(tree.to_json())[:12]}")
+
+
+def reduced(dataset: Dataset, reduction: str | None) -> Dataset:
+    """The dataset with its taxonomy reduced for all of its classes; itself where there is nothing to reduce."""
+    if reduction is None or dataset.taxonomy is None:
+        return dataset
+    from longshot.data.taxonomy.distances import reduce_taxonomy
+
+    return replace(dataset, taxonomy=reduce_taxonomy(dataset.taxonomy, dataset.class_ids, reduction))
+
+
+def class_labels(dataset: Dataset) -> dict[str, str]:
+    """Class → what the taxonomy calls it, for the classes whose own name does not say it already."""
+    labels = {} if dataset.taxonomy is None else dataset.taxonomy.labels
+    names = zip(dataset.class_ids, dataset.class_names, strict=True)
+    return {class_id: labels[class_id] for class_id, name in names if labels.get(class_id, name) != name}
+
+
+def taxonomy_facts(dataset: Dataset, reduction: str | None) -> dict[str, str]:
+    """What a file tells of the taxonomy that it was made by; nothing where it is the dataset's own and whole."""
+    if dataset.taxonomy is None:
+        return {}
+    facts = {"taxonomy": dataset.taxonomy_from, "reduction": reduction}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def has_wordnet_ids(dataset: Dataset) -> bool:
+    """Whether every class is called by a WordNet id, as ImageNet's are (n01440764)."""
+    return all(map(is_wordnet_id, dataset.class_ids))
+
+
+def no_taxonomy(dataset: Dataset, consequence: str, remedy: str = "") -> UserError:
+    """The error for a dataset whose classes have no hierarchy where one is needed.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        One without a taxonomy.
+    consequence : str
+        What follows, behind "has no taxonomy": ", so no super-classes", " to compare with".
+    remedy : str
+        What else could be done, behind the usual ways to bring a taxonomy.
+    """
+    ways = "nest its class folders (Fruit/Apple, Fruit/Pear …), add a taxonomy.csv or give {taxonomy:FILE}"
+    if has_wordnet_ids(dataset):
+        ways = "its classes are called by WordNet ids: give {taxonomy:wordnet}, or {taxonomy:FILE}"
+    return UserError(f"Dataset '{dataset.name}' has no taxonomy{consequence}", ways + remedy)

@@ -34,7 +34,6 @@ from longshot.data.file_readers import (
     read_taxonomy,
     repeated,
 )
-from longshot.data.formats.base import assemble, taxonomy_of_ids
 from longshot.data.scan import SIDE_FILES, Scan, scan_folder, scan_zip
 from longshot.data.stores import (
     FileStore,
@@ -47,7 +46,7 @@ from longshot.data.stores import (
     to_rgb,
     unescape_name,
 )
-from longshot.data.taxonomy import Taxonomy
+from longshot.data.taxonomy import Taxonomy, taxonomy_of_ids
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -164,6 +163,8 @@ def open_table(path: Path, name: str) -> Dataset:
         if splits:
             extra.remove(split_column)
     attributes = pa.table({column: attribute_column(table[column], column, str(path)) for column in extra})
+    from longshot.data.formats.base import assemble
+
     return assemble(
         name,
         escape_name(str(path)),
@@ -328,6 +329,8 @@ def open_arrays(path: Path, name: str) -> Dataset:
         )
     names_array = next((arrays.pop(n) for n in list(arrays) if n.lower() in _NAMES), None)
     classes = _class_of(labels, names_array, path)
+    from longshot.data.formats.base import assemble
+
     return assemble(
         name,
         escape_name(str(path)),

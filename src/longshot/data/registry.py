@@ -24,7 +24,6 @@ from longshot.base import (
     explain_disk_errors,
     file_lock,
     first,
-    is_cached,
     is_url,
     is_writable,
     note,
@@ -267,6 +266,8 @@ def is_there(source: str) -> bool:
 
     What was fetched once is not fetched again by surprise.
     """
+    from longshot.base import is_cached  # with all that fetches, which a path does without
+
     if is_url(source):
         return is_cached(source)
     if source == "toybox" or Path(unescape_name(source)).exists():

@@ -42,7 +42,7 @@ from .verdicts import compare_pairs as compare_pairs  # Test every pair of serie
 from .verdicts import enough_resamples as enough_resamples  # How many random signs a test of many pairs needs
 from .views import find_images as find_images  # `images(dataset_name, keys)` for a page
 from .views import judges_in as judges_in  # Backbones of a run that chose images of its testbeds
-from .views import method_accuracies as method_accuracies  # A method's full call, and its accuracy on each task
+from .dispatch import method_accuracies as method_accuracies  # A method's full call, and its accuracy on each task
 from .views import names_only as names_only  # What a run vouches for by names of images only, in words
 from .views import say_judges as say_judges  # Which networks chose a testbed's images, in words
 from .views import summary_rows as summary_rows  # The summary as table rows

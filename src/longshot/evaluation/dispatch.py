@@ -38,7 +38,9 @@ from longshot.evaluation.units import Unit
 from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access
 
 if TYPE_CHECKING:
+    from longshot.base import Floats
     from longshot.data import Dataset
+    from longshot.models import Features
 
 
 _AT_ONCE = 1 << 30  # bytes of features up to which they travel before the units
@@ -366,3 +368,14 @@ def _settled(work: Work, records: dict[str, dict[str, Any]]) -> Work:
     assert isinstance(work.method, ImageMethod)
     chosen = records[choice_key(work)]["chosen"]
     return replace(work, method=next(c for c in work.method.candidates() if c.call == chosen))
+
+
+def method_accuracies(
+    call: str, tasks: TaskRows, features: Features, device: str = "auto"
+) -> tuple[str, Floats]:
+    """The method's full call, and its accuracy on each task, [T]."""
+    from longshot.base import pick_device
+    from longshot.models import feature_method
+
+    method = feature_method(call)
+    return method.call, spread_accuracies(tasks, method, features.array, pick_device(device))

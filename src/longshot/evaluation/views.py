@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
-    from longshot.base import Floats, TaskRows
     from longshot.data import Dataset
     from longshot.evaluation.results import Results
-    from longshot.models import Features
 
     FindImages: TypeAlias = Callable[[str, Sequence[str]], list[Image]]
 
@@ -131,18 +129,6 @@ def _label(record: Mapping[str, Any], with_seed: bool) -> str:
 
 # A network that chose a testbed's images says nothing fair about it: tables show its numbers and rank it never. There
 # is one rule for all of them, and it goes by weights, not by labels.
-
-
-def method_accuracies(
-    call: str, tasks: TaskRows, features: Features, device: str = "auto"
-) -> tuple[str, Floats]:
-    """The method's full call, and its accuracy on each task, [T]."""
-    from longshot.base import pick_device
-    from longshot.evaluation.dispatch import spread_accuracies
-    from longshot.models import feature_method
-
-    method = feature_method(call)
-    return method.call, spread_accuracies(tasks, method, features.array, pick_device(device))
 
 
 def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:

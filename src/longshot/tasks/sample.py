@@ -15,13 +15,21 @@ from longshot.base import (
     Progress,
     UserError,
     check_count,
-    check_writable,
     is_url,
     progress,
     rows_of_classes,
     with_executor,
 )
-from longshot.data import Dataset, DatasetLike, TaxonomyLike, canonical_split, class_labels, taxonomy_facts
+from longshot.data import (
+    Dataset,
+    DatasetLike,
+    TaxonomyLike,
+    as_dataset,
+    canonical_split,
+    class_labels,
+    taxonomy_facts,
+    with_taxonomy,
+)
 from longshot.models import with_engine
 from longshot.tasks.base import Classes, Instances, Shape, settings_of
 from longshot.tasks.content import names_only, read_content
@@ -30,7 +38,6 @@ from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import CANDIDATES, Judge, TaskScorer, filter_tasks, open_judges
 from longshot.tasks.measures import Measure, coarsity_measure, find_excluded
 from longshot.tasks.pools import ImageLimits, make_pools
-from longshot.tasks.splits.published_splits import open_with_splits
 from longshot.tasks.streams import Streams
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import claim_testbed
@@ -216,6 +223,8 @@ def sample(
     if out is not None:
         claim_testbed(out, force=force)
     if is_url(out):
+        from longshot.base import check_writable
+
         check_writable(str(out))
     opened = _open(dataset, splits, split, identity, taxonomy)
     if published is not None or class_order is not None:
@@ -395,3 +404,18 @@ def _saved(testbed: Testbed, out: str | Path | None, force: bool) -> Testbed:
     if out is not None:
         testbed.save(out, force=force)
     return testbed
+
+
+def open_with_splits(
+    dataset: DatasetLike,
+    splits: str | Path | None,
+    identity: str | None = None,
+    taxonomy: TaxonomyLike | None = None,
+) -> Dataset:
+    """Open the dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
+    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
+    if splits is None:
+        return opened
+    from longshot.tasks.splits.published_splits import with_split
+
+    return with_split(opened, splits)

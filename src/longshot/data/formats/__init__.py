@@ -10,9 +10,12 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from longshot.base import UserError, find_class, make_called, parse_call, plugged
-from longshot.data.formats.base import Format
+
+if TYPE_CHECKING:
+    from longshot.data.formats.base import Format
 
 # Name on the command line → module and class, in the order in which a path is looked at, and the names without which a
 # path is surely not of the format: its own name, or one right inside it; None for a format that is never told by names.

@@ -44,7 +44,7 @@ from longshot.data.scan import (
     scan_folder,
 )
 from longshot.data.stores import FileStore, RowsStore, array_bytes, escape_name, is_image_name, to_rgb
-from longshot.data.taxonomy import Taxonomy
+from longshot.data.taxonomy import Taxonomy, taxonomy_of_ids
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -135,24 +135,6 @@ def assemble(
         splits=dict(splits or {}),
         left_out=left_out,
     )
-
-
-def taxonomy_of_ids(class_ids: Sequence[str], *, below_split: bool = False) -> Taxonomy | None:
-    """The hierarchy that nested ids spell out; None when they are flat.
-
-    ``below_split``: the first part of each id is train/val/test, which says nothing about likeness, so
-    ``train/Fruit/Apple`` lies below ``Fruit`` below the root.
-    """
-    if not below_split:
-        return Taxonomy.from_class_ids(class_ids) if any("/" in c for c in class_ids) else None
-    if not any(c.count("/") > 1 for c in class_ids):
-        return None
-    inner = {c: c.split("/", 1)[1].rpartition("/")[0] for c in class_ids}
-    edges: list[tuple[str, str]] = []
-    groups = sorted({group for group in inner.values() if group})
-    if groups:
-        edges += Taxonomy.from_class_ids(groups).edges
-    return Taxonomy.from_edges([*edges, *((group, class_id) for class_id, group in inner.items())])
 
 
 def remembered(

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
-from longshot.data.dataset import SPLITS, Dataset, canonical_split
-from longshot.data.derived import is_wordnet_id, wordnet_above
+from longshot.data.dataset import SPLITS, Dataset, canonical_split, is_wordnet_id
 from longshot.data.file_readers import check_splits, find_column, header, read_csv
 from longshot.data.formats.base import Format, assemble, folders, image_names, need_all, need_folder
 from longshot.data.scan import scan_folder
 from longshot.data.stores import FileStore
 from longshot.data.taxonomy import Taxonomy
+from longshot.data.taxonomy.readers import wordnet_above
 
 _FILES = {"train": "train.csv", "validation": "val.csv", "test": "test.csv"}
 SplitMembers: TypeAlias = dict[str, tuple[str, ...]]  # split → class ids

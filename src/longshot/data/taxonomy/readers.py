@@ -11,12 +11,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from longshot.base import Floats, Ints, OutputKind, UserError, deliver_text, is_never_own
+from longshot.base import (
+    Floats,
+    Ints,
+    OutputKind,
+    UserError,
+    count,
+    deliver_text,
+    first,
+    hash_json,
+    is_never_own,
+    note,
+)
+from longshot.data.dataset import is_wordnet_id
 from longshot.data.taxonomy import Taxonomy
+
+if TYPE_CHECKING:
+    from longshot.data.dataset import Dataset, TaxonomyLike
 
 _CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"
 _JSON_HELP = (
@@ -301,3 +317,79 @@ def _check_version(file: Path, text: str) -> None:
             f"{file} is WordNet {version}, whose offsets are not ImageNet's ids; WordNet 3.0 is needed: "
             f"install it with '{_INSTALL}'."
         )
+
+
+# ---- for the classes of a dataset
+
+WORDNET = "wordnet"
+
+
+def taxonomy_for(dataset: Dataset, taxonomy: TaxonomyLike) -> tuple[Taxonomy, str]:
+    """Open the taxonomy that shall stand above the classes; return it and what it is called."""
+    if isinstance(taxonomy, Taxonomy):
+        return taxonomy, "that was given"
+    if taxonomy != WORDNET:
+        return read_taxonomy(taxonomy), Path(taxonomy).name
+    other = [class_id for class_id in dataset.class_ids if not is_wordnet_id(class_id)]
+    if other:
+        raise UserError(
+            f"{{taxonomy:wordnet}} needs classes that are called by WordNet ids, such as n01440764, and "
+            f"{len(other):,} of the {len(dataset.class_ids):,} classes of '{dataset.name}' are not ({first(other)})",
+            "give {taxonomy:FILE}",
+        )
+    return wordnet_part(dataset.class_ids), "WordNet 3.0"
+
+
+def wordnet_above(class_ids: Sequence[str], instead: Taxonomy | None = None) -> Taxonomy | None:
+    """The part of WordNet above the classes; ``instead`` (with a note) where WordNet is missing or lacks a class."""
+    if not all(map(is_wordnet_id, class_ids)):
+        return instead
+    lacking = (
+        "the classes have no WordNet hierarchy"
+        if instead is None
+        else "only the split's own hierarchy is used"
+    )
+    try:
+        return wordnet_part(class_ids)
+    except UserError as error:
+        note(f"{lacking}: {error.template}")
+        return instead
+
+
+def wordnet_part(class_ids: Sequence[str]) -> Taxonomy:
+    """The part of WordNet above the classes; UserError where WordNet is missing or lacks a class.
+
+    Reading all of WordNet takes over a second, so the part is remembered.
+    """
+    from longshot.data.formats.base import remembered  # formats know taxonomies, too
+
+    table = remembered(
+        f"wordnet above {hash_json(sorted(class_ids))}", [find_wordnet()], lambda: _as_table(class_ids)
+    )
+    labels = dict(zip(table["child"].to_pylist(), table["label"].to_pylist(), strict=True))
+    edges = [
+        (parent, child)
+        for parent, child in zip(table["parent"].to_pylist(), table["child"].to_pylist(), strict=True)
+        if parent is not None
+    ]
+    return Taxonomy.from_edges(edges, labels)
+
+
+def _as_table(class_ids: Sequence[str]) -> pa.Table:
+    """Edges in WordNet's order with the label of the child; the root has no parent."""
+    wordnet = read_wordnet()
+    missing = [class_id for class_id in class_ids if class_id not in wordnet]
+    if missing:
+        raise UserError(
+            f"WordNet 3.0 lacks {count(missing, 'class', 'classes')} of {len(class_ids):,} ({first(missing)}); are the "
+            f"folders called by ImageNet's ids?"
+        )
+    part = wordnet.restrict(class_ids)
+    edges = [(None, part.root), *part.edges]
+    return pa.table(
+        {
+            "parent": pa.array([parent for parent, _ in edges], pa.string()),
+            "child": pa.array([child for _, child in edges], pa.string()),
+            "label": pa.array([part.label(child) for _, child in edges], pa.string()),
+        }
+    )

@@ -102,13 +102,13 @@ FAMILIES = (
     BackboneFamily(
         (),
         ("NETWORK(weights=FILE)",),
-        "builtin_backbones:open_weights_file",
+        "file_backbones:open_weights_file",
         "published weights in one of Longshot's own networks, e.g. bit-r50x1(weights='BiT-M-R50x1.npz')",
     ),
     BackboneFamily(
         (),
         ("FOLDER",),
-        "builtin_backbones:open_checkpoint",
+        "file_backbones:open_checkpoint",
         "a trained network: its folder, or network.safetensors inside",
     ),
 )

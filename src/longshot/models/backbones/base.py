@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from longshot.data import Dataset
     from longshot.models.engines.conversion import Conversion, Session
+    from longshot.models.features.features import Features
     from longshot.models.networks.base import Network
 
 BLOCK_CPU = 16  # images the network sees at once; measured: faster per core than 8, 32 or 64
@@ -332,6 +333,29 @@ class Precomputed(ABC):
     def network(self) -> Network:
         """There is none."""
         raise no_network(self.name)
+
+
+class GivenFeatures(Precomputed):
+    """Features made before: they serve for the dataset that they were made from."""
+
+    def __init__(self, features: Features) -> None:
+        self.features, self.name, self.label = features, features.backbone, features.backbone
+        self.weights_hash, self.preprocessing = features.weights_hash, features.preprocessing
+
+    @property
+    def identity(self) -> str:
+        """That of the backbone which made them."""
+        return self.features.backbone_identity
+
+    def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+        """The features' own rows; UserError for another dataset."""
+        if self.features.fingerprint != dataset.fingerprint:
+            raise UserError(
+                f"The features '{self.name}' were made from dataset '{self.features.dataset}' "
+                f"({self.features.fingerprint[:12]}…), not from '{dataset.name}' ({dataset.fingerprint[:12]}…); embed "
+                f"that one with the same backbone."
+            )
+        return self.features.array, None
 
 
 def no_network(name: str) -> UserError:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from longshot.base import UserError, count, hash_text
 from longshot.data import Dataset
-from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed, hash_state
+from longshot.models.backbones.base import Backbone, GivenFeatures, ModuleBackbone, Precomputed, hash_state
 from longshot.models.backbones.sight import Sight, example_for, own_sight
 from longshot.models.features.array_files import describe
 from longshot.models.features.features import Features
@@ -49,29 +49,6 @@ class GivenArray(Precomputed):
                 f"'{dataset.name}' has {count(len(dataset), 'image')}; give one row per image, in the dataset's order."
             )
         return self.array, None
-
-
-class GivenFeatures(Precomputed):
-    """Features made before: they serve for the dataset that they were made from."""
-
-    def __init__(self, features: Features) -> None:
-        self.features, self.name, self.label = features, features.backbone, features.backbone
-        self.weights_hash, self.preprocessing = features.weights_hash, features.preprocessing
-
-    @property
-    def identity(self) -> str:
-        """That of the backbone which made them."""
-        return self.features.backbone_identity
-
-    def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The features' own rows; UserError for another dataset."""
-        if self.features.fingerprint != dataset.fingerprint:
-            raise UserError(
-                f"The features '{self.name}' were made from dataset '{self.features.dataset}' "
-                f"({self.features.fingerprint[:12]}…), not from '{dataset.name}' ({dataset.fingerprint[:12]}…); embed "
-                f"that one with the same backbone."
-            )
-        return self.features.array, None
 
 
 class GivenModule(ModuleBackbone):

@@ -16,6 +16,9 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from longshot.base import UserError, check_choice, check_settings, format_call, parse_call
 
 if TYPE_CHECKING:
@@ -149,3 +152,14 @@ def is_convolutional(module: nn.Module) -> bool:
     }
     total = sum(parameter.numel() for parameter in module.parameters())
     return 2 * sum(convolved.values()) > total
+
+
+def in_blocks(
+    run: Callable[[NDArray[Any]], NDArray[np.float32]], block: int, images: NDArray[Any]
+) -> NDArray[np.float32]:
+    """Vectors [n, d] of images [n, …] that ``run`` takes ``block`` at a time, the last ones filled up with black."""
+    short = -len(images) % block
+    if short:
+        images = np.concatenate([images, np.zeros((short, *images.shape[1:]), images.dtype)])
+    vectors = np.concatenate([run(images[start : start + block]) for start in range(0, len(images), block)])
+    return vectors[: len(vectors) - short]

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
 from longshot.base import Preprocessing, cache_dir, find_cached, hash_text, note, read_sealed, write_sealed
-from longshot.models.engines import engine_version, is_convolutional
+from longshot.models.engines import engine_version, in_blocks, is_convolutional
 from longshot.models.features.decode import decode_rows
 
 if TYPE_CHECKING:
@@ -118,17 +118,6 @@ class Session(Protocol):
     block: int
 
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]: ...
-
-
-def in_blocks(
-    run: Callable[[NDArray[Any]], NDArray[np.float32]], block: int, images: NDArray[Any]
-) -> NDArray[np.float32]:
-    """Vectors [n, d] of images [n, …] that ``run`` takes ``block`` at a time, the last ones filled up with black."""
-    short = -len(images) % block
-    if short:
-        images = np.concatenate([images, np.zeros((short, *images.shape[1:]), images.dtype)])
-    vectors = np.concatenate([run(images[start : start + block]) for start in range(0, len(images), block)])
-    return vectors[: len(vectors) - short]
 
 
 class OnnxRuntimeSession:

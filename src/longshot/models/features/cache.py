@@ -28,7 +28,6 @@ from longshot.base import (
     is_writable,
     note,
     own_cache,
-    remote_entries,
     write_text,
 )
 from longshot.data import content_digest
@@ -203,6 +202,8 @@ def cache_entries() -> list[CacheEntry]:
             stats = [file.stat() for file in files]
             size, used = sum(map(_size, stats)), max(s.st_mtime for s in stats)
             listed.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
+    from longshot.base import remote_entries  # with all that fetches, which features do without
+
     listed += [CacheEntry("remote", *entry) for entry in remote_entries(root / "remote")]
     return sorted(listed, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
 

@@ -29,10 +29,8 @@ from longshot.base import (
     is_stream,
     is_url,
     opened_copy,
-    put_file,
     starts_with,
     url_beside,
-    work_folder,
 )
 from longshot.data import pack_digests
 from longshot.models.backbones.sight import name_of_features
@@ -341,6 +339,8 @@ class Features:
         """
         claim_features(path, force=force)
         if is_url(path):
+            from longshot.base import put_file, work_folder
+
             with work_folder() as folder:
                 copy = folder / Path(path).name
                 self.save(copy)

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base import Bools, Ints, UserError, atomic, cache_places, count, explain_disk_errors, write_text
+from longshot.base import Bools, Ints, UserError, atomic, count, explain_disk_errors, write_text
 from longshot.models.features.array_files import CHUNK, LastCheck, open_array, write_header, write_rows
 
 Marks: TypeAlias = NDArray[np.uint64]  # the first 64 bits of a digest each
@@ -189,14 +189,6 @@ class GrowingArray:
             self.damage = (
                 f"{wrong:,} of {count(present, 'vector')} {verb} not have the checksum that was recorded"
             )
-
-
-def grown_arrays(view: str, rows: int, dtype: str) -> list[GrowingArray]:
-    """What all places of the cache hold of a view (32 hex digits), in their order."""
-    folders = [
-        folder for cache in cache_places("features") for folder in sorted(cache.glob(f"{view}.grown-*"))
-    ]
-    return [GrowingArray(folder, rows, dtype).read() for folder in folders]
 
 
 def _row_sums(values: NDArray[Any]) -> Marks:

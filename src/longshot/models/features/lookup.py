@@ -47,11 +47,11 @@ from longshot.models.features.array_files import DTYPES, Damaged, open_array, si
 from longshot.models.features.cache import Shards, features_view, hold_lock, images_mark
 from longshot.models.features.decode import check_workers
 from longshot.models.features.features import BLOCK, Features
-from longshot.models.features.growing import GrowingArray, grown_arrays
 
 if TYPE_CHECKING:
     from longshot.models.backbones import BackboneLike
     from longshot.models.backbones.base import Backbone, Precomputed
+    from longshot.models.features.growing import GrowingArray
 
 
 _PROBED = 16  # images that are read where names are to be enough
@@ -332,6 +332,18 @@ def salvage(damaged: Damaged, shards: Shards) -> None:
 # ---- what grew by the images that were wanted
 
 
+def grown_arrays(view: str, rows: int, dtype: str) -> list[GrowingArray]:
+    """What all places of the cache hold of a view (32 hex digits), in their order."""
+    folders = [
+        folder for cache in cache_places("features") for folder in sorted(cache.glob(f"{view}.grown-*"))
+    ]
+    if not folders:
+        return []
+    from longshot.models.features.growing import GrowingArray
+
+    return [GrowingArray(folder, rows, dtype).read() for folder in folders]
+
+
 class Pieces:
     """What grew of a request's view so far on this kind of device (kinds agree only up to rounding), in all places."""
 
@@ -364,6 +376,8 @@ class Pieces:
 
         One in which no row was made from another image, or a new one.
         """
+        from longshot.models.features.growing import GrowingArray
+
         request, rows = self.request, self.request.wanted_rows
         for array in self.writable:
             if array.damage:

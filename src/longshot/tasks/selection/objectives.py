@@ -368,11 +368,11 @@ def make_objective(
 
     ``classifier`` "ridge" takes error or cross-entropy of ridge regression in place of prototypes.
     """
+    loss: Loss = "error" if name == "error" else "cross-entropy"
+    if name != "task2vec" and "ridge" not in (name, classifier):
+        return PrototypeObjective(loss, distance, temperature)
     from longshot.tasks.selection.further_objectives import RidgeObjective, Task2VecObjective
 
     if name == "task2vec":
         return Task2VecObjective(distance, temperature)
-    loss: Loss = "error" if name == "error" else "cross-entropy"
-    if name == "ridge" or classifier == "ridge":
-        return RidgeObjective(temperature=temperature, loss=loss)
-    return PrototypeObjective(loss, distance, temperature)
+    return RidgeObjective(temperature=temperature, loss=loss)

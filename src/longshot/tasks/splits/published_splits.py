@@ -19,14 +19,11 @@ from longshot.base import Ints, UserError, call_defaults, check_settings, count,
 from longshot.data import (
     SPLITS,
     Dataset,
-    DatasetLike,
     Taxonomy,
-    TaxonomyLike,
     as_dataset,
     no_taxonomy,
     reduced,
     taxonomy_facts,
-    with_taxonomy,
 )
 from longshot.tasks.splits.split import RATIOS, Split, assign, from_labels, no_split_file, part_sizes
 
@@ -384,14 +381,3 @@ def with_split(
 ) -> Dataset:
     """``dataset`` with the split that ``spec`` names in place of its own; unchanged when ``spec`` is None."""
     return dataset if spec is None else open_split(spec, dataset, order=order).apply(dataset)
-
-
-def open_with_splits(
-    dataset: DatasetLike,
-    splits: str | Path | None,
-    identity: str | None = None,
-    taxonomy: TaxonomyLike | None = None,
-) -> Dataset:
-    """Open the dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
-    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
-    return with_split(opened, splits)
