@@ -37,11 +37,13 @@ from .calls import write_tuned as write_tuned  # Write the file, whole or not at
 from .devices import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
 from .devices import pick_device as pick_device  # The device called `name` (also `cuda:1`)
 from .errors import Face as Face  # How one face of Longshot writes parameters and calls
+from .errors import PythonFace as PythonFace  # words a mistake as Python does
 from .errors import UserError as UserError  # A mistake in the input, told in one sentence
 from .errors import count as count  # A number with its noun
 from .errors import first as first  # The first `shown_location` of a list, each between quotes, and how many more …
 from .errors import in_words as in_words  # `template` as the face that is spoken now writes it
 from .errors import note as note  # Print something that the user should know and that stops nothing, on standard …
+from .errors import render as render  # a template in the words of a face
 from .errors import span as span  # The range of a number, with at most one decimal
 from .errors import speak_as as speak_as  # Let sentences and notes mention parameters and calls as `face` writes them
 from .files import LockBusy as LockBusy  # Another process holds the lock

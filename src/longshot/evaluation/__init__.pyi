@@ -10,6 +10,7 @@ from .plan import Backbones as Backbones  # What may be given as backbones of an
 from .plan import EvaluationPlan as EvaluationPlan  # Testbeds × backbones × methods
 from .predictions import SCORES as SCORES  # Metrics that predictions are scored by
 from .predictions import score as score  # Check and score predictions that other people's code made
+from .predictions import write_predictions as write_predictions  # Write a model's answers to a testbed
 from .results import Results as Results  # What an evaluation measured
 from .results import cell_rows as cell_rows  # The rows of one testbed × backbone × method × seed
 from .run_comparison import compare as compare  # Compare run B with run A task by task
