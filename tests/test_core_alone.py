@@ -39,6 +39,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.rmtree(copy / folder / ("longshot" if folder == "src" else ".") / wing, ignore_errors=True)
     for name in ("benchmarks", "docs", "examples", "tools", "pyproject.toml", "README.md", "Makefile"):
         (copy / name).symlink_to(ROOT / name)
+    (copy.parent / "shared").symlink_to(ROOT.parent / "shared")  # reference data, where there is any
     return copy
 
 

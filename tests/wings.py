@@ -6,7 +6,7 @@ where the wings and their tests are not there (``tests/test_core_alone.py``). A 
 - ``OUTPUT_FILES``, ``OUTPUT_ARGUMENTS``, ``OUTPUT_FOLDERS``, ``OUTPUT_ENDINGS``, ``OUTPUTS_ELSEWHERE``: see
   ``tests/cli/test_outputs.py``;
 - ``RUN_READERS``: command lines that read a run, see ``tests/evaluation/test_damaged_runs.py``;
-- ``BY_NAMES``, ``BY_NAMES_LONG``: what its verbs make, see ``tests/api/test_identity_by_names.py``;
+- ``BY_NAMES``, ``BY_NAMES_LONG``: what its verbs make, see ``tests/data/test_identity_by_names.py``;
 - ``MISTAKES``, ``NOT_FOLLOWED``: see ``tests/api/test_remedies_followed.py``;
 - ``SETTINGS``: parameters that its sentences may name beside those of verbs, see ``tests/api/test_remedies.py``.
 """

@@ -1,5 +1,6 @@
 """What other rooms may use of this one, a line each."""
 
+from . import long_work as long_work  # heartbeats and progress of long work
 from .archives import ArchiveLimits as ArchiveLimits  # How much an archive may hold, counted while it is unpacked
 from .archives import ArchiveNames as ArchiveNames  # The names of an archive so far
 from .archives import archive_error as archive_error  # The error for an archive that breaks a rule
@@ -141,6 +142,7 @@ from .settings import read_parameters as read_parameters  # The parameters of `f
 from .settings import read_record as read_record  # `values` as `model`
 from .settings import read_sidecar as read_sidecar  # The values of the JSON file at `path`, in the order of the file
 from .startup import show_noun as show_noun  # What the viewer makes of a testbed, one of its tasks, or results
+from .startup import SWITCHES as SWITCHES  # variables that keep libraries from telling their makers anything
 from .startup import show_with as show_with  # Let `viewer(noun, task)` show testbeds and results from now on
 from .startup import switch_off as switch_off  # Set every switch that the user has not set, and keep OpenVINO's …
 from .startup import switched_on as switched_on  # The variables by which the user has switched something on …
