@@ -16,11 +16,11 @@ import pytest
 import yaml
 from tools.doc_blocks import ROOT, Block
 
+import longshot
+from arena.sandboxed import missing_sandbox
 from benchmarks._easyfsl import load_module
 from few_toys import FewToys
 from forked import ForkedProcess, ForkServer
-from longshot.arena import sandbox
-from longshot.arena import settings as competition_settings
 from page_outputs import differences
 from remote_servers import KEYS, s3_client, s3_server
 
@@ -36,6 +36,7 @@ SHORT_TRAININGS = {
     r"^CHECK = \d+": "CHECK = 1",
     r"--set steps=\d+": "--set steps=2",
 }
+_COMPETITION = "competition.yaml"
 SHARED = ("toybox", "converted", "features", "pixels", "digests", "attributes")
 # easyfsl's imports as benchmarks/_easyfsl.py explains.
 _EASYFSL = f"""
@@ -121,8 +122,8 @@ class PageRun:
             path.parent.mkdir(parents=True, exist_ok=True)
             text = _replaced(block.text, SHORT_TRAININGS) if self.competes else block.text
             path.write_text(_smaller(text, marks) + "\n", encoding="utf-8")
-            if path.name == competition_settings.FILE:
-                competition_settings.load(path.parent)
+            if path.name == _COMPETITION:
+                longshot.competition.load(path.parent)
         elif "not-run" in marks or ("long" in marks and not self.long):
             return
         elif block.kind == "console":
@@ -137,7 +138,7 @@ class PageRun:
     def _lay_out(self, text: str) -> None:
         subject, _, name = text.partition(" as ")
         if subject == "small-competition":
-            reason = sandbox.probe()
+            reason = missing_sandbox()
             if reason is not None:
                 pytest.skip(f"needs bubblewrap: {reason}")
             self.competes = True
@@ -191,7 +192,7 @@ class PageRun:
         if ignored:
             done.returncode = 0
         if self.competes and " init " in command:
-            path = self.desk / command.split()[3] / competition_settings.FILE
+            path = self.desk / command.split()[3] / _COMPETITION
             path.write_text(_replaced(path.read_text("utf-8"), SMALL_COMPETITION), encoding="utf-8")
         fails = bool(re.search(r"^error: ", shown, re.MULTILINE)) and not ignored
         wanted_code = int(marks["exit"]) if "exit" in marks else None

@@ -23,9 +23,9 @@ def by_length(path: Path) -> object:
 @pytest.mark.parametrize("path", [by_length(path) for path in EXAMPLES])
 def test_a_notebook_prints_what_it_shows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if path.stem.endswith("competition"):
-        from longshot.arena import sandbox
+        from arena.sandboxed import missing_sandbox
 
-        if (reason := sandbox.probe()) is not None:
+        if (reason := missing_sandbox()) is not None:
             pytest.skip(f"needs bubblewrap: {reason}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     assert notebooks.differences(nbformat.read(path, as_version=4), notebooks.run(path)) == []

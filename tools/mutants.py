@@ -49,7 +49,7 @@ NEAREST = {
     "evaluation/views.py": ["evaluation/test_views.py", "evaluation/test_results.py"],
     "reports/charts.py": ["reports/test_drawn_numbers.py", "reports/test_plots.py"],
     "reports/costs.py": ["reports/test_drawn_numbers.py", "reports/test_costs.py"],
-    "reports/data_pages.py": ["reports/test_frame.py", "tasks/test_inspect_html.py"],
+    "reports/data_pages.py": ["reports/test_frame.py", "reports/test_testbed_page.py"],
     "reports/learning_curves.py": ["reports/test_drawn_numbers.py", "reports/test_learning_curves.py"],
     "reports/page.py": ["reports/test_overlap_section.py", "reports/test_frame.py", "reports/test_page.py"],
     "reports/paper_tables.py": ["reports/test_section_limits.py", "reports/test_quartiles.py"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -11,8 +12,15 @@ from longshot.base import show_with as _show_with
 from longshot.base import switch_off as _switch_off
 
 # The stub beside this file declares every public name; `import longshot` loads neither torch nor pandas.
-_open, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ = sorted({*__all__, "__version__", "competition"} - {"arena"})  # `competition` is the room `arena`
+_open, __dir__, _declared = lazy_loader.attach_stub(__name__, __file__)
+with open(f"{__file__}i", encoding="utf-8") as _stub:  # noqa: PTH123 - pathlib would cost a third of this import
+    _words = [line.split() for line in _stub if line.startswith("from ")]
+_room_of = {word[3]: word[1][1:] or word[3] for word in _words} | {"competition": "arena"}
+_here = os.listdir(os.path.dirname(__file__))  # noqa: PTH120, PTH208
+# Names of a wing that is not installed are left out, so that `from longshot import *` works without it.
+_ABSENT = {name: room for name, room in _room_of.items() if room not in _here}
+_public = {*_declared, "__version__", "competition"} - {"arena"}  # `competition` is the room `arena`
+__all__ = sorted(_public - {*_ABSENT})
 _ROOMS = ("audit", "competition", "data", "models", "studies", "training")  # with functions of their own
 _VERBS = tuple(name for name in __all__ if name[0].islower() and name not in _ROOMS)
 _NOUNS = tuple(name for name in __all__ if name[0].isupper())
@@ -20,6 +28,10 @@ _NOUNS = tuple(name for name in __all__ if name[0].isupper())
 
 def _view(noun: Any, task: int | None) -> Any:
     """Show a testbed or results in the explorer: nouns do not know it, so it is handed to them."""
+    if "serve" in _ABSENT:
+        from longshot.base import UserError
+
+        raise UserError("Testbeds and results are shown by longshot.explorer, which is not installed here.")
     from longshot.explorer import show
 
     return show(noun, task)
@@ -30,6 +42,8 @@ _switch_off()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        raise AttributeError(f"longshot.{name} needs longshot.{_ABSENT[name]}, which is not installed here")
     if name == "__version__":
         from importlib.metadata import (
             version,  # reads mail headers, and brings Python's whole library for them

@@ -33,7 +33,7 @@ def told(call: Callable[[], Any]) -> str:
 
 
 def test_a_name_that_is_too_long_for_a_file() -> None:
-    for call in (longshot.verify, longshot.inspect, longshot.open_dataset):
+    for call in (longshot.inspect, longshot.open_dataset):
         text = told(lambda: call("n" * 3000))  # noqa: B023
         assert "3,000 letters" in text and len(text) < 200
     deep = told(lambda: longshot.inspect("folder/" * 900))

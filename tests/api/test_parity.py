@@ -10,8 +10,8 @@ import click
 import pytest
 
 import longshot
-from longshot.cli.main import command_words, every_command
-from longshot.tasks.words import SampleSettings
+from longshot.cli import command_words, every_command
+from longshot.tasks import SampleSettings
 
 # What belongs to a command line alone: how things are printed, a dry run, a list, an exit code.
 _SHELL = {

@@ -17,10 +17,8 @@ import longshot
 from longshot.api import selftest
 from longshot.api.selftest import Check, all_checks, largest_difference, run_check
 from longshot.base import TaskBatch, UserError
-from longshot.cli.machine_commands import doctor_command
-from longshot.models import ProtoNet
-from longshot.models import methods as registry
-from longshot.models.engines import ENGINES
+from longshot.cli import cli
+from longshot.models import RUNTIMES, ProtoNet, list_methods
 from longshot.tasks import OBJECTIVES
 from longshot.training import ALGORITHMS
 
@@ -29,10 +27,10 @@ CPU = torch.device("cpu")
 
 def test_everything_registered_is_checked() -> None:
     checked = {(check.kind, check.name.partition(",")[0]) for check in all_checks()}
-    methods = {("method", name) for name in registry.METHODS | registry.IMAGE_METHODS}
+    methods = {("method", str(row["name"])) for row in list_methods()}
     assert checked == methods | {
         *(("selection", name) for name in OBJECTIVES),
-        *(("engine", name) for name in ENGINES if name != "auto"),
+        *(("engine", name) for name in ("torch", *RUNTIMES)),
         *(("training", name) for name in ALGORITHMS),
     }
 
@@ -74,9 +72,8 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("planted_methods")
     module.Planted = Planted  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "planted_methods", module)
-    monkeypatch.setattr(
-        registry, "METHODS", {"planted": "planted_methods:Planted", "protonet": registry.METHODS["protonet"]}
-    )
+    methods = {"planted": "planted_methods:Planted", "protonet": f"{ProtoNet.__module__}:ProtoNet"}
+    monkeypatch.setattr("longshot.models.methods.METHODS", methods)
 
     def broken(device: torch.device, dtype: torch.dtype) -> list[Tensor]:
         raise RuntimeError(f"no kernel image in {Path.home() / 'somebody' / 'lib.so'} for this device")
@@ -84,9 +81,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     registered = selftest.all_checks
 
     def planted_checks() -> Iterator[Check]:
-        yield from (
-            check for check in registered() if check.name in registry.METHODS and check.kind == "method"
-        )
+        yield from (check for check in registered() if check.name in methods and check.kind == "method")
         yield Check("training", "broken", 1e-3, broken)
 
     monkeypatch.setattr(selftest, "all_checks", planted_checks)
@@ -95,14 +90,14 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("planted")
 def test_a_wrong_method_and_a_broken_one_are_told_and_fail(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    result = CliRunner().invoke(doctor_command, ["--selftest", "--device", "cpu", "-o", str(path), "--json"])
+    result = CliRunner().invoke(cli, ["doctor", "--selftest", "--device", "cpu", "-o", str(path), "--json"])
     assert result.exit_code == 1
     rows = {row["what"]: row for row in json.loads(result.stdout)}
     states = {name: rows[name]["state"] for name in ("method planted", "method protonet", "training broken")}
     assert states == {"method planted": "differs", "method protonet": "ok", "training broken": "failed"}
     assert "at most 1e-03 allowed" in rows["method planted"]["detail"]
     assert rows["selftest"]["detail"].startswith("1 of 3 checks agree with the CPU in double precision")
-    again = CliRunner().invoke(doctor_command, ["--selftest", "--device", "cpu", "-o", str(path)])
+    again = CliRunner().invoke(cli, ["doctor", "--selftest", "--device", "cpu", "-o", str(path)])
     assert isinstance(again.exception, SystemExit)  # no UserError: a report of its own is replaced
     text = path.read_text()
     assert str(Path.home()) not in text and str(tmp_path) not in text

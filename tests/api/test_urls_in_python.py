@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.evaluation.predictions import write_predictions
+from longshot.evaluation import write_predictions
 
 fsspec = pytest.importorskip("fsspec", reason="needs the package fsspec")
 

@@ -23,7 +23,7 @@ from longshot.arena.inside.spawn import Meter
 from longshot.arena.inside.wire import readable
 from longshot.arena.settings import Phase
 from longshot.arena.submission_runs import RunOutcome
-from longshot.base.startup import SWITCHES
+from longshot.base import SWITCHES
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")
 USER = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from arena.remembering import scores_by_channel, write_attack, write_noise
 from longshot.arena import submission_runs
 from longshot.arena.competition_data import CompetitionData
-from remembering import scores_by_channel, write_attack, write_noise
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 

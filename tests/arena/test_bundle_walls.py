@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from arena.remembering import write_attack, write_noise
 from longshot.arena import load, run_bundle, sandbox
 from longshot.arena.bundle_programs import confine
 from longshot.arena.bundle_write import PROGRAMS, write_bundle
 from longshot.base import UserError
-from remembering import write_attack, write_noise
 
 pytestmark = pytest.mark.skipif(not confine.version(), reason="needs Landlock (Linux 5.13)")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from codabench_worker import GUARDS, Ran, Worker, without
+from arena.codabench_worker import GUARDS, Ran, Worker, without
 from longshot.arena.bundle_programs import confine, handover
 from longshot.arena.bundle_write import write_bundle
 from longshot.arena.competition_data import CompetitionData

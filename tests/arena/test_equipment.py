@@ -159,7 +159,6 @@ class Answering:
 def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monkeypatch):
     """For the first participant and for the second alike: what their times cover is the same."""
     from longshot import models
-    from longshot.models.features import lookup
 
     def noted(module: Any, name: str) -> None:
         work = getattr(module, name)
@@ -171,7 +170,7 @@ def test_images_are_decoded_before_the_clock_starts(competition, tmp_path, monke
         monkeypatch.setattr(module, name, note)
 
     noted(models, "cached_pixels")  # decodes
-    noted(lookup, "content_of")  # reads every file
+    noted(models, "content_of")  # reads every file
     monkeypatch.setattr(submission_runs, "Box", Answering)
     monkeypatch.setattr(sandbox, "require", lambda: None)
     covered = []

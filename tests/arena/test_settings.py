@@ -14,7 +14,7 @@ from longshot.arena.entry_rules import timetable, undated
 from longshot.arena.settings import FILE, CompetitionShape, RunLimits, parse_time
 from longshot.arena.submission_runs import SubmissionFailed
 from longshot.base import UserError
-from longshot.cli.main import ShellFace
+from longshot.cli import ShellFace
 
 PLAIN: dict[str, Any] = {
     "title": "cup",

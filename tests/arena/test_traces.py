@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from arena.remembering import write_noise
 from longshot.arena import submission_runs
 from longshot.arena.competition_data import CompetitionData
-from remembering import write_noise
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 

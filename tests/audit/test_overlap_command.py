@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ import longshot
 from longshot.audit import leave_out_overlap
 from longshot.audit.record import recall
 from longshot.base import UserError
-from longshot.cli.audit_commands import overlap, without
+from longshot.cli import cli
 from longshot.data import open_dataset
 
 
@@ -43,21 +42,21 @@ def two(tmp_path: Path, fresh_cache: Path) -> tuple[str, str]:
     return str(tmp_path / "up"), str(tmp_path / "test")
 
 
-def _run(command: Any, *args: str | Path, ok: bool = True) -> Result:
-    done = CliRunner().invoke(command, [str(arg) for arg in args])
+def _run(command: str, *args: str | Path, ok: bool = True) -> Result:
+    done = CliRunner().invoke(cli, ["datasets", command, *map(str, args)])
     if ok:
         assert done.exit_code == 0, done.output + repr(done.exception)
     return done
 
 
 def test_the_table_names_kinds_pairs_and_classes(two: tuple[str, str]) -> None:
-    text = _run(overlap, *two, "--device", "cpu").output
+    text = _run("overlap", *two, "--device", "cpu").output
     assert "exact" in text and "near, mirrored" in text
     assert "1 of 6" in text and "Bird" in text and "the same as" in text
 
 
 def test_json_is_whole(two: tuple[str, str], tmp_path: Path) -> None:
-    facts = json.loads(_run(overlap, *two, "--json", "-o", tmp_path / "o.parquet").stdout)
+    facts = json.loads(_run("overlap", *two, "--json", "-o", tmp_path / "o.parquet").stdout)
     assert [pair["kind"] for pair in facts["pairs"]] == ["exact", "near"]
     assert facts["pairs"][1]["mirrored"] is True
     assert facts["pairs"][0]["key_b"] == "bird/0.png"
@@ -65,19 +64,19 @@ def test_json_is_whole(two: tuple[str, str], tmp_path: Path) -> None:
 
 
 def test_embedding_neighbours(two: tuple[str, str]) -> None:
-    done = _run(overlap, *two, "--json", "--backbone", "pixels", "--similarity", "-1")
+    done = _run("overlap", *two, "--json", "--backbone", "pixels", "--similarity", "-1")
     kinds = [row["pairs"] for row in json.loads(done.stdout)["counts"]]
     assert kinds[:2] == [1, 1] and kinds[2] == 6 * 4 - 2
 
 
 def test_the_gate(two: tuple[str, str]) -> None:
-    done = _run(overlap, *two, "--fail-if-any", ok=False)
+    done = _run("overlap", *two, "--fail-if-any", ok=False)
     assert done.exit_code == 1 and "2 copies" in done.output
-    assert _run(overlap, two[1], two[1], "--fail-if-any").exit_code == 0
+    assert _run("overlap", two[1], two[1], "--fail-if-any").exit_code == 0
 
 
 def test_the_page_shows_the_pairs_and_escapes_names(two: tuple[str, str], tmp_path: Path) -> None:
-    _run(overlap, *two, "--page", tmp_path / "o.html")
+    _run("overlap", *two, "--page", tmp_path / "o.html")
     page = (tmp_path / "o.html").read_text(encoding="utf-8")
     assert page.count("data:image/webp") == 4
     assert "<b>0" not in page and "&lt;b&gt;0&amp;" in page
@@ -85,14 +84,14 @@ def test_the_page_shows_the_pairs_and_escapes_names(two: tuple[str, str], tmp_pa
 
 
 def test_without_the_copies_and_without_the_classes(two: tuple[str, str], tmp_path: Path) -> None:
-    _run(overlap, *two, "-o", tmp_path / "o.parquet")
-    text = _run(without, two[0], tmp_path / "o.parquet", "-o", tmp_path / "up-dedup.view.json").output
+    _run("overlap", *two, "-o", tmp_path / "o.parquet")
+    text = _run("without", two[0], tmp_path / "o.parquet", "-o", tmp_path / "up-dedup.view.json").output
     assert "deduplicated: 4 of 6 images in 2 of 2 classes" in text
     view = open_dataset(tmp_path / "up-dedup.view.json")
     assert view.sizes.tolist() == [1, 3]
-    again = json.loads(_run(overlap, tmp_path / "up-dedup.view.json", two[1], "--json").stdout)
+    again = json.loads(_run("overlap", tmp_path / "up-dedup.view.json", two[1], "--json").stdout)
     assert again["pairs"] == []
-    text = _run(without, two[0], tmp_path / "o.parquet", "--classes", "-o", tmp_path / "c.view.json").output
+    text = _run("without", two[0], tmp_path / "o.parquet", "--classes", "-o", tmp_path / "c.view.json").output
     assert "class-ablated: 3 of 6 images in 1 of 2 classes" in text
 
 
@@ -123,14 +122,14 @@ def test_the_same_from_python(two: tuple[str, str], tmp_path: Path) -> None:
 
 
 def test_a_second_run_reads_no_image(two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(overlap, *two)
+    _run("overlap", *two)
     from longshot.audit import pairs
 
     def fail(*_: object) -> None:
         raise AssertionError("the table was not taken from the cache")
 
     monkeypatch.setattr(pairs, "_fill", fail)
-    _run(overlap, *two)
+    _run("overlap", *two)
 
 
 def test_mistakes(two: tuple[str, str], tmp_path: Path) -> None:
@@ -139,5 +138,5 @@ def test_mistakes(two: tuple[str, str], tmp_path: Path) -> None:
         ((*two, "--backbone", "pixel"), "did you mean 'pixels'"),
         ((*two, "-o", "o.csv"), "is written as .parquet or .json"),
     ):
-        done = _run(overlap, *args, ok=False)
+        done = _run("overlap", *args, ok=False)
         assert isinstance(done.exception, UserError) and message in str(done.exception)

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from longshot.audit.pairs import KINDS, ImagePairs, exact_pairs, find_pairs
-from longshot.data import Dataset, open_dataset
-from longshot.data.opening import leave_out
+from longshot.data import Dataset, leave_out_images, open_dataset
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 PLANTED = 40  # of each kind
@@ -83,7 +82,7 @@ def _plant(
     Beside the copies the upstream holds as many odd images: of the same classes, but not in the other dataset.
     """
     keys = original.keys.to_pylist()
-    tested = leave_out(original, dict.fromkeys(keys[1::2], "odd"))
+    tested = leave_out_images(original, keys[1::2], (), original.name)
     rng = np.random.default_rng(seed)
     origin = {}
     for kind, change in changes.items():
@@ -112,8 +111,8 @@ def _judge(
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImagePairs, Dataset, Dataset, dict[str, str]]:
     folder = tmp_path_factory.mktemp("upstream")
     toys = open_dataset("toybox")
-    toys = leave_out(
-        toys, {key: "not needed" for row, key in enumerate(toys.keys.to_pylist()) if row % 10 > 1}
+    toys = leave_out_images(
+        toys, [key for row, key in enumerate(toys.keys.to_pylist()) if row % 10 > 1], (), toys.name
     )
     a, b, origin = _plant(toys, folder, TESTED_SEED, PLANTED)
     return find_pairs(a, b, device="cpu"), a, b, origin
@@ -252,4 +251,6 @@ def _some_real(shared: Path, name: str) -> Dataset:
     each = 600 // len(dataset.class_ids) + 2
     keys = dataset.keys.to_pylist()
     rows = np.arange(len(dataset)) - dataset.offsets[dataset.labels]
-    return leave_out(dataset, {key: "not needed" for key, row in zip(keys, rows, strict=True) if row >= each})
+    return leave_out_images(
+        dataset, [key for key, row in zip(keys, rows, strict=True) if row >= each], (), dataset.name
+    )

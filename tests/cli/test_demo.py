@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import longshot
 from few_toys import FewToys
 from forked import ForkServer
 from longshot.cli.demo_command import BACKBONES
@@ -48,16 +49,24 @@ def test_the_demo(
     own_toys(FewToys(20, "test"))
     out = tmp_path / "a folder"
     printed = check_the_demo(run_cli, out).stdout
-    serve, sample, explain = printed.split("\nNext:\n")[1].strip().splitlines()
-    assert [line.split()[:2] for line in (serve, sample, explain)] == [
-        ["longshot", verb] for verb in ("serve", "sample", "explain")
-    ]
     # As they stand, comments and all, when they are pasted.
-    run_cli(*shlex.split(sample, comments=True)[1:], cwd=tmp_path)
+    lines = [shlex.split(line, comments=True) for line in printed.split("\nNext:\n")[1].strip().splitlines()]
+    expected = [verb for verb in ("serve", "sample", "explain") if verb not in longshot._ABSENT]
+    assert [line[:2] for line in lines] == [["longshot", verb] for verb in expected]
+    pasted = {line[1]: line[1:] for line in lines}
+    run_cli(*pasted["sample"], cwd=tmp_path)
     assert (out / "hard.parquet").is_file()
-    assert "task" in run_cli(*shlex.split(explain, comments=True)[1:], cwd=tmp_path).stdout
+    if "explain" in pasted:
+        assert "task" in run_cli(*pasted["explain"], cwd=tmp_path).stdout
+    if "serve" in pasted:
+        _check_serving(forks, pasted["serve"], tmp_path, monkeypatch)
+
+
+def _check_serving(
+    forks: ForkServer, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BROWSER", "true")  # the command that does nothing
-    server = forks.start(*shlex.split(serve, comments=True)[1:], cwd=tmp_path)
+    server = forks.start(*words, cwd=tmp_path)
 
     def said() -> str:
         return "".join(path.read_text() for path in (server.out, server.err) if path.exists())

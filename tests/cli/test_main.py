@@ -93,17 +93,6 @@ def test_importing_longshot_and_asking_for_help_load_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_listing_the_studies_does_not_load_torch() -> None:
-    code = (
-        "import sys, longshot.cli.main\n"
-        "from click.testing import CliRunner\n"
-        "done = CliRunner().invoke(longshot.cli.main.cli, ['study', 'ls'])\n"
-        "assert done.exit_code == 0 and 'many-way-small' in done.stdout, done.output\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_every_public_name_can_be_imported() -> None:
     import longshot
 

@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -17,20 +18,20 @@ import longshot
 from longshot.base import UserError, write_text
 from longshot.cli.common import PlaceType
 from longshot.cli.main import every_command
-from longshot.evaluation.predictions import write_predictions
+from longshot.evaluation import write_predictions
+from wings import wing_cases
 
 Run = Callable[..., "CompletedProcess[str]"]
 NOTES = "These are my notes, and there is no copy of them.\n"
 
-# a command whose output is the option below → names that it may write; {} stands for the files that ``world`` holds
+# (command, the option that names its output) → names that it may write; {} stands for the files that ``world`` holds.
+# The ``cases`` of the wings add to these tables.
 FILES: dict[tuple[str, str], tuple[str, ...]] = {
     ("sample", "out"): ("new.parquet",),
     ("split", "out"): ("new.json",),
     ("report", "out"): ("new.html", "new.md", "new.csv", "new.tex", "new.json"),
     ("inspect", "html"): ("new.html",),
-    ("explain", "html"): ("new.html",),
     ("score", "out"): ("new.csv", "new.parquet"),
-    ("attributes", "out"): ("new.csv", "new.parquet"),
     ("embed", "out"): ("new.npy",),
     ("datasets overlap", "out"): ("new.parquet", "new.json"),
     ("datasets overlap", "page"): ("new.html",),
@@ -41,24 +42,23 @@ FILES: dict[tuple[str, str], tuple[str, ...]] = {
     ("taxonomy wordnet", "out"): ("new.csv",),
     ("taxonomy show", "picture"): ("new.png", "new.svg", "new.pdf"),
     ("splits plot", "out"): ("new.png",),
-    ("compete leaderboard", "page"): ("new.html",),  # its page: tests/arena/test_compete_command.py
-    ("compete bundle", "out"): ("new.zip",),  # a bundle: tests/arena/test_bundle.py
     ("doctor", "report"): ("new.json",),  # a report: tests/api/test_selftest.py
 }
-FOLDERS = {
-    *("evaluate", "train", "tune", "bench", "demo", "study run", "release"),
-    *("compete run", "compete run-bundle"),
+# command that writes a folder → its arguments; None: its own tests try it
+FOLDERS: dict[str, str | None] = {
+    "evaluate": "{bed} --backbone pixels --method protonet",
+    "train": "protonet {few} --steps 1",
+    "tune": "protonet {few} --search way=choose(2,3) --trials 1",
+    "demo": "",
 }
 # what reads its options, or extends a file that it has read before
-OTHERS = {("doctor", "out"), ("bench", "board")}
+ELSEWHERE = {("doctor", "out")}
 ARGUMENTS = {
     "sample": "{photos} --tasks 4 --way 3 --shot 1 --query 2",
     "split": "{photos} --random",
     "report": "{run} --pictures 0",
     "inspect": "{bed} --pictures 0",
-    "explain": "{bed} --no-pixels --attributes {photos.name}={light}",
     "score": "{predictions} {bed}",
-    "attributes": "{photos}",
     "embed": "{photos} --backbone pixels",
     "datasets overlap": "{few} {few} --pictures 1",
     "datasets without": "{few} {overlap}",
@@ -67,15 +67,29 @@ ARGUMENTS = {
     "taxonomy wordnet": "--classes {ids} --file {nouns}",
     "taxonomy show": "{edges}",
     "splits plot": "random --dataset {photos} --backbone pixels",
-    "compete leaderboard": "{missing}",
-    "compete bundle": "{missing}",
     "doctor": "--selftest",
 }
+ENDINGS = [  # of another format
+    ("report", "out", "x.pdf", ".html or .htm or .md or .csv or .tex or .json"),
+    ("sample", "out", "x.csv", ".parquet"),
+    ("split", "out", "x.yaml", ".json"),
+    ("score", "out", "x.json", ".parquet or .csv"),
+    ("inspect", "html", "x.pdf", ".html or .htm"),
+    ("taxonomy show", "picture", "x.jpg", ".png or .svg or .pdf"),
+    ("embed", "out", "x.npz", ".npy"),
+]
+for table, kind in ((FILES, "OUTPUT_FILES"), (ARGUMENTS, "OUTPUT_ARGUMENTS"), (FOLDERS, "OUTPUT_FOLDERS")):
+    for cases in wing_cases(kind):
+        table.update(cases)
+ENDINGS.extend(chain(*wing_cases("OUTPUT_ENDINGS")))
+ELSEWHERE.update(*wing_cases("OUTPUTS_ELSEWHERE"))
+
 CASES = [(words, option, name) for (words, option), names in FILES.items() for name in names]
 MADE = [
     case
     for case in CASES
-    if case[0] not in ("compete leaderboard", "compete bundle", "doctor")
+    if "{missing}" not in ARGUMENTS[case[0]]
+    and case[0] != "doctor"
     and case[:2] != ("datasets overlap", "page")
 ]
 TEXTS = (".html", ".md", ".csv", ".tex", ".json", ".svg")
@@ -124,9 +138,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Iterator[di
 
 def call(words: str, option: str, world: dict[str, Path], out: Path | str) -> list[str | Path]:
     """The command line that writes ``out``."""
-    flag = {"out": "-o", "report": "-o", "page": "--html" if "compete" in words else "--page"}
     arguments = [part.format(**world) for part in ARGUMENTS[words].split()]
-    return [*words.split(), *arguments, flag.get(option, f"--{option}"), out]
+    (flags,) = (param.opts for param in dict(every_command())[words].params if param.name == option)
+    return [*words.split(), *arguments, "-o" if "-o" in flags else flags[0], out]
 
 
 def refused(done: CompletedProcess[str], *phrases: str) -> None:
@@ -147,7 +161,7 @@ def test_every_output_is_known_here() -> None:
             if name in options and isinstance(options[name].type, PlaceType):
                 outputs.add((words, name))
                 assert (words, name) not in FILES or "force" in options, words
-    assert outputs == {*FILES, *OTHERS, *((words, "out") for words in FOLDERS)}
+    assert outputs == {*FILES, *ELSEWHERE, *((words, "out") for words in FOLDERS)}
 
 
 @pytest.mark.parametrize(("words", "option", "name"), CASES)
@@ -205,27 +219,17 @@ def test_a_dash_is_the_screen(
     assert "\n" in done.stdout and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", sorted(FOLDERS - {"compete run", "compete run-bundle"}))
+@pytest.mark.parametrize("words", [words for words, arguments in FOLDERS.items() if arguments is not None])
 def test_a_folder_of_others_is_refused_and_a_dash_is_none(
     run_cli: Run, world: dict[str, Path], tmp_path: Path, words: str
 ) -> None:
-    arguments = {
-        "evaluate": "{bed} --backbone pixels --method protonet",
-        "train": "protonet {few} --steps 1",
-        "tune": "protonet {few} --search way=choose(2,3) --trials 1",
-        "bench": "pixels --suite {bed}",
-        "demo": "",
-        "study run": "better-testbed-small toybox",
-        "release": "{bed} --title x",
-    }
-    parts = [*words.split(), *(part.format(**world) for part in arguments[words].split())]
+    parts = [*words.split(), *(part.format(**world) for part in str(FOLDERS[words]).split())]
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "holiday.jpg").write_text("a photo")
     refused(
         run_cli(*parts, "-o", "photos", cwd=tmp_path, check=False),
-        "photos holds 1 file, such as"
-        if words == "release"
-        else "photos holds 1 other file, such as 'holiday.jpg'",
+        "photos holds 1 ",
+        "file, such as 'holiday.jpg'",
     )
     refused(run_cli(*parts, "-o", "-", cwd=tmp_path, check=False), "'-' is the screen, but a ")
     assert [path.name for path in tmp_path.rglob("*")] == ["photos", "holiday.jpg"]
@@ -233,16 +237,7 @@ def test_a_folder_of_others_is_refused_and_a_dash_is_none(
 
 @pytest.mark.parametrize(
     ("words", "option", "name", "endings"),
-    [
-        ("report", "out", "x.pdf", ".html or .htm or .md or .csv or .tex or .json"),
-        ("sample", "out", "x.csv", ".parquet"),
-        ("split", "out", "x.yaml", ".json"),
-        ("score", "out", "x.json", ".parquet or .csv"),
-        ("inspect", "html", "x.pdf", ".html or .htm"),
-        ("taxonomy show", "picture", "x.jpg", ".png or .svg or .pdf"),
-        ("embed", "out", "x.npz", ".npy"),
-        ("compete bundle", "out", "x.tar", ".zip"),
-    ],
+    ENDINGS,
 )
 def test_an_ending_of_another_format(
     run_cli: Run, world: dict[str, Path], tmp_path: Path, words: str, option: str, name: str, endings: str

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.base import Plugin, UserError, plugins
+from longshot.base import Plugin, UserError
 from longshot.data import Dataset, Format, assemble, list_formats, open_dataset
 from longshot.data.formats import recognise
 
@@ -41,7 +41,7 @@ def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
         "broken": "no_such_package:Never",
     }
     plugin = Plugin("formats of a museum", formats=formats)
-    monkeypatch.setattr(plugins, "_entry_points", lambda: ({"museum": plugin}, {}))
+    monkeypatch.setattr("longshot.base.plugins._entry_points", lambda: ({"museum": plugin}, {}))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 import longshot
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.tasks.splits.published_splits import published_split
+from longshot.tasks import open_split
 
 RNG = np.random.default_rng(5)
 
@@ -95,7 +95,7 @@ def test_several_sets_need_a_choice(tmp_path: Path) -> None:
 
 def test_published_splits_find_the_classes(tmp_path: Path) -> None:
     emnist(tmp_path, "byclass", list(range(62)), BY_CLASS)
-    split = published_split("atg:emnist@0.04", open_dataset(tmp_path))
+    split = open_split("atg:emnist@0.04", open_dataset(tmp_path))
     assert len(split.train) + len(split.validation) + len(split.test) == 62
 
 

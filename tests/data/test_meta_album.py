@@ -1,4 +1,4 @@
-"""Meta-Album: single datasets, albums of several, and competitions on them."""
+"""Meta-Album: single datasets, and albums of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.arena.competition_data import open_part
 from longshot.base import UserError
 from longshot.data import open_dataset
 from longshot.data.formats.meta_album import SETS, album, domain_and_set
@@ -138,13 +137,6 @@ def test_an_album_of_several(birds_and_dogs: Path) -> None:
     assert [dataset.taxonomy.label(node) for node in dataset.taxonomy.children(animals)] == ["BRD", "DOG"]
     assert dataset.taxonomy.label(plants) == "Plants"
     assert dataset.keys.to_pylist()[12] == "DOG/images/000002.jpg" and dataset.image(12).size == (128, 128)
-
-
-def test_a_competition_names_folders_or_branches(birds_and_dogs: Path) -> None:
-    folder, branch = open_part(str(birds_and_dogs / "DOG")), open_part(f"{birds_and_dogs}#DOG")
-    assert len(folder) == len(branch) == 12
-    assert branch.class_ids == tuple(f"DOG/{name}" for name in folder.class_ids)
-    assert (np.asarray(folder.image(5)) == np.asarray(branch.image(5))).all()
 
 
 def test_a_dataset_of_the_splits_that_is_missing(birds_and_dogs: Path) -> None:

@@ -200,3 +200,17 @@ def test_attributes_carry_digests_and_refuse_other_images(photos: Path, tmp_path
     shutil.copyfile(folder / "round/crimson/000.jpg", folder / "square/navy/001.jpg")
     with pytest.raises(UserError, match=r"1 image of 'birds' changed since .* \('square/navy/001.jpg'\)"):
         image_attributes(open_dataset(folder), attributes=out)
+
+
+def test_a_rule_over_measured_attributes_refuses_other_images(photos: Path, tmp_path: Path) -> None:
+    import shutil
+
+    import longshot
+
+    folder = Path(shutil.copytree(photos, tmp_path / "birds"))
+    longshot.measure_attributes(folder, out=folder / "attributes.csv")
+    draw = {"query_where": "brightness < 0.9", "tasks": 2, "way": 2, "shot": 1, "query": 2}
+    assert len(longshot.sample(folder, **draw)) == 2
+    shutil.copyfile(folder / "round/crimson/000.jpg", folder / "square/navy/001.jpg")
+    with pytest.raises(longshot.UserError, match="The attributes of 'birds' describe other images: 1 image"):
+        longshot.sample(folder, **draw)

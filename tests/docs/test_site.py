@@ -33,7 +33,7 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 def test_every_command_has_a_page_with_all_its_options(site: Path) -> None:
     import click
 
-    from longshot.cli.main import cli
+    from longshot.cli import cli
 
     context = click.Context(cli, info_name="longshot")
     for name in cli.list_commands(context):

@@ -18,8 +18,7 @@ from longshot.base import ImageTask, UserError
 from longshot.evaluation import Results, read_run
 from longshot.evaluation.dispatch import validation_tasks
 from longshot.evaluation.run_record import add_entry, write_run
-from longshot.models import ImageMethod, Network
-from longshot.models.methods.finetune_network import FinetuneAll
+from longshot.models import FinetuneAll, ImageMethod, Network
 
 NETWORK = """
 import torch

@@ -9,6 +9,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from longshot.base import UserError
 from longshot.evaluation import Results, read_run
 from longshot.evaluation.predictions import write_predictions
 from longshot.evaluation.run_record import CHECKSUM, write_run
+from wings import wing_cases
 
 Damage = Callable[[Path], None]
 METHODS = ("protonet", "ridge")
@@ -387,10 +389,9 @@ class TestEveryReader:
             "report CUT -o OUT/page.html",
             "compare CUT",
             "compare RUN CUT --fail-if-worse 1",
-            "release BED --run CUT --title T --licence CC0 -o OUT/release",
             "evaluate BED --backbone pixels --method protonet -o CUT",
-            "explain BED --run CUT --no-pixels",
             "score OUT/predictions.parquet BED --against CUT",
+            *chain(*wing_cases("RUN_READERS")),
         ],
     )
     def test_one_sentence_with_the_file(

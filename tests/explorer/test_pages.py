@@ -18,7 +18,6 @@ import pytest
 from PIL import Image
 
 import longshot
-from longshot.api.reports import report_text
 from longshot.explorer.exports import page_tables
 from longshot.explorer.listing import select
 from longshot.explorer.plot_worker import run_sections
@@ -203,9 +202,10 @@ def test_an_unchanged_page_is_not_sent_again(client: Client) -> None:
     assert again.status == 304 and again.body == b""
 
 
-def test_the_reports_sections_are_the_reports(client: Client, explored: Path) -> None:
+def test_the_reports_sections_are_the_reports(client: Client, explored: Path, tmp_path: Path) -> None:
     page = client.made(f"{client.item('run', 'first')}/report/results")
-    written = report_text(explored / "runs" / "first", pictures=0)
+    report = longshot.report(explored / "runs" / "first", tmp_path / "report.html", pictures=0)
+    written = Path(report).read_text("utf-8")
     start = page.index('<ul class="findings">')
     findings = page[start : page.index("</ul>", start)]
     assert findings in written  # the same template, the same numbers

@@ -12,8 +12,7 @@ from torch import Tensor
 
 import longshot
 from longshot.base import ImageTask, Plugin, TaskBatch, UserError
-from longshot.cli.embed_commands import backbones_command
-from longshot.cli.evaluate_commands import methods_command
+from longshot.cli import cli
 from longshot.models import (
     Backbone,
     ImageMethod,
@@ -145,8 +144,8 @@ def test_both_kinds_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["corner"]["about"] == "the upper left pixel" and rows["corner"]["installed"]
     assert rows["pixels"]["about"].startswith("the image itself")
     assert list_backbones("corner")[0]["dim"] == 3
-    for command, name in ((methods_command, "nearest-sum"), (backbones_command, "corner")):
-        printed = CliRunner().invoke(command, ["--json"], catch_exceptions=False).stdout
+    for command, name in (("methods", "nearest-sum"), ("backbones", "corner")):
+        printed = CliRunner().invoke(cli, [command, "--json"], catch_exceptions=False).stdout
         assert name in {row["name"] for row in json.loads(printed)}
 
 

@@ -15,9 +15,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from longshot.base import write_json
-from longshot.evaluation import testbed_path
-from longshot.evaluation.run_record import new_run
-from longshot.evaluation.units import Unit, write_unit
+from longshot.evaluation import Unit, new_run, testbed_path, write_unit
 from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.tasks import Testbed
 

@@ -11,7 +11,7 @@ import pytest
 
 import longshot
 from longshot.base import UserError, speak_as
-from longshot.cli.main import ShellFace
+from longshot.cli import ShellFace
 from longshot.reports import SECTIONS, read_runs, render_report
 
 from .conftest import MakeRun

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.evaluation import Results
-from longshot.evaluation.run_comparison import compare_within
+from longshot.evaluation import compare
 from longshot.reports import column_marks, read_runs
 from longshot.reports.report_data import METRICS, Cell, ReportData
 from longshot.reports.summary import (
@@ -67,7 +66,7 @@ def test_page_and_compare_agree(make_run: MakeRun) -> None:
         tasks=40, beds={"one": False, "two": True}, series=[*DEFAULT, {**DEFAULT[0], "backbone": "b"}]
     )
     shown = [(t.result, t.p, t.tied) for t in compare_all(read_runs(run)).values()]
-    printed = [(c.result, c.p_holm, c.verdict == "tied") for c in compare_within(Results(run))]
+    printed = [(c.result, c.p_holm, c.verdict == "tied") for c in compare(run).pairs]
     assert shown == printed and len(shown) == 12
 
 

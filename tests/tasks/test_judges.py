@@ -186,8 +186,7 @@ def test_reports_and_comparisons_leave_judges_out(world: World, tmp_path: Path) 
     assert compared.judges == (
         "judge under a label chose the images of 'hard': its numbers there are not to be ranked",
     )
-    from longshot.reports import read_runs
-    from longshot.reports.summary import summarise
+    from longshot.reports import read_runs, summarise
 
     data = read_runs(tmp_path / "run")
     marks = {data.series[s].backbone: entry.mark for (_, s), entry in summarise(data).items()}

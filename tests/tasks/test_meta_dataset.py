@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from longshot.base import Ragged, TaskPlan, UserError, offsets_of
-from longshot.data import Dataset, Taxonomy
+from longshot.data import Dataset, Taxonomy, read_spec, spec_dataset
 from longshot.tasks import (
     BilevelClasses,
     Classes,
@@ -161,3 +161,35 @@ def test_bilevel_stays_inside_one_group(make_dataset) -> None:
 def test_limits_that_make_no_sense(bad: dict[str, int], message: str) -> None:
     with pytest.raises(UserError, match=message):
         MetaDatasetShape(**bad)
+
+
+# --- groups of the genuine specs ---
+
+
+def from_spec(shared: Path, name: str) -> Dataset:
+    """The dataset of a genuine spec, with two images per class and no files."""
+    spec = read_spec(shared / "data" / "meta-dataset-specs" / f"{name}_dataset_spec.json")
+    return spec_dataset(name, "none", spec, np.repeat(np.arange(len(spec.classes)), 2), None)  # type: ignore[arg-type]
+
+
+def members_of(groups: Ragged) -> list[list[int]]:
+    return [part.tolist() for part in np.split(groups.values, groups.offsets[1:-1])]
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_nodes_of_ilsvrc_are_those_of_the_reference(shared: Path, split: str) -> None:
+    dataset = from_spec(shared, "ilsvrc_2012")
+    classes = dataset.split_classes(split)
+    groups = HierarchicalClasses().groups(MetaDatasetShape(), Pool(dataset, classes))
+    expected = read_source(
+        shared / "data" / "meta-dataset-specs" / "ilsvrc_2012_dataset_spec.json", split
+    ).groups
+    assert members_of(groups) == [classes[positions].tolist() for positions in expected]
+
+
+def test_alphabets_of_omniglot_are_those_of_the_reference(shared: Path) -> None:
+    dataset = from_spec(shared, "omniglot")
+    classes = dataset.split_classes("test")
+    groups = BilevelClasses().groups(MetaDatasetShape(), Pool(dataset, classes))
+    expected = read_source(shared / "data" / "meta-dataset-specs" / "omniglot_dataset_spec.json").groups
+    assert sorted(members_of(groups)) == sorted(classes[positions].tolist() for positions in expected)

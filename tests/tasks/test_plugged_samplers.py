@@ -15,9 +15,8 @@ from click.testing import CliRunner
 
 import longshot
 from longshot import UserError
-from longshot.base import Plugin, Ragged, TaskPlan, TaskRows, speak_as
-from longshot.base.errors import PythonFace
-from longshot.cli.sample_command import command
+from longshot.base import Plugin, PythonFace, Ragged, TaskPlan, TaskRows, speak_as
+from longshot.cli import cli
 from longshot.tasks import (
     FixedShape,
     Pool,
@@ -139,7 +138,9 @@ def test_a_shape_of_a_plugin() -> None:
 def test_the_command_draws_the_same(tmp_path: Path) -> None:
     out = tmp_path / "nth.parquet"
     words = ["--classes", "every-nth(n=3)", "--instances", "first-images"]
-    done = CliRunner().invoke(command, ["toybox", *OPTIONS, *words, "-o", str(out)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        cli, ["sample", "toybox", *OPTIONS, *words, "-o", str(out)], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     expected = sample("toybox", classes="every-nth(n=3)", instances="first-images", **COUNTS)
     assert Testbed.load(out).content_hash == expected.content_hash
@@ -147,18 +148,18 @@ def test_the_command_draws_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("plugged")
 def test_help_and_errors_of_the_command_list_the_words() -> None:
-    text = CliRunner().invoke(command, ["--help"]).output
+    text = CliRunner().invoke(cli, ["sample", "--help"]).output
     assert "fixed|any|meta-dataset|like:FILE|pairs" in text
     assert "siblings|every-nth|none-such]" in text
     assert "matched|first-images]" in "".join(text.split())
-    wrong = CliRunner().invoke(command, ["toybox", "--classes", "every-third", "-o", "x.parquet"])
+    wrong = CliRunner().invoke(cli, ["sample", "toybox", "--classes", "every-third", "-o", "x.parquet"])
     assert wrong.exit_code == 2
     assert "'every-nth'" in wrong.output
 
 
 def test_without_plugins_help_lists_longshots_own(monkeypatch: pytest.MonkeyPatch) -> None:
     plug(monkeypatch, {})
-    text = CliRunner().invoke(command, ["--help"]).output
+    text = CliRunner().invoke(cli, ["sample", "--help"]).output
     assert "--shape fixed|any|meta-dataset|like:FILE\n" in text
     assert "--classes [uniform|semantic|hierarchical|bilevel|siblings]\n" in text
 
@@ -187,7 +188,7 @@ def test_settings_of_longshots_words_do_not_go_with_those_of_plugins() -> None:
 @pytest.mark.usefixtures("forbidden")
 def test_longshots_own_words_look_at_no_entry_points(tmp_path: Path) -> None:
     arguments = ["toybox", *OPTIONS, "--classes", "siblings", "-o", str(tmp_path / "own.parquet")]
-    assert CliRunner().invoke(command, arguments, catch_exceptions=False).exit_code == 0
+    assert CliRunner().invoke(cli, ["sample", *arguments], catch_exceptions=False).exit_code == 0
 
 
 def test_uniform_tasks_are_drawn_without_what_selects() -> None:

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from longshot.base import Episode, ImageTask, UserError
-from longshot.models import CTX_KEY, CTX_VALUE, Network, ctx_scores, get_network
-from longshot.models.methods.meta_trained import CTX as Method
+from longshot.models import CTX_KEY, CTX_VALUE, Network, ctx_scores, get_method, get_network
 from longshot.training.episodic_algorithms import CTXTraining, simclr_episode
 
 
@@ -63,7 +62,7 @@ def test_equals_a_written_out_loop() -> None:
     key, value = torch.randn(5, 3, generator=generator), torch.randn(2, 3, generator=generator)
     network = Maps({CTX_KEY: key, CTX_VALUE: value}).eval()
     with torch.no_grad():
-        scores = Method().scores([ImageTask(support, label, query, 4, seed=0)], network)[0]
+        scores = get_method("ctx").scores([ImageTask(support, label, query, 4, seed=0)], network)[0]
     expected = written_out(support, label, query, key, value, 4)
     assert torch.equal(scores.isinf(), expected.isinf())
     assert torch.allclose(scores.double()[:, [0, 1, 3]], expected[:, [0, 1, 3]], atol=1e-5)
@@ -78,9 +77,9 @@ def test_queries_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None
         2,
         seed=0,
     )
-    scores = Method().scores([task], Maps())[0]
+    scores = get_method("ctx").scores([task], Maps())[0]
     monkeypatch.setattr("longshot.models.methods.meta_trained._NUMBERS", 200)
-    assert torch.allclose(Method().scores([task], Maps())[0], scores, atol=1e-6)
+    assert torch.allclose(get_method("ctx").scores([task], Maps())[0], scores, atol=1e-6)
 
 
 def test_an_image_of_the_support_is_near_its_class() -> None:

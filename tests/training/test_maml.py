@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from longshot.base import Episode, UserError
 from longshot.models import LEARNED_HEAD, Network
-from longshot.models.networks.inner import body_weights
 from longshot.training import get_algorithm
 from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining, meta_step
 
@@ -55,6 +54,11 @@ def episodes(count: int, shot: int = SHOT, way: int = WAY) -> list[Episode]:
         )
         for _ in range(count)
     ]
+
+
+def body_weights(network: Network) -> dict[str, torch.nn.Parameter]:
+    """The weights that turn images into vectors: all but the extras."""
+    return {name: value for name, value in network.named_parameters() if not name.startswith("extras.")}
 
 
 def gradients(algorithm: Any, network: Network, data: Sequence[Episode]) -> list[Tensor]:

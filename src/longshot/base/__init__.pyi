@@ -1,5 +1,6 @@
 """What other rooms may use of this one, a line each."""
 
+from . import long_work as long_work  # heartbeats and progress of long work
 from .archives import ArchiveLimits as ArchiveLimits  # How much an archive may hold, counted while it is unpacked
 from .archives import ArchiveNames as ArchiveNames  # The names of an archive so far
 from .archives import archive_error as archive_error  # The error for an archive that breaks a rule
@@ -37,11 +38,13 @@ from .calls import write_tuned as write_tuned  # Write the file, whole or not at
 from .devices import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
 from .devices import pick_device as pick_device  # The device called `name` (also `cuda:1`)
 from .errors import Face as Face  # How one face of Longshot writes parameters and calls
+from .errors import PythonFace as PythonFace  # words a mistake as Python does
 from .errors import UserError as UserError  # A mistake in the input, told in one sentence
 from .errors import count as count  # A number with its noun
 from .errors import first as first  # The first `shown_location` of a list, each between quotes, and how many more …
 from .errors import in_words as in_words  # `template` as the face that is spoken now writes it
 from .errors import note as note  # Print something that the user should know and that stops nothing, on standard …
+from .errors import render as render  # a template in the words of a face
 from .errors import span as span  # The range of a number, with at most one decimal
 from .errors import speak_as as speak_as  # Let sentences and notes mention parameters and calls as `face` writes them
 from .files import LockBusy as LockBusy  # Another process holds the lock
@@ -139,6 +142,7 @@ from .settings import read_parameters as read_parameters  # The parameters of `f
 from .settings import read_record as read_record  # `values` as `model`
 from .settings import read_sidecar as read_sidecar  # The values of the JSON file at `path`, in the order of the file
 from .startup import show_noun as show_noun  # What the viewer makes of a testbed, one of its tasks, or results
+from .startup import SWITCHES as SWITCHES  # variables that keep libraries from telling their makers anything
 from .startup import show_with as show_with  # Let `viewer(noun, task)` show testbeds and results from now on
 from .startup import switch_off as switch_off  # Set every switch that the user has not set, and keep OpenVINO's …
 from .startup import switched_on as switched_on  # The variables by which the user has switched something on …

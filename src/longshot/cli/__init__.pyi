@@ -15,4 +15,8 @@ from .common import print_table as print_table  # Print rows (all with the same 
 from .common import print_written as print_written  # Where a page or picture lies now, and its size where it is here
 from .common import shared as shared  # The options of these parameters, which are the same in every command
 from .common import sheet_rows as sheet_rows  # The rows of a sheet for `print_table`
+from .main import ShellFace as ShellFace  # words a mistake by the flags of a command
+from .main import command_words as command_words  # the command of a function: `make_split` → `split`
+from .main import every_command as every_command  # every command and sub-command with its words
+from .main import cli as cli  # the click group of all commands
 from .main import run_command_line as run_command_line  # run the `longshot` command; mistakes end with a sentence

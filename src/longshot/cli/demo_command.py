@@ -83,9 +83,11 @@ def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json
 
 def next_commands(out: Path) -> list[tuple[str, str]]:
     """What people do after the demo, to be pasted as it stands, and what each is for."""
+    from longshot.cli.main import commands
+
     folder = shlex.quote(str(out))
     hard = shlex.quote(str(out / "hard.parquet"))
-    return [
+    lines = [
         (f"longshot serve {folder} --browser", "every task and mistake in the browser; Ctrl-C ends it"),
         (
             f"longshot sample toybox --split test --instances difficult --judge pixels --tasks 100 -o {hard}",
@@ -97,3 +99,4 @@ def next_commands(out: Path) -> list[tuple[str, str]]:
             "why tasks are hard",
         ),
     ]
+    return [line for line in lines if line[0].split()[1] in commands()]  # a wing may not be installed

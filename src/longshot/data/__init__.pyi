@@ -1,6 +1,7 @@
 """What other rooms may use of this one, a line each."""
 
 from . import registry as registry  # What Longshot remembers about datasets
+from . import toybox as toybox  # the dataset that comes with Longshot, drawn when it is first used
 from .catalogue import add_dataset as add_dataset  # Remember the dataset at `path` under `name`
 from .catalogue import check_dataset as check_dataset  # Decode every image of a dataset, those left out earlier …
 from .catalogue import describe_dataset as describe_dataset  # What there is to say of a dataset, as plain values
@@ -25,6 +26,7 @@ from .formats.meta_dataset import class_ids_of as class_ids_of  # WordNet ids fo
 from .formats.meta_dataset import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names → the spec's
 from .formats.meta_dataset import Spec as Spec  # A source
 from .formats.meta_dataset import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
+from .formats.meta_dataset import spec_dataset as spec_dataset  # the dataset that a spec of Meta-Dataset describes
 from .derived import VIEW_ENDING as VIEW_ENDING
 from .derived import VIEW_KIND as VIEW_KIND
 from .derived import ViewFile as ViewFile  # What a view file holds

@@ -10,6 +10,7 @@ from .plan import Backbones as Backbones  # What may be given as backbones of an
 from .plan import EvaluationPlan as EvaluationPlan  # Testbeds × backbones × methods
 from .predictions import SCORES as SCORES  # Metrics that predictions are scored by
 from .predictions import score as score  # Check and score predictions that other people's code made
+from .predictions import write_predictions as write_predictions  # Write a model's answers to a testbed
 from .results import Results as Results  # What an evaluation measured
 from .results import cell_rows as cell_rows  # The rows of one testbed × backbone × method × seed
 from .run_comparison import compare as compare  # Compare run B with run A task by task
@@ -21,6 +22,7 @@ from .run_inputs import open_distinct_testbeds as open_distinct_testbeds  # The 
 from .run_inputs import open_methods as open_methods  # The methods behind names and objects, each once
 from .run_inputs import used_rows as used_rows  # The rows that some tasks use, each once, ascending
 from .run_record import read_run as read_run  # The record of a run
+from .run_record import new_run as new_run  # the record of a run in which nothing was measured yet
 from .run_stores import testbed_path as testbed_path  # Where a run keeps its copy of a testbed
 from .run_stores import write_folder as write_folder  # Write results from memory as the folder of a run
 from .runner import estimate_evaluation as estimate_evaluation  # What `evaluate` with the same arguments would take
@@ -32,6 +34,8 @@ from .testbed_statistics import measure_confidences as measure_confidences  # Co
 from .testbed_statistics import numbered_classes as numbered_classes  # The classes of every task as numbers
 from .testbed_statistics import shared_queries as shared_queries  # Which tasks 0 … min(len) − 1 ask the same
 from .units import part_path as part_path  # Where the results of a unit lie
+from .units import Unit as Unit  # tasks of a testbed that are measured at once, and what measures them
+from .units import write_unit as write_unit  # write the rows of a unit
 from .units import read_columns as read_columns  # Some columns of a unit and its `seconds`, for a quick look
 from .verdicts import Compared as Compared  # Series B against series A on one testbed
 from .verdicts import Outcome as Outcome  # What a gate says: passed, failed, undecided

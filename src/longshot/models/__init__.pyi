@@ -80,6 +80,7 @@ from .methods.image_method_checks import run_image_checks as run_image_checks  #
 from .methods.image_method_checks import run_image_method as run_image_method  # scores per task, their shapes checked
 from .methods.meta_trained import CTX_KEY as CTX_KEY  # name among a network's extras
 from .methods.meta_trained import CTX_VALUE as CTX_VALUE  # name among a network's extras
+from .methods.finetune_network import FinetuneAll as FinetuneAll  # fine-tunes a whole network on every support set
 from .methods.meta_trained import ctx_heads as ctx_heads  # keys and values of the places of maps
 from .methods.meta_trained import ctx_scores as ctx_scores  # scores [Q, way] of CrossTransformers
 from .methods.method_checks import CHECKS as CHECKS  # the common test of methods on features: name → what it asks

@@ -34,6 +34,7 @@ from .report_data import Runs as Runs  # What may be given as the runs of a repo
 from .report_data import read_runs as read_runs  # Read runs and arrange them
 from .sections.mistakes import top_classes as top_classes  # The classes with the most mistakes
 from .summary import column_marks as column_marks  # Marks of M series on the same T tasks alone, [T, M]
+from .summary import summarise as summarise  # the estimate and mark of every series on every testbed
 from .svg import INK as INK  # Stand-in for the colour of text
 from .svg import LIGHT as LIGHT  # The light colours, for files of their own
 from .svg import SERIES as SERIES  # Stand-ins for the colours of series

@@ -120,4 +120,5 @@ from .words import INSTANCES as INSTANCES  # Longshot's own words for instances
 from .words import JUDGED as JUDGED  # instances that look at features
 from .words import make_classes as make_classes  # The class sampler that a word and its settings describe
 from .words import make_shape as make_shape  # The shape that a word (fixed, any, meta-dataset, like:FILE) and its …
+from .words import SampleSettings as SampleSettings  # the settings of `sample`: types and names
 from .words import SHAPES as SHAPES  # Longshot's own words for shapes

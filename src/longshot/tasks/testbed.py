@@ -81,10 +81,6 @@ class Testbed:
     'names'
     >>> [tuple(part.shape) for part in testbed.episodes("decode|resize(8,8)|value_range(0,1)")[0]]
     [(3, 3, 8, 8), (3,), (6, 3, 8, 8), (6,)]
-    >>> page = testbed.show(2)
-    >>> page.url.endswith("/task/2")
-    True
-    >>> page.close()
     """
 
     __test__ = False  # not a pytest class, whatever its name looks like
@@ -349,6 +345,13 @@ class Testbed:
         -------
         Explorer
             ``url`` is the address.
+
+        Examples
+        --------
+        >>> page = longshot.sample("toybox", tasks=4, way=3, shot=1, query=2, split="test").show(2)
+        >>> page.url.endswith("/task/2")
+        True
+        >>> page.close()
         """
         from longshot.base import show_noun
 

@@ -17,7 +17,7 @@ from longshot.arena import remote_worker
 from longshot.arena.client import Client
 from longshot.arena.server import uploads
 from longshot.arena.server.page_rendering import TEMPLATES
-from longshot.cli.main import every_command
+from longshot.cli import every_command
 
 from ..conftest import write_competition
 from .conftest import PASSWORD, Arena, Visitor, archive, change, log_in, open_arena

@@ -12,7 +12,7 @@ import torch
 
 from longshot.base import ImageTask
 from longshot.data import open_dataset
-from longshot.evaluation import compute, evaluate
+from longshot.evaluation import evaluate
 from longshot.models import ImageMethod, SmallNetwork, get_method
 from longshot.tasks import BigEpisode, shuffled_splits
 
@@ -96,7 +96,7 @@ def test_an_evaluation_in_blocks_gives_the_same_rows(
     bed = BigEpisode(train=20, validation=10).final(data)
     all_scores = []
     for number, queries in enumerate((1024, 13)):
-        monkeypatch.setattr(compute, "QUERIES", queries)
+        monkeypatch.setattr("longshot.evaluation.compute.QUERIES", queries)
         results = evaluate(
             bed,
             backbones=str(folder),

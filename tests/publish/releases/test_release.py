@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import longshot
 from conftest import RunCli
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.evaluation import evaluate
-from longshot.evaluation.predictions import write_predictions
+from longshot.evaluation import evaluate, write_predictions
 from longshot.publish import release, verify
 from longshot.tasks import Testbed, sample
 
@@ -157,3 +157,23 @@ def test_from_release_to_score_on_the_command_line(
     assert broken.returncode == 4 and "README.md: it is missing" in broken.stderr
     nothing = run_cli("verify", tmp_path, check=False)
     assert nothing.returncode == 2 and "is no release" in nothing.stderr
+
+
+def test_a_run_by_names_is_told_on_the_card(
+    run_cli: RunCli, images: Path, tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A testbed by content, evaluated by names."""
+    sample(images, tasks=4, way=2, shot=1, query=3, out=tmp_path / "bed.parquet")
+    monkeypatch.setenv("LONGSHOT_IDENTITY", "names")
+    run_cli(
+        "evaluate", "bed.parquet", "--backbone", "pixels", "--method", "protonet", "-o", "run", cwd=tmp_path
+    )
+    run_cli("release", "bed.parquet", "--run", "run", "--title", "T", "-o", "release", cwd=tmp_path)
+    card = (tmp_path / "release" / "README.md").read_text()
+    assert "dentity of the images behind 'pixels': names only of photos" in card and "names only |" in card
+
+
+def test_a_name_that_is_too_long_for_a_file_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="3,000 letters") as caught:
+        longshot.verify("n" * 3000)
+    assert len(str(caught.value)) < 200

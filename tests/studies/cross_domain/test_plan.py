@@ -15,8 +15,7 @@ from longshot.data import Dataset
 from longshot.studies import get_study, layered
 from longshot.studies.cross_domain.cross_domain_plan import CrossDomainSettings, make_domains
 from longshot.studies.cross_domain.cross_domain_recipe import OneBranch
-from longshot.tasks import FixedShape, Pool, UniformInstances
-from longshot.training.training_episodes import draw_tasks
+from longshot.tasks import FixedShape, sample
 
 
 def _dataset(sizes: Mapping[str, int], images: int = 40) -> Dataset:
@@ -131,17 +130,7 @@ def test_pre_trained_weights_must_come_from_somewhere() -> None:
 
 def test_tasks_never_mix_domains_and_come_from_all() -> None:
     dataset = _dataset({"a": 5, "b": 9, "c": 4})
-    tasks = draw_tasks(
-        Pool(dataset, np.arange(18)),
-        60,
-        0,
-        shape=FixedShape(5, 1, 1),
-        classes=OneBranch(),
-        instances=UniformInstances(),
-    )
-    seen = [
-        {dataset.class_ids[dataset.labels[row]].split("/")[0] for row in tasks.support.row(task)}
-        for task in range(60)
-    ]
+    tasks = sample(dataset, tasks=60, shape=FixedShape(5, 1, 1), classes=OneBranch(), identity="names")
+    seen = [{class_id.split("/")[0] for class_id in task.classes} for task in tasks]
     assert all(len(domains) == 1 for domains in seen)
     assert set.union(*seen) == {"a", "b"}  # c has too few classes

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from longshot.base import Plugin, UserError, plugins
+from longshot.base import Plugin, UserError
 from longshot.studies import get_study, list_studies, run_study
 from longshot.studies.engine.recipe import RECIPES, get_recipe
 from longshot.studies.study_command import command
@@ -42,7 +42,7 @@ def plug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     def install(**studies: str) -> None:
         theirs = {"theirs": Plugin("Guessing.", studies=studies)}
-        monkeypatch.setattr(plugins, "_entry_points", lambda: (theirs, {}))
+        monkeypatch.setattr("longshot.base.plugins._entry_points", lambda: (theirs, {}))
 
     yield install
     for module in [name for name in sys.modules if name.partition(".")[0] == "their_package"]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +61,14 @@ def test_tables_of_no_study_are_one_sentence(run_cli: Any, tmp_path: Path) -> No
     done = run_cli("study", "tables", tmp_path, check=False)
     assert done.returncode == 2
     assert "is not the folder of a study: it has no study.json; 'longshot study run" in done.stderr
+
+
+def test_listing_the_studies_does_not_load_torch() -> None:
+    code = (
+        "import sys\n"
+        "from click.testing import CliRunner\nfrom longshot.cli import cli\n"
+        "done = CliRunner().invoke(cli, ['study', 'ls'])\n"
+        "assert done.exit_code == 0 and 'many-way-small' in done.stdout, done.output\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

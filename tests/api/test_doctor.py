@@ -80,11 +80,6 @@ def test_plugins_are_named(rows: dict[str, dict[str, str]], name: str, state: st
     assert rows[f"plugin {name}"] == {"what": f"plugin {name}", "state": state, "detail": detail}
 
 
-def test_the_wings_of_longshot_are_plugins(rows: dict[str, dict[str, str]]) -> None:
-    wings = ("diagnosis", "publish", "studies", "explorer", "arena")
-    assert {rows[f"plugin {wing}"]["state"] for wing in wings} == {"ok"}
-
-
 def test_every_extra_of_users_is_asked_for() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

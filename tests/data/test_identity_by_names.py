@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 import longshot
 from longshot.base import UserError
 from longshot.data import identity
 from longshot.models import cached_pixels
+from wings import wing_cases
 
 PROBED = 16
 TASKS: dict[str, Any] = {"tasks": 4, "way": 2, "shot": 1, "query": 3}
@@ -57,13 +58,6 @@ def made_judged(album: Path, folder: Path) -> str:
     return longshot.sample(album, **TASKS, instances="difficult", judge="pixels").identity
 
 
-def made_attributes(album: Path, folder: Path) -> str:
-    longshot.measure_attributes(album, out=folder / "a.parquet")
-    schema = pq.read_schema(folder / "a.parquet")
-    assert "digest" not in schema.names
-    return str(json.loads(schema.metadata[b"longshot"])["identity"])
-
-
 def made_overlap(album: Path, folder: Path) -> str:
     return str(longshot.find_overlap(album, album, out=folder / "o.json").a["identity"])
 
@@ -86,21 +80,15 @@ def made_run(album: Path, folder: Path) -> str:
     return str(next(iter(run["backbones"]["pixels"].values()))["networks"][0]["images"])
 
 
-def made_explanation(album: Path, folder: Path) -> str:
-    bed = longshot.sample(album, **TASKS)
-    longshot.explain(bed, backbone="pixels", html=folder / "page.html")
-    assert "names only" in (folder / "page.html").read_text()
-    return bed.identity
-
-
 MADE: tuple[Callable[[Path, Path], str], ...] = (
-    made_split, made_judged, made_attributes, made_overlap, made_pixels, made_training, made_run, made_explanation,
-)  # fmt: skip
+    *(made_split, made_judged, made_overlap, made_pixels, made_training, made_run),
+    *chain(*wing_cases("BY_NAMES")),
+)
 
 
 @pytest.mark.parametrize(
     "make",
-    [pytest.param(make, marks=pytest.mark.long) if make is made_explanation else make for make in MADE],
+    [*MADE, *(pytest.param(make, marks=pytest.mark.long) for make in chain(*wing_cases("BY_NAMES_LONG")))],
     ids=lambda make: make.__name__,
 )
 def test_every_verb_reads_few_images_and_records_that_names_were_enough(
@@ -125,7 +113,7 @@ def test_an_unknown_variable_is_one_sentence(album: Path, monkeypatch: pytest.Mo
 def test_it_is_shown_wherever_the_result_is(
     run_cli, album: Path, tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A testbed by content, evaluated by names: the run, its page, comparisons and a release say so."""
+    """A testbed by content, evaluated by names: the run, its page and comparisons say so (a release: tests/publish)."""
     longshot.sample(album, **TASKS, out=tmp_path / "bed.parquet")
     monkeypatch.setenv("LONGSHOT_IDENTITY", "names")
     done = run_cli("evaluate", "bed.parquet", "--backbone", "pixels", "--method", "protonet", "-o", "run",
@@ -136,6 +124,3 @@ def test_it_is_shown_wherever_the_result_is(
     run_cli("report", "run", "-o", "page.html", cwd=tmp_path)
     assert message.replace("'", "&#39;") in (tmp_path / "page.html").read_text()
     assert message in run_cli("compare", "run", "run", cwd=tmp_path).stdout
-    run_cli("release", "bed.parquet", "--run", "run", "--title", "T", "-o", "release", cwd=tmp_path)
-    card = (tmp_path / "release" / "README.md").read_text()
-    assert message in card and "names only |" in card

@@ -30,7 +30,7 @@ def test_every_import_works(page: Path) -> None:
 def test_every_call_of_longshot_has_parameters_that_exist(page: Path) -> None:
     from inspect import signature
 
-    from longshot.tasks.words import SampleSettings
+    from longshot.tasks import SampleSettings
 
     for block in _FENCED.findall(page.read_text("utf-8")):
         for node in ast.walk(ast.parse(textwrap.dedent(block))):

@@ -1,0 +1,45 @@
+"""What tests that walk over every verb and command have to know of this wing (see ``tests/wings.py``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+import longshot
+from remedies import QUICK, Mistake
+
+OUTPUT_FILES = {("explain", "html"): ("new.html",), ("attributes", "out"): ("new.csv", "new.parquet")}
+OUTPUT_ARGUMENTS = {
+    "explain": "{bed} --no-pixels --attributes {photos.name}={light}",
+    "attributes": "{photos}",
+}
+RUN_READERS = ("explain BED --run CUT --no-pixels",)
+MISTAKES = [
+    Mistake("backbone", "explain", ("plain.parquet",), {"intervene": "replace"}, long=True),
+    Mistake("intervene", "explain", ("plain.parquet",), {"intervene": "pixels", "backbone": np.zeros((240, 2), "f4")},
+            long=True),
+]  # fmt: skip
+NOT_FOLLOWED = {
+    "attributes": "needs a dataset none of whose attributes can be compared; tests/diagnosis gives such files",
+}
+
+
+def made_attributes(album: Path, folder: Path) -> str:
+    longshot.measure_attributes(album, out=folder / "a.parquet")
+    schema = pq.read_schema(folder / "a.parquet")
+    assert "digest" not in schema.names
+    return str(json.loads(schema.metadata[b"longshot"])["identity"])
+
+
+def made_explanation(album: Path, folder: Path) -> str:
+    bed = longshot.sample(album, **{**QUICK, "tasks": 4, "query": 3})
+    longshot.explain(bed, backbone="pixels", html=folder / "page.html")
+    assert "names only" in (folder / "page.html").read_text()
+    return bed.identity
+
+
+BY_NAMES = (made_attributes,)
+BY_NAMES_LONG = (made_explanation,)
