@@ -293,8 +293,8 @@ def _way_columns(ways: Floats) -> Floats:
 
 def _orthonormal(columns: Floats) -> Floats:
     """Return an orthonormal basis [T, r] of columns that may depend on each other."""
-    left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    basis: Floats = left[:, sizes > 1e-9 * max(float(sizes.max(initial=0.0)), 1e-300)]
+    vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    basis: Floats = vectors[:, sizes > 1e-9 * max(float(sizes.max(initial=0.0)), 1e-300)]
     return basis
 
 
