@@ -15,7 +15,7 @@ from longshot.base import UserError
 from longshot.evaluation import Compared, RunComparison, SeriesPair, compare_pairs, enough_resamples
 from longshot.evaluation.run_comparison import SeriesValues, _Job, _over_classes
 from longshot.evaluation.verdicts import RunSeries, deciding_tasks
-from longshot.statistics import Interval, compare_paired, crossed_interval, holm, tasks_to_decide
+from longshot.statistics import Interval, class_interval, compare_paired, holm, tasks_to_decide
 from longshot.tasks import Testbed
 
 A, B = RunSeries("net", "a", 0), RunSeries("net", "b", 2)
@@ -199,10 +199,13 @@ class TestPairsTogether:
 
 
 class TestDifferencesOverClasses:
-    """Two tasks of two classes; A is right on the first class of each, B on all queries."""
+    """Four tasks of two classes; A is right on the first class of each and on all of the last, B on all queries."""
+
+    PAIRS = (["cat", "dog"], ["dog", "hen"], ["hen", "fox"], ["fox", "cat"])
 
     def job(self, testbed: str, **predictions: list[list[int]]) -> Any:
-        sides = [SeriesValues(np.array([0, 1]), np.zeros(2), pa.array(rows)) for rows in predictions.values()]
+        tasks = np.arange(len(self.PAIRS))
+        sides = [SeriesValues(tasks, np.zeros(len(tasks)), pa.array(rows)) for rows in predictions.values()]
         return _Job(testbed, A, B, *sides)
 
     def run(self) -> Any:
@@ -210,15 +213,15 @@ class TestDifferencesOverClasses:
             {
                 "task": task,
                 "dataset": "pets",
-                "classes": ["cat", "dog"],
-                "support": ["cat/s", "dog/s"],
-                "query": [f"cat/{task}", f"dog/{task}"],
+                "classes": pair,
+                "support": [f"{name}/s" for name in pair],
+                "query": [f"{name}/{task}" for name in pair],
                 "support_label": [0, 1],
                 "query_label": [0, 1],
                 "way": 2,
                 "shots": [1, 1],
             }
-            for task in range(2)
+            for task, pair in enumerate(self.PAIRS)
         ]
         bed = Testbed.create(pa.Table.from_pylist(rows), datasets={"pets": "f" * 64}, sampler={}, seed=0)
 
@@ -230,7 +233,7 @@ class TestDifferencesOverClasses:
         return SimpleNamespace(testbed=testbed)
 
     def test_they_are_b_minus_a(self) -> None:
-        first, right = [[0, 0], [0, 0]], [[0, 1], [0, 1]]
+        first, right = [[0, 0]] * 3 + [[0, 1]], [[0, 1]] * 4
         jobs = [
             self.job("bed", a=first, b=right),
             self.job("gone", a=first, b=right),
@@ -239,5 +242,5 @@ class TestDifferencesOverClasses:
         gain, absent, loss = _over_classes(self.run(), jobs)
         assert absent is None  # the comparison itself needs no testbed
         assert gain is not None and loss is not None
-        assert (gain.mean, loss.mean, gain.n) == (0.5, -0.5, 2)
-        assert gain.half == pytest.approx(crossed_interval([0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1]).half)
+        assert (gain.mean, loss.mean, gain.n) == (0.375, -0.375, 4)
+        assert gain.half == pytest.approx(class_interval([0.5, 0.5, 0.5, 0.0], self.PAIRS).half)

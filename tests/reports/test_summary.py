@@ -22,7 +22,7 @@ from longshot.reports.summary import (
     summarise,
     time_spent,
 )
-from longshot.statistics import compare_paired, crossed_interval, holm
+from longshot.statistics import class_interval, compare_paired, holm
 
 from .conftest import MakeRun
 from .runs import DEFAULT, cell, read_rows, report_of
@@ -250,13 +250,12 @@ def test_the_interval_over_classes_of_a_run(make_run: MakeRun) -> None:
     data = read_runs(make_run(tasks=40))
     testbed, rows = data.beds[0].testbed, data.cells[0, 0]
     assert testbed is not None and rows.predictions is not None
-    right, tasks, classes = [], [], []
+    accuracy, classes = [], []
     for task, predicted in zip(rows.tasks.tolist(), rows.predictions.to_pylist(), strict=True):
         row = testbed.table.slice(task, 1).to_pylist()[0]
-        right += [float(a == b) for a, b in zip(row["query_label"], predicted, strict=True)]
-        tasks += [task] * len(predicted)
-        classes += [row["classes"][label] for label in row["query_label"]]
-    expected = crossed_interval(right, tasks, classes)
+        accuracy.append(np.mean([a == b for a, b in zip(row["query_label"], predicted, strict=True)]))
+        classes.append(row["classes"])
+    expected = class_interval(accuracy, classes)
     entry = summarise(data)[0, 0]
     assert (entry.class_low, entry.class_high) == pytest.approx((expected.low, expected.high))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from longshot.base import Bools, Floats, Ints, Ragged
-from longshot.statistics import Confusion, Crossing, confidences, confusion
+from longshot.statistics import Confusion, TaskClasses, confidences, confusion
 from longshot.tasks import Testbed, dictionary, ragged
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def as_ragged(lists: Any) -> Ragged:
 
 
 class ClassIntervals:
-    """The queries of some tasks of a testbed, for intervals over tasks and classes.
+    """The queries of some tasks of a testbed, for intervals that hold for other classes like these.
 
     Parameters
     ----------
@@ -185,9 +185,9 @@ class ClassIntervals:
     """
 
     def __init__(self, testbed: Testbed, tasks: ArrayLike) -> None:
-        self.labels, classes, _ = _queries(testbed, tasks)
-        start = np.repeat(classes.offsets[:-1], self.labels.lengths)
-        self.crossing = Crossing(self.labels.owners, classes.values[start + self.labels.values])
+        self.labels, classes, names = _queries(testbed, tasks)
+        source = np.array([dataset for dataset, _ in names])[classes.values[classes.offsets[:-1]]]
+        self.task_classes = TaskClasses(classes.owners, classes.values, source)
 
     def right(self, predictions: Any) -> Floats:
         """[Q] 1 for every query that was right.
@@ -203,5 +203,6 @@ class ClassIntervals:
         return right
 
     def interval(self, values: Floats) -> Interval:
-        """The mean over tasks of ``values`` [Q], such as ``right`` or the difference of two; ``n`` counts classes."""
-        return self.crossing.interval(values)
+        """Return the mean over tasks of ``values`` [Q], as ``right`` or the difference of two; ``n`` counts classes."""
+        means = np.bincount(self.labels.owners, weights=values) / self.labels.lengths
+        return self.task_classes.interval(means)

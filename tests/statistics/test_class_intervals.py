@@ -1,0 +1,153 @@
+"""Intervals for other classes: the formula computed another way, and coverage where class effects are planted."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from longshot.statistics import class_interval, mean_interval, widths_differ
+
+
+def draw_tasks(rng: np.random.Generator, classes: int, tasks: int, ways: tuple[int, int]) -> list[np.ndarray]:
+    return [rng.choice(classes, rng.integers(ways[0], ways[1] + 1), replace=False) for _ in range(tasks)]
+
+
+def half_by_other_means(values: np.ndarray, members: list[np.ndarray]) -> float:
+    """The half width of ``class_interval`` with explicit matrices, least squares and adaptive quadrature."""
+    tasks, count = len(values), 1 + max(int(row.max()) for row in members)
+    has = np.zeros((tasks, count))
+    for task, row in enumerate(members):
+        has[task, row] = 1
+    ways = has.sum(axis=1)
+    columns = np.ones((tasks, 1))
+    if len(set(ways)) > 1:
+        columns = np.c_[columns, 1 / ways, np.log(ways)]
+    project = np.eye(tasks) - columns @ np.linalg.pinv(columns)
+    residuals = project @ values
+    weights = (1 - has) / (1 - ways / count)[:, None]
+    lever = weights / weights.sum(axis=0)
+    lever -= lever.mean(axis=1, keepdims=True)
+    jackknife = (count - 1) / count * ((lever.T @ residuals) ** 2).sum()
+    noise = tasks * (count - 1) / count * ((project @ lever) ** 2).sum()
+    design = np.c_[columns, has / ways[:, None]]
+    rank = np.linalg.matrix_rank(design)
+    left_over = residuals - design @ np.linalg.lstsq(design, residuals, rcond=None)[0]
+    over_tasks = float(left_over @ left_over) / (tasks - rank) / tasks
+    freedom = tasks - columns.shape[1]
+    by_ways = max(0.0, values.var(ddof=1) - float(residuals @ residuals) / freedom) / tasks
+
+    def density(root: float) -> float:
+        spread = root**2 + noise * over_tasks
+        chi = stats.chi2.pdf((count - 1) * jackknife / spread, count - 1) / spread
+        return float(chi / math.sqrt(1 + (2 * root) ** 2 / over_tasks))
+
+    top = 30 * math.sqrt(jackknife)
+    pieces = np.geomspace(1e-4 * top, top, 40)
+    edges = list(zip([0.0, *pieces[:-1]], pieces, strict=True))
+    total = sum(integrate.quad(density, *edge)[0] for edge in edges)
+
+    def outside(half: float) -> float:
+        def tail(root: float) -> float:
+            return density(root) * stats.norm.sf(half / math.sqrt(root**2 + over_tasks + by_ways))
+
+        return sum(integrate.quad(tail, *edge)[0] for edge in edges) / total
+
+    low, high = 0.0, 10 * top
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if outside(middle) > 0.025 else (low, middle)
+    return (low + high) / 2
+
+
+@pytest.mark.parametrize("ways", [(3, 3), (2, 6)])
+def test_the_formula_another_way(ways: tuple[int, int]) -> None:
+    rng = np.random.default_rng(4)
+    members = draw_tasks(rng, 8, 60, ways)
+    by_class = rng.normal(0, 0.2, 8)
+    values = np.array([0.6 + by_class[row].mean() for row in members]) + rng.normal(0, 0.1, 60)
+    interval = class_interval(values, members)
+    assert interval.mean == pytest.approx(values.mean()) and interval.n == 8
+    assert interval.half == pytest.approx(half_by_other_means(values, members), rel=2e-3)
+
+
+def simulate(rng: np.random.Generator, own: float, drawn_to: float) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Accuracies of 200 tasks over 15 classes that differ in how hard they are and in how they attract others."""
+    members = draw_tasks(rng, 15, 200, (5, 5))
+    hard, attracts = rng.normal(0, own, 15), rng.normal(0, drawn_to, 15)
+    values = np.array([0.7 + hard[row].mean() + attracts[row].mean() for row in members])
+    return values + rng.normal(0, 0.07, 200), members
+
+
+def coverage(own: float, drawn_to: float) -> tuple[float, float]:
+    """How often the interval over tasks, and the one over classes, holds the truth 0.7 in 200 worlds."""
+    rng = np.random.default_rng(7)
+    hits = np.zeros((200, 2), bool)
+    for world in range(200):
+        values, members = simulate(rng, own, drawn_to)
+        intervals = mean_interval(values), class_interval(values, members)
+        hits[world] = [not interval.excludes(0.7) for interval in intervals]
+    return float(hits[:, 0].mean()), float(hits[:, 1].mean())
+
+
+def test_planted_class_effects_are_covered() -> None:
+    """Classes are hard themselves and make others hard; two standard errors of 200 worlds are 3 points."""
+    over_tasks, over_classes = coverage(own=0.1, drawn_to=0.1)
+    assert over_tasks < 0.4
+    assert 0.92 <= over_classes <= 0.98
+
+
+def test_without_class_effects_it_is_little_wider() -> None:
+    over_tasks, over_classes = coverage(own=0.0, drawn_to=0.0)
+    assert over_tasks > 0.91 and over_classes > 0.92
+    rng = np.random.default_rng(1)
+    worlds = [simulate(rng, 0.0, 0.0) for _ in range(40)]
+    ratios = [class_interval(*world).half / mean_interval(world[0]).half for world in worlds]
+    assert 1 <= np.median(ratios) < 1.6
+
+
+def test_classes_are_exchanged_within_their_dataset() -> None:
+    """The same ids in two datasets are different classes, and the gap between datasets is no class effect."""
+    rng = np.random.default_rng(2)
+    members = draw_tasks(rng, 10, 120, (4, 4))
+    values = rng.normal(0.5, 0.05, 120)
+    datasets = np.repeat([0, 1], 60)
+    plain = class_interval(values, members, datasets=datasets)
+    apart = class_interval(values + 0.3 * datasets, members, datasets=datasets)
+    assert plain.n == apart.n == 20
+    assert apart.half == pytest.approx(plain.half)
+    assert class_interval(values + 0.3 * datasets, members).half > 1.5 * apart.half
+
+
+def test_names_and_order_of_classes_do_not_matter() -> None:
+    values = np.random.default_rng(3).random(20)
+    members = list(combinations(range(6), 3))
+    named = [[f"class {number}" for number in reversed(row)] for row in members]
+    assert class_interval(values, named).half == pytest.approx(class_interval(values, members).half)
+
+
+def test_equal_values_have_a_width_of_nothing() -> None:
+    interval = class_interval([0.5] * 20, list(combinations(range(6), 3)))
+    assert interval.half == pytest.approx(0, abs=1e-9)
+
+
+def test_classes_that_stand_in_every_task_cannot_be_left_out() -> None:
+    interval = class_interval([1.0, 0.0], [[0, 1], [0, 1]])
+    assert interval.low is None and interval.mean == 0.5 and interval.n == 2
+    assert "needs at least 3 classes that some task is without, there are 0 of 2" in interval.reason
+
+
+def test_lengths_must_agree() -> None:
+    with pytest.raises(ValueError, match="3 values need as many tasks, not 2"):
+        class_interval([1, 0, 1], [[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match="2 tasks need as many datasets, not 1"):
+        class_interval([1, 0], [[0, 1], [1, 2]], datasets=["a"])
+
+
+def test_a_fifth_is_the_bound() -> None:
+    assert not widths_differ(0.1, 0.119) and widths_differ(0.1, 0.121)
+    assert not widths_differ(0.1, 0.081) and widths_differ(0.1, 0.079)
+    assert not widths_differ(0.1, None) and not widths_differ(None, 0.1) and not widths_differ(math.nan, 0.1)
