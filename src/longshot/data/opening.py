@@ -352,7 +352,7 @@ def open_located(source: str, *, name: str | None = None, refresh: bool = False)
 
         return open_table(path, called)
     if kind == ".npz":
-        from longshot.data.folder import open_arrays
+        from longshot.data.formats.arrays import open_arrays
 
         return open_arrays(path, called)
     raise UserError(
