@@ -49,6 +49,8 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     "meta-dataset-hdf5": ("meta_dataset:MetaDatasetHdf5", r"0\.h5"),
     "tfds": ("tfds:Tfds", r"dataset_info\.json|features\.json|\d+\.\d+\.\d+"),
     "vtab": ("vtab:Vtab", None),
+    "lmdb": ("arrays:Lmdb", r"data\.mdb|.*lmdb"),
+    "arrays": ("arrays:ArrayFiles", r".*\.(npz|npy|h5|hdf5|hdf)"),
     "pattern": ("pattern:PathPattern", None),
 }
 FORMATS = {
