@@ -24,6 +24,8 @@ from longshot.data.formats.array_files import (
     LABELS,
     TEXTS,
     Array,
+    DatumPixels,
+    lmdb_index,
     read_headers,
 )
 from longshot.data.formats.base import (
