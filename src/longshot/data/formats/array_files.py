@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +28,6 @@ from longshot.data.file_readers import damage_of, find_column, read_npy_header
 from longshot.data.formats.base import RawPart, unpacked, unpacked_again
 from longshot.data.formats.spans import need_h5py
 from longshot.data.formats.tfrecord import ProtoError, message_fields
-from longshot.data.stores import ImageError, array_bytes, decode, to_rgb
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 ENDINGS = (".npz", ".npy", ".h5", ".hdf5", ".hdf")
 TEXTS = (".csv", ".txt")
@@ -266,155 +262,94 @@ def _blocks(array: Array) -> Iterator[bytes]:
     yield from (rows[at : at + array.step].tobytes() for at in starts)
 
 
-_MAGIC, _META = (
-    struct.Struct("<II"),
-    struct.Struct("<QQQ"),
-)  # of LMDB: root, last page, number of the transaction
-_PAGE, _NODE = struct.Struct("<8xHHH"), struct.Struct("<HHHH")
+_META, _PAGE, _NODE = struct.Struct("<Q8xQ"), struct.Struct("<10xHH"), struct.Struct("<HHHH")
 _BRANCH, _LEAF, _OVERFLOWS = 1, 2, 1  # kinds of pages; a node whose data has pages of its own
-
-
-def lmdb_records(data: mmap.mmap, file: Path) -> Iterator[tuple[bytes, int, int]]:
-    """(key, offset, length) of every record of an LMDB file of data version 1, in the order of the keys.
-
-    The pages of the tree are walked here: LMDB's own library trusts them, and a damaged one would end the process.
-    """
-    with explained(file):
-        size = struct.unpack_from("<I", data, 40)[0]
-        if any(_MAGIC.unpack_from(data, at + 16) != (0xBEEFC0DE, 1) for at in (0, size)):
-            raise ValueError("it is no LMDB file of data version 1")
-        root, _, _ = max((_META.unpack_from(data, at + 128) for at in (0, size)), key=lambda meta: meta[2])
-        stack: list[int] = [root]
-        seen: set[int] = set()
-        while stack:
-            page = stack.pop()
-            if page == 2**64 - 1:  # of an empty tree
-                continue
-            if page in seen or (page + 1) * size > len(data):
-                raise ValueError(
-                    f"its page {page:,} lies outside the file, or in a circle: it was cut short or damaged"
-                )
-            seen.add(page)
-            _, kind, lower = _PAGE.unpack_from(data, page * size)
-            if not kind & (_BRANCH | _LEAF) or not 16 <= lower <= size:
-                raise ValueError(f"its page {page:,} is damaged")
-            pointers = struct.unpack_from(f"<{(lower - 16) // 2}H", data, page * size + 16)
-            nodes = [
-                (page * size + pointer, _NODE.unpack_from(data, page * size + pointer))
-                for pointer in pointers
-            ]
-            if kind & _BRANCH:
-                stack += [low | high << 16 | flags << 32 for _, (low, high, flags, _) in reversed(nodes)]
-                continue
-            for at, (low, high, flags, key_size) in nodes:
-                start, length = at + 8 + key_size, low | high << 16
-                key = data[at + 8 : start]
-                if flags & ~_OVERFLOWS:
-                    raise ValueError("it holds databases within the database, or several values per key")
-                if flags:
-                    start = struct.unpack_from("<Q", data, start)[0] * size + 16
-                if start + length > len(data):
-                    raise ValueError(
-                        f"the record {key!r} reaches behind the end of the file: it was cut short"
-                    )
-                yield key, start, length
-
-
 _ENCODED = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")  # how images begin
 
 
 def lmdb_index(file: Path) -> pa.Table:
-    """One row per image: class, number, key, place, and whether it is an image file, grey or colour pixels."""
+    """One row per image of an LMDB file: class, number, key, offset, length, and the shape of pixels ("" of a file)."""
     rows: list[tuple[str, int, str, int, int, str]] = []
     with (
         explained(file),
         file.open("rb") as stream,
         mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
-        records = {key.decode(): (at, length) for key, at, length in lmdb_records(data, file)}
+        records = {key.decode(errors="backslashreplace"): span for key, *span in _lmdb_records(data)}
         numbered = [key for key in records if key.startswith("image-")]
-        absent = [key for key in numbered if key.replace("image-", "label-") not in records]
-        if absent:
+        absent = [key for key in numbered if f"label-{key[6:]}" not in records]
+        if absent or not records:
             raise UserError(
-                f"{file} lacks labels of {len(absent):,} of {len(numbered):,} images ({first(absent)})."
+                f"{file} lacks labels of {len(absent):,} of {len(records):,} records ({first(absent)})."
             )
         for key in numbered or records:
             at, length = records[key]
-            if data[at : at + 4].startswith(_ENCODED):
-                kind, label = "image", key.rpartition("/")[0]
-                if numbered:
-                    start, size = records[key.replace("image-", "label-")]
-                    label = data[start : start + size].decode().strip()
-            elif data[at : at + 1] == b"\x80" and data[at + length - 1 : at + length] == b".":
+            shape, label = "", key.rpartition("/")[0]
+            if numbered:
+                start, size = records[f"label-{key[6:]}"]
+                label = data[start : start + size].decode().strip()
+            if data[at : at + 1] == b"\x80" and data[at + length - 1 : at + length] == b".":
                 raise UserError(
                     f"The records of {file} are pickled ('{key}'), and unpickling runs whatever a file says",
                     "write images as files and labels as text: image-000000001, label-000000001",
                 )
-            else:
-                kind, label = _datum_kind(data, at, at + length, key)
+            if not data[at : at + 4].startswith(_ENCODED):
+                label, at, length, shape = _datum(data, at, at + length, key)
             if not label:
                 raise UserError(
-                    f"{file} has no label for '{key}': keys are class/name, or labels have keys label-…."
+                    f"{file} has no label for '{key}': keys are class/name, or labels are label-…."
                 )
-            rows.append((label, len(rows), key, at, length, kind))
-    kinds = sorted({row[-1] == "image" for row in rows})
-    if len(kinds) != 1:
-        raise UserError(
-            f"{file} has {len(rows):,} records of {len(kinds)} kinds; one kind of image is needed."
-        )
-    return pa.table(
-        dict(
-            zip(("class", "number", "key", "offset", "length", "kind"), zip(*rows, strict=True), strict=True)
-        )
-    )
+            rows.append((label, len(rows), key, at, length, shape))
+    names = ("class", "number", "key", "offset", "length", "shape")
+    return pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
-def _datum(data: Any, start: int, stop: int) -> dict[int, tuple[int, int, int]]:
-    """Field number → (start, stop, value) of Caffe's Datum; ValueError where it holds no image."""
-    fields = {number: (at, end, value) for number, _, at, end, value in message_fields(data, start, stop)}
-    at, end, _ = fields.get(4, (0, 0, 0))
-    encoded = fields.get(7, (0, 0, 0))[2]
-    channels, height, width = (fields.get(number, (0, 0, 0))[2] for number in (1, 2, 3))
-    if not end or not (encoded or (channels in (1, 3) and channels * height * width == end - at)):
-        raise ProtoError("it holds neither an image nor Caffe's Datum")
-    return fields
-
-
-def _datum_kind(data: Any, start: int, stop: int, key: str) -> tuple[str, str]:
-    """(grey, colour or file; the label as text)."""
+def _datum(data: Any, start: int, stop: int, key: str) -> tuple[str, int, int, str]:
+    """(label, offset and length of the image, shape of pixels) of Caffe's message Datum."""
+    wrong = f"the record '{key}' is neither an image nor Caffe's Datum"
     try:
-        fields = _datum(data, start, stop)
-    except ProtoError as error:
-        raise ValueError(f"the record '{key}': {error}") from error
-    kind = "file" if fields.get(7, (0, 0, 0))[2] else "colour" if fields[1][2] == 3 else "grey"
-    return kind, str(np.uint64(fields[5][2]).astype(np.int64)) if 5 in fields else ""
+        fields = {number: (at, end, value) for number, _, at, end, value in message_fields(data, start, stop)}
+        (at, end, _), label = fields[4], str(np.uint64(fields[5][2]).astype(np.int64))
+        shape = () if fields.get(7, (0, 0, 0))[2] else tuple(fields[number][2] for number in (1, 2, 3))
+    except (ProtoError, KeyError) as error:
+        raise ValueError(wrong) from error
+    if shape and (shape[0] not in (1, 3) or math.prod(shape) != end - at):
+        raise ValueError(f"{wrong} of bytes")
+    return label, at, end - at, ",".join(map(str, shape))
 
 
-@dataclass(frozen=True)
-class DatumPixels:
-    """Decoder of Caffe's Datum: an image file, or pixels [channels, H, W], blue first where ``bgr``."""
+def _lmdb_records(data: mmap.mmap) -> Iterator[tuple[bytes, int, int]]:
+    """(key, offset, length) of every record of an LMDB file of data version 1, in the order of the keys.
 
-    bgr: bool
-
-    def __call__(self, data: bytes, where: str) -> Image:
-        from PIL import Image
-
-        image = self._content(data, where)
-        return decode(image, where) if isinstance(image, bytes) else to_rgb(Image.fromarray(image))
-
-    def encoded(self, data: bytes, where: str) -> bytes:
-        """The image file, or type, shape and numbers of the pixels."""
-        image = self._content(data, where)
-        return image if isinstance(image, bytes) else array_bytes(image)
-
-    def _content(self, data: bytes, where: str) -> bytes | NDArray[np.uint8]:
-        try:
-            fields = _datum(data, 0, len(data))
-        except (ProtoError, IndexError) as error:
-            raise ImageError(where, str(error)) from error
-        content = data[slice(*fields[4][:2])]
-        if fields.get(7, (0, 0, 0))[2]:
-            return content
-        pixels = np.frombuffer(content, np.uint8).reshape([fields[number][2] for number in (1, 2, 3)])
-        pixels = np.ascontiguousarray((pixels[::-1] if self.bgr else pixels).transpose(1, 2, 0))
-        return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
+    The pages of the tree are walked here: LMDB's own library trusts them, and a damaged one would end the process.
+    """
+    size = struct.unpack_from("<I", data, 40)[0]
+    if any(struct.unpack_from("<II", data, at + 16) != (0xBEEFC0DE, 1) for at in (0, size)):
+        raise ValueError("it is no LMDB file of data version 1")
+    root, _ = max((_META.unpack_from(data, at + 128) for at in (0, size)), key=lambda meta: meta[1])
+    stack, seen = [root] if root < 2**64 - 1 else [], set()
+    while stack:
+        page = stack.pop()
+        if page in seen or (page + 1) * size > len(data):
+            raise ValueError(f"its page {page:,} lies outside the file or in a circle: it was cut short")
+        seen.add(page)
+        kind, lower = _PAGE.unpack_from(data, page * size)
+        if not kind & (_BRANCH | _LEAF) or not 16 <= lower <= size:
+            raise ValueError(f"its page {page:,} is damaged")
+        places = [
+            page * size + at for at in struct.unpack_from(f"<{lower // 2 - 8}H", data, page * size + 16)
+        ]
+        nodes = [(at, *_NODE.unpack_from(data, at)) for at in places]
+        if kind & _BRANCH:
+            stack += [low | high << 16 | flags << 32 for _, low, high, flags, _ in reversed(nodes)]
+            continue
+        for at, low, high, flags, key_size in nodes:
+            start, length = at + 8 + key_size, low | high << 16
+            key = data[at + 8 : start]
+            if flags & ~_OVERFLOWS:
+                raise ValueError("it holds databases within the database, or several values per key")
+            if flags:
+                start = struct.unpack_from("<Q", data, start)[0] * size + 16
+            if start + length > len(data):
+                raise ValueError(f"its record {key!r} reaches behind the end: it was cut short")
+            yield key, start, length

@@ -6,12 +6,12 @@ Where names or numbers can mean two things, the user is asked.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset, canonical_split
+from longshot.data.file_readers import repeated
 from longshot.data.formats.array_files import (
     ENDINGS,
     LABELS,
     TEXTS,
     Array,
-    DatumPixels,
     lmdb_index,
     read_headers,
 )
@@ -32,7 +32,6 @@ from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
-    Texts,
     check_texts,
     chosen_splits,
     label_names,
@@ -43,19 +42,17 @@ from longshot.data.formats.base import (
 from longshot.data.formats.spans import SpanStore
 from longshot.data.stores import decode, is_image_name
 
-if TYPE_CHECKING:
-    pass
-
 _IMAGES = ("images", "image", "imgs", "img", "x", "data", "pixels")
 _NAMES = ("class_names", "classes", "label_names", "list_classes")
 _DEPTHS = (8, 10, 12, 14, 16)  # bits of cameras and scanners
 _WIDEST = 100_000  # classes of one-hot labels
 _ORDER = ("", "train", "validation", "test")
-_CANDIDATES = ("0..1", "-1..1", *(f"{bits}-bit" for bits in _DEPTHS))
+_RANGES = {"0..1": (0.0, 1.0), "-1..1": (-1.0, 1.0)} | {
+    f"{bits}-bit": (0.0, 2.0**bits - 1) for bits in _DEPTHS
+}
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
+class _Part(NamedTuple):
     """Images with their labels, and other arrays of the same part."""
 
     split: str
@@ -83,13 +80,8 @@ class ArrayFiles(Format):
         channels: str | None = None,
         split: str | None = None,
     ) -> None:
-        self.images, self.labels, self.values, self.channels, self.split = (
-            images,
-            labels,
-            values,
-            channels,
-            split,
-        )
+        self.images, self.labels, self.split = images, labels, split
+        self.values, self.channels = values, channels
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -107,35 +99,28 @@ class ArrayFiles(Format):
         chosen = chosen_splits(self.split, [part.split for part in parts], path)
         parts = [part for part in parts if part.split in chosen]
         images = [part.images for part in parts]
-        kinds = {(array.shape[1:], array.dtype.str) for array in images}
-        if len(kinds) > 1:
-            sizes = [f"{array.dtype} {list(array.shape)}" for array in images]
+        axes, *_ = [self._axes(array, path) for array in images]
+        kinds = [f"{array.dtype} {list(array.shape[1:])}" for array in images]
+        if len(set(kinds)) > 1:
             raise UserError(
-                f"{path} has images of different sizes or types ({first(sizes)}); one dataset has one."
+                f"{path} has images of different sizes or types ({first(kinds)}); one dataset has one."
             )
-        axes = self._axes(images[0], path)
-        labels = [_labels(part.labels, part.images) for part in parts]
-        texts = [values.dtype.kind == "U" for values in labels]
-        classes = np.concatenate(
-            [
-                values.astype(np.str_)
-                if names is None or text
-                else label_names(values, names.tolist(), str(path))
-                for values, text in zip(labels, texts, strict=True)
-            ]
-        )
+        labels = np.concatenate([_labels(part) for part in parts])
+        named = names is not None and labels.dtype.kind != "U"
+        classes = label_names(labels, names or (), str(path)) if named else labels.astype(np.str_)
         raw = [part.images.in_place(part.split, refresh) for part in parts]
         black, white = self._limits(path, images, raw, refresh)
         pixels = RawPixels(images[0].shape[1:], axes, images[0].dtype.str, black, white)
         return raw_dataset(name, self.source(path), classes, raw, pixels, _attributes(parts, path))
 
-    def _parts(self, path: Path) -> tuple[list[_Part], Texts | None]:
+    def _parts(self, path: Path) -> tuple[list[_Part], list[str] | None]:
         """What the names of the arrays tell: parts, and names of classes."""
         files = [path]
         if path.is_dir():
-            texts = [file for file in path.iterdir() if file.suffix.lower() in TEXTS]
-            files = [file for file in path.iterdir() if file.suffix.lower() in ENDINGS]
-            files = sorted([*files, *(file for file in texts if self._role(file.name, "")[0])])
+            by_kind = [(file, file.suffix.lower()) for file in sorted(path.iterdir())]
+            files = [
+                f for f, kind in by_kind if kind in ENDINGS or (kind in TEXTS and self._role(f.name, "")[0])
+            ]
         arrays = [array for file in files for array in read_headers(file)]
         sets: dict[tuple[str, str], dict[str, Array]] = {}
         extra: dict[str, dict[str, Array]] = {}
@@ -146,7 +131,7 @@ class ArrayFiles(Format):
                 continue
             roles = sets.setdefault((group, split), {})
             if role in roles:
-                self._ask(path, f"two arrays of {role}", [roles[role], array], role)
+                _ask(path, f"two arrays of {role}", [roles[role], array], role)
             roles[role] = array
         pairs = {key: roles for key, roles in sets.items() if {"images", "labels"} <= set(roles)}
         if not pairs:
@@ -156,18 +141,15 @@ class ArrayFiles(Format):
                 f"give the folder that holds them, or name them, as in arrays(images='x', labels='y'):{path}",
             )
         if len({group for group, _ in pairs}) > 1:
-            self._ask(path, "several sets of images", [roles["images"] for roles in pairs.values()], "images")
+            _ask(path, "several sets of images", [roles["images"] for roles in pairs.values()], "images")
         alone = [
-            roles["images"].shown for key, roles in sets.items() if key not in pairs and "images" in roles
+            roles["images"].shown for roles in sets.values() if "images" in roles and "labels" not in roles
         ]
         if alone:
             note(f"{count(alone, 'array')} of images without labels left out ({first(alone)}).")
-        names = [roles["names"] for roles in sets.values() if "names" in roles]
-        parts = [
-            _Part(split, roles["images"], roles["labels"], extra.get(split, {}))
-            for (_, split), roles in sorted(pairs.items(), key=lambda entry: _ORDER.index(entry[0][1]))
-        ]
-        return parts, _class_names(names, path)
+        ordered = sorted(pairs.items(), key=lambda entry: _ORDER.index(entry[0][1]))
+        parts = [_Part(key[1], r["images"], r["labels"], extra.get(key[1], {})) for key, r in ordered]
+        return parts, _class_names([roles["names"] for roles in sets.values() if "names" in roles], path)
 
     def _role(self, file: str, member: str) -> tuple[str, str, str]:
         """(images, labels, names or nothing; what else the name says; the split) of an array.
@@ -175,7 +157,7 @@ class ArrayFiles(Format):
         >>> ArrayFiles()._role("cells_train_x.h5", "x"), ArrayFiles()._role("", "Labels-val")
         (('images', 'cells', 'train'), ('labels', '', 'validation'))
         """
-        called, (words, split) = f"{file}/{member}", _words(f"{file}/{member}")
+        words, split = _words(f"{file}/{member}")
         plain = [word for word in words if f".{word}" not in (*ENDINGS, *TEXTS)]
         chosen = {"images": self.images, "labels": self.labels}
         for role, setting in chosen.items():
@@ -188,15 +170,8 @@ class ArrayFiles(Format):
         last = next((word for word in reversed(plain) if not word.isdecimal()), "")
         role = "images" if last in _IMAGES else "labels" if last in LABELS else ""
         if not role or chosen[role] is not None:
-            return "", joined or called, split
+            return "", joined, split
         return role, "_".join(word for word in plain if word not in (*_IMAGES, *LABELS)), split
-
-    def _ask(self, path: Path, fact: str, arrays: Sequence[Array], setting: str) -> NoReturn:
-        shown = [array.member or array.file.name for array in arrays]
-        raise UserError(
-            f"{path} has {fact} ({', '.join(shown)})",
-            f"choose one, as in arrays({setting}='{shown[0]}'):{path}",
-        )
 
     def _axes(self, images: Array, path: Path) -> tuple[int, ...]:
         """The order that turns an image into [H, W] or [H, W, channels]; UserError where it is no image, or unclear."""
@@ -228,10 +203,8 @@ class ArrayFiles(Format):
         if self.values is not None:
             return _written_limits(self.values)
         dtype = images[0].dtype
-        if dtype.kind == "b":
-            return 0.0, 1.0
-        if dtype == np.uint8 and images[0].extremes(raw[0], 64)[1] != 1:
-            return 0.0, 255.0
+        if dtype.kind == "b" or (dtype == np.uint8 and images[0].extremes(raw[0], 64)[1] != 1):
+            return 0.0, 1.0 if dtype.kind == "b" else 255.0
 
         def look() -> pa.Table:
             pairs = [array.extremes(part) for array, part in zip(images, raw, strict=True)]
@@ -247,16 +220,18 @@ class ArrayFiles(Format):
         if low >= 0 and depth:
             note(f"the images of {path} are {dtype} up to {high:g}: taken as values='{depth}-bit'.")
             return 0.0, 2.0**depth - 1
-        fitting = [
-            text
-            for text in _CANDIDATES
-            if _written_limits(text)[0] <= low and high <= _written_limits(text)[1]
-        ]
+        fitting = [text for text, (black, white) in _RANGES.items() if black <= low and high <= white]
+        choices = [*fitting, f"{low:g}..{high:g}"]
         raise UserError(
             f"The images of {path} are {dtype} from {low:g} to {high:g}, which does not tell black and white",
-            f"say so, as in arrays(values='{fitting[0] if fitting else f'{low:g}..{high:g}'}'):{path}"
-            + (f" (or {', '.join(repr(text) for text in fitting[1:])})" if fitting[1:] else ""),
+            f"say so, as in arrays(values='{choices[0]}'):{path} (also {', '.join(choices[1:]) or 'any BLACK..WHITE'})",
         )
+
+
+def _ask(path: Path, fact: str, arrays: Sequence[Array], setting: str) -> NoReturn:
+    shown = [array.member or array.file.name for array in arrays]
+    remedy = f"choose one, as in arrays({setting}='{shown[0]}'):{path}"
+    raise UserError(f"{path} has {fact} ({', '.join(shown)})", remedy)
 
 
 def _words(called: str) -> tuple[list[str], str]:
@@ -269,79 +244,57 @@ def _words(called: str) -> tuple[list[str], str]:
 
 def _written_limits(text: str) -> tuple[float, float]:
     """What ``values`` means: '12-bit' is 0 to 4,095, '-1..1' is what it says."""
-    bits = re.fullmatch(r"(\d{1,2})-bit", text.strip())
-    low, _, high = ("0", "", str(2 ** int(bits[1]) - 1)) if bits else text.partition("..")
-    try:
+    if text in _RANGES:
+        return _RANGES[text]
+    low, _, high = text.partition("..")
+    with contextlib.suppress(ValueError):
         if -math.inf < float(low) < float(high) < math.inf:
             return float(low), float(high)
-    except ValueError:
-        pass
     raise UserError(
-        f"arrays(values={text!r}) is no range of values; write '8-bit', '12-bit', '16-bit', '0..1', '-1..1' or another "
-        f"'BLACK..WHITE'."
+        f"arrays(values={text!r}) is no range of values; write one of {', '.join(_RANGES)}, or another BLACK..WHITE."
     )
 
 
-def _labels(labels: Array, images: Array) -> NDArray[Any]:
+def _labels(part: _Part) -> NDArray[Any]:
     """Whole numbers or texts [N]; one-hot rows become the number of their column."""
-    shape, size = labels.shape, images.shape[0]
-    wide = math.prod(shape[1:])
-    fits = shape[:1] == (size,) and 0 < wide <= _WIDEST and (wide == 1 or len(shape) == 2)
+    labels, size = part.labels, part.images.shape[0]
+    wide, shown = math.prod(labels.shape[1:]), f"{labels.shown} is {labels.dtype} {list(labels.shape)}"
     labels.refuse_damage()
-    if not fits or labels.dtype.kind not in "biufUS":
-        raise UserError(
-            f"{labels.shown} is {labels.dtype} {list(shape)}; {size:,} whole numbers or texts are needed, one per "
-            f"image."
-        )
+    flat = labels.shape[:1] == (size,) and 0 < wide <= _WIDEST and (wide == 1 or len(labels.shape) == 2)
+    if not flat or labels.dtype.kind not in "biufUS":
+        raise UserError(f"{shown}; {size:,} whole numbers or texts are needed, one per image.")
     values = labels.load().reshape(size, -1)
     if wide > 1:
-        if (
-            values.dtype.kind not in "biuf"
-            or not ((values != 0).sum(1) == 1).all()
-            or not (values.max(1) == 1).all()
-        ):
+        if values.dtype.kind in "US" or ((values != 0).sum(1) != 1).any() or (values.max(1) != 1).any():
             raise UserError(
-                f"{labels.shown} is {labels.dtype} {list(shape)}; one whole number per image is needed, or rows with a "
-                f"single 1: sets of several labels (ChestMNIST) cannot be opened."
+                f"{shown}; one whole number per image is needed, or rows with a single 1: sets of several labels "
+                f"(ChestMNIST) cannot be opened."
             )
         note(f"{labels.shown} has one-hot rows of {wide:,}: the class is the column of the 1.")
-        columns: NDArray[Any] = values.argmax(1)
-        return columns
-    values = values[:, 0]
-    if values.dtype.kind == "f" and (values == np.rint(values)).all():
-        return values.astype(np.int64)
-    if values.dtype.kind == "f":
-        raise UserError(
-            f"{labels.shown} is {labels.dtype}, and not all are whole numbers; labels are, or texts."
-        )
-    return values.astype(np.int64) if values.dtype.kind == "b" else values
+        values = values.argmax(1)[:, None]
+    if values.dtype.kind == "f" and (values != np.rint(values)).any():
+        raise UserError(f"{shown}, and not all are whole numbers; labels are, or texts.")
+    return values[:, 0] if values.dtype.kind == "U" else values[:, 0].astype(np.int64)
 
 
-def _class_names(arrays: Sequence[Array], path: Path) -> Texts | None:
+def _class_names(arrays: Sequence[Array], path: Path) -> list[str] | None:
     """The names that a file gives its classes, in the order of the labels; None where it gives none."""
-    lists = {tuple(array.load().ravel().astype(np.str_).tolist()) for array in arrays}
-    if len(lists) > 1:
-        raise UserError(f"{path} names its classes in {len(lists)} different ways; keep one list of names.")
-    names = np.array(lists.pop() if lists else [], np.str_)
-    if len(set(names.tolist())) != len(names):
-        raise UserError(f"The class names of {path} are not unique; give each class a name of its own.")
-    return names if len(names) else None
+    lists = [array.load().ravel().astype(np.str_).tolist() for array in arrays]
+    if any(names != lists[0] or repeated(names) for names in lists):
+        raise UserError(
+            f"The class names of {path} are not unique; give each class a name of its own, in one list."
+        )
+    return lists[0] if lists else None
 
 
 def _attributes(parts: Sequence[_Part], path: Path) -> pa.Table | None:
     """Every other array with one value per image is an attribute; what is not is left out, and said."""
     columns, ignored = {}, []
     for name in dict.fromkeys(name for part in parts for name in part.extra):
-        arrays = [part.extra.get(name) for part in parts]
-        fits = [
-            array is not None
-            and array.shape == (part.images.shape[0],)
-            and array.dtype.kind in "biufUS"
-            and not array.damage
-            for array, part in zip(arrays, parts, strict=True)
-        ]
-        if all(fits):
-            values = np.concatenate([array.load() for array in arrays if array is not None])
+        pairs = [(part.extra[name], part.images.shape[:1]) for part in parts if name in part.extra]
+        fit = all(a.shape == size and a.dtype.kind in "biufUS" and not a.damage for a, size in pairs)
+        if fit and len(pairs) == len(parts):
+            values = np.concatenate([array.load() for array, _ in pairs])
             columns[name] = pa.array(values.tolist() if values.dtype.kind == "U" else values)
         else:
             ignored.append(name)
@@ -374,29 +327,25 @@ class Lmdb(Format):
 
         def build() -> pa.Table:
             tables = [lmdb_index(files[part]) for part in parts]
-            sizes = [len(table) for table in tables]
-            number = pa.array(np.repeat(np.arange(len(parts)), sizes))
-            return pa.concat_tables(tables).append_column("part", number)
+            numbers = np.repeat(np.arange(len(parts)), [len(table) for table in tables])
+            return pa.concat_tables(tables).append_column("part", pa.array(numbers))
 
         index = remembered(self.source(path), [files[part] for part in parts], build, refresh=refresh)
-        if self.colours not in (None, "rgb", "bgr") or (
-            self.colours is None and "colour" in index["kind"].to_pylist()
-        ):
+        shapes = sorted(set(index["shape"].to_pylist()))
+        if len(shapes) > 1:
+            raise UserError(
+                f"{path} has images of different sizes or kinds ({first(shapes)}); one dataset has one."
+            )
+        if self.colours not in ("rgb", "bgr") and (self.colours is not None or shapes[0].startswith("3")):
             raise UserError(
                 f"{path} holds the pixels of colour images, and LMDB does not say in which order of channels",
                 f"say so: lmdb(colours='bgr'):{path} as Caffe's own tools write, or lmdb(colours='rgb'):{path}",
             )
-        part, number = index["part"].to_numpy(), index["number"].to_numpy()
-        encoded = index["kind"].to_pylist()[0] == "image"
-        keys = index["key"].combine_chunks()
-        store = SpanStore(
-            tuple(str(files[split]) for split in parts),
-            part,
-            index["offset"].to_numpy(),
-            index["length"].to_numpy(),
-            decode if encoded else DatumPixels(self.colours == "bgr"),
-            keys,
-        )
+        part, number, offset, length = (index[c].to_numpy() for c in ("part", "number", "offset", "length"))
+        shape = tuple(map(int, filter(None, shapes[0].split(","))))
+        decoder = RawPixels(shape, (1, 2, 0), bgr=self.colours == "bgr") if shape else decode
+        places, keys = tuple(str(files[split]) for split in parts), index["key"].combine_chunks()
+        store = SpanStore(places, part, offset, length, decoder, keys)
         classes, splits = np.array(index["class"].to_pylist(), np.str_), np.array(parts, np.str_)[part]
         return record_dataset(name, self.source(path), classes, splits, number, store)
 

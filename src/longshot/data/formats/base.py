@@ -313,6 +313,7 @@ class RawPixels:
     dtype: str = "|u1"
     black: float = 0.0
     white: float = 255.0
+    bgr: bool = False  # blue comes first
 
     def __call__(self, data: bytes, where: str) -> Image:
         from PIL import Image
@@ -341,7 +342,8 @@ class RawPixels:
         return array_bytes(self._pixels(data)) + scale.encode()
 
     def _pixels(self, data: bytes) -> NDArray[Any]:
-        return np.frombuffer(data, self.dtype).reshape(self.shape).transpose(self.axes)
+        pixels = np.frombuffer(data, self.dtype).reshape(self.shape).transpose(self.axes)
+        return pixels[..., ::-1] if self.bgr else pixels
 
 
 class RawPart(NamedTuple):

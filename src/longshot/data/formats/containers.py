@@ -258,7 +258,7 @@ class PickledObject:
 
 @dataclass(frozen=True)
 class Bytes2D:
-    """An array of bytes [rows, columns] in row order, at ``offset`` of the file, or ``data`` where that has it as text."""
+    """An array of bytes [rows, columns] in row order, at ``offset`` of the file; ``data`` where that holds text."""
 
     offset: int
     rows: int
