@@ -93,6 +93,11 @@ def test_04_medmnist(tmp_path: Path) -> None:
     for part, split in (("train", "train"), ("val", "validation"), ("test", "test")):
         file = np.load(tmp_path / "m.npz")  # as medmnist.dataset.MedMNIST
         check(dataset, file[f"{part}_images"], file[f"{part}_labels"][:, 0], split)
+    np.savez(tmp_path / "chest.npz", **{**arrays, "train_labels": np.zeros((6, 14), np.uint8)})
+    with pytest.raises(
+        UserError, match=r"'train_labels' of .* is uint8 \[6, 14\]; one whole number per image"
+    ):
+        open_dataset(tmp_path / "chest.npz")
 
 
 def test_05_one_hot_labels_with_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -416,7 +421,7 @@ def test_24_lmdb_with_the_class_in_the_key(tmp_path: Path) -> None:
     [
         (PIXELS.astype(np.uint16) * 3, r"are uint16 from \d+ to 7\d\d, .*as in arrays\(values='10-bit'\):"),
         (PIXELS / 127.5 - 1, r"values='-1..1'\):"),
-        (PIXELS * 0.9, r"values='8-bit'\):.* \(also 10-bit, 12-bit"),
+        (PIXELS * 0.9, r"values='8-bit'\):.* \(or 10-bit, 12-bit"),
         (PIXELS * 1000.0 - 7, r"does not tell black and white; say so, as in arrays\(values='-7\.\."),
         (PIXELS.astype(np.int64) // 2, "int64 from 0 to 127"),
         (PIXELS % 2, r"are uint8 from 0 to 1, .*values='0..1'"),

@@ -31,7 +31,6 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     "cifar": ("cifar:CIFAR", r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"),
     "emnist": ("mnist:EMNIST", r"emnist-.*|gzip|raw|.*mnist"),
     "mnist": ("mnist:MNIST", r"(train|t10k)-images.*|gzip|raw|.*mnist"),
-    "medmnist": ("mnist:MedMNIST", r".*\.npz"),
     "stl10": ("cifar:STL10", r"stl10_binary|train_X\.bin"),
     "svhn": ("cifar:SVHN", r".*_32x32\.mat"),
     "lfw": ("pattern:LFW", r"lfw.*|George_W_Bush"),

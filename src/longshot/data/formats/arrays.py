@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset, canonical_split
 from longshot.data.file_readers import repeated
-from longshot.data.formats.array_files import (
+from longshot.data.formats.array_headers import (
     ENDINGS,
     LABELS,
     TEXTS,
@@ -40,7 +40,7 @@ from longshot.data.formats.base import (
     remembered,
 )
 from longshot.data.formats.spans import SpanStore
-from longshot.data.stores import decode, is_image_name
+from longshot.data.stores import decode, escape_name, is_image_name
 
 _IMAGES = ("images", "image", "imgs", "img", "x", "data", "pixels")
 _NAMES = ("class_names", "classes", "label_names", "list_classes")
@@ -67,8 +67,8 @@ class ArrayFiles(Format):
     """
 
     name = "arrays"
-    title = "images and labels as arrays: NumPy, Keras, HDF5"
-    origin = "numpy.savez, numpy.save, keras.datasets, h5py; Galaxy10, PatchCamelyon"
+    title = "images and labels as arrays: NumPy, Keras, MedMNIST, HDF5"
+    origin = "numpy.savez, numpy.save, keras.datasets, the package medmnist, h5py; Galaxy10, PatchCamelyon"
     layout = "FILE.npz, FILE.h5: images, labels | x_train, y_train, … | images.npy, labels.npy (.csv, .txt)"
 
     def __init__(
@@ -92,6 +92,10 @@ class ArrayFiles(Format):
         if any(entry.is_dir() or is_image_name(entry.name) for entry in inside):
             return False
         return any(entry.suffix.lower() in ENDINGS for entry in inside)
+
+    def source(self, path: Path) -> str:
+        """The path alone, which tells the format, unless there are settings."""
+        return escape_name(str(path)) if self.call == self.name else super().source(path)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         check_texts(self)
@@ -220,11 +224,16 @@ class ArrayFiles(Format):
         if low >= 0 and depth:
             note(f"the images of {path} are {dtype} up to {high:g}: taken as values='{depth}-bit'.")
             return 0.0, 2.0**depth - 1
-        fitting = [text for text, (black, white) in _RANGES.items() if black <= low and high <= white]
-        choices = [*fitting, f"{low:g}..{high:g}"]
+        most = math.inf if dtype.kind == "f" else np.iinfo(dtype).max
+        fitting = [
+            text
+            for text, (b, w) in _RANGES.items()
+            if b <= low and high <= w <= most and (b < 0) == (low < 0)
+        ]
+        choices = list(dict.fromkeys([*fitting, f"{low:g}..{high:g}"]))
         raise UserError(
             f"The images of {path} are {dtype} from {low:g} to {high:g}, which does not tell black and white",
-            f"say so, as in arrays(values='{choices[0]}'):{path} (also {', '.join(choices[1:]) or 'any BLACK..WHITE'})",
+            f"say so, as in arrays(values='{choices[0]}'):{path} (or {', '.join([*choices[1:], 'BLACK..WHITE'])})",
         )
 
 

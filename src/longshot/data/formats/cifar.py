@@ -112,34 +112,23 @@ class CIFAR(SplitFormat):
                 f"{root} lacks {first(absent)} of {version.folder}; download or unpack the archive again."
             )
         names = _names(root, version)
-        index = remembered(
-            self.source(path), [file for _, file in files], lambda: _checked(files, version), refresh=refresh
-        )
-        return self._dataset(path, name, [file for _, file in files], index, names, refresh)
-
-    def _dataset(
-        self,
-        path: Path,
-        name: str,
-        files: Sequence[Path],
-        index: pa.Table,
-        names: dict[str, list[str]],
-        refresh: bool,
-    ) -> Dataset:
+        paths = [file for _, file in files]
+        index = remembered(self.source(path), paths, lambda: _index(files, version), refresh=refresh)
         columns = {column: index[column].to_numpy() for column in index.column_names if column != "split"}
         levels = [label_names(columns[column], names[column], str(path)) for column in names]
         classes = levels[-1] if len(levels) == 1 else nested_ids(levels[0], levels[1], path)
         as_text = set(columns["file"][columns["as_text"]].tolist())
-        writers = [partial(_write_text, file) if i in as_text else None for i, file in enumerate(files)]
-        pairs = list(zip(files, writers, strict=True))
+        copied = [
+            (file, partial(_write_text, file) if i in as_text else None) for i, file in enumerate(paths)
+        ]
         store = SpanStore(
-            tuple(str(unpacked(file, write, refresh=refresh) if write else file) for file, write in pairs),
+            tuple(str(unpacked(file, write, refresh=refresh) if write else file) for file, write in copied),
             columns["file"],
             columns["offset"],
             np.full(len(index), _BYTES, np.int64),
             RawPixels((3, 32, 32), (1, 2, 0)),
-            unpack=tuple(partial(unpacked_again, file, write) if write else None for file, write in pairs),
-            shown=tuple(map(str, files)),
+            unpack=tuple(partial(unpacked_again, file, write) if write else None for file, write in copied),
+            shown=tuple(map(str, paths)),
         )
         splits = np.array(index["split"].to_pylist(), dtype=np.str_)
         return record_dataset(name, self.source(path), classes, splits, columns["number"], store)
@@ -177,14 +166,9 @@ def _names(root: Path, version: _Version) -> dict[str, list[str]]:
     return {label: flat_names(names, f"{root} ({label})") for label, names in names_of.items()}
 
 
-def _checked(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
-    """The index, of files that are not copies of each other."""
-    refuse_copied_files([file for _, file in files], [split for split, _ in files])
-    return _index(files, version)
-
-
 def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
-    """One row per record: split, its number there, file, offset of the pixels, labels."""
+    """One row per record: split, its number there, file, offset of the pixels, labels; copied files are refused."""
+    refuse_copied_files([file for _, file in files], [split for split, _ in files])
     tables = []
     before: dict[str, int] = {}
     for number, (split, file) in enumerate(files):

@@ -226,17 +226,14 @@ _BYTES_NAMES = frozenset((("_codecs", "encode"), ("__builtin__", "bytes"), ("bui
 
 @dataclass(frozen=True)
 class Bytes:
-    """A long string: ``length`` bytes at ``offset`` of the file."""
+    """A long string: ``length`` bytes at ``offset`` of the file.
+
+    ``data`` are they themselves where the file holds them as text: Python 3 pickles so with protocols 0 to 2.
+    """
 
     offset: int
     length: int
-
-
-@dataclass(frozen=True)
-class TextBytes:
-    """A long string that is stored as text: Python 3 does so with protocol 2 and below, which know no bytes."""
-
-    data: bytes
+    data: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -374,7 +371,7 @@ def _made(called: Any, arguments: tuple[Any, ...]) -> Any:
     as_text = isinstance(called, Named) and (called.module, called.name) == ("_codecs", "encode")
     if as_text and len(arguments) == 2 and isinstance(arguments[0], str) and arguments[1] == "latin1":
         data = arguments[0].encode("latin1")
-        return data if len(data) < _LONG else TextBytes(data)
+        return data if len(data) < _LONG else Bytes(0, len(data), data)
     return PickledObject(called, arguments)
 
 
@@ -392,21 +389,18 @@ def text(value: Any) -> str:
 def byte_array(value: Any, path: Path) -> Bytes2D:
     """The place of a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
     shape, kind, fortran, data = _array_parts(value)
-    flat = isinstance(data, Bytes | TextBytes) and isinstance(shape, tuple) and len(shape) == 2
+    flat = isinstance(data, Bytes) and isinstance(shape, tuple) and len(shape) == 2
     if not flat or kind not in ("u1", "|u1") or fortran:
         raise UserError(
             f"{path} does not hold its images as one NumPy array of bytes in row order (found shape {shape}, type "
             f"{kind}); take the archive as it was published."
         )
-    length = len(data.data) if isinstance(data, TextBytes) else data.length
-    if length != shape[0] * shape[1]:
+    if data.length != shape[0] * shape[1]:
         raise UserError(
-            f"{path} has {length:,} bytes of images where {shape[0]:,} × {shape[1]:,} are needed; download it "
+            f"{path} has {data.length:,} bytes of images where {shape[0]:,} × {shape[1]:,} are needed; download it "
             f"again."
         )
-    if isinstance(data, TextBytes):
-        return Bytes2D(0, shape[0], shape[1], data.data)
-    return Bytes2D(data.offset, shape[0], shape[1])
+    return Bytes2D(data.offset, shape[0], shape[1], data.data)
 
 
 def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:

@@ -1,9 +1,8 @@
-"""MNIST and what is called after it: Fashion-MNIST, KMNIST and EMNIST as idx files, plain or gzipped, and MedMNIST."""
+"""MNIST and what is called after it: Fashion-MNIST, KMNIST and EMNIST as idx files, plain or gzipped."""
 
 from __future__ import annotations
 
 import gzip
-import zipfile
 import zlib
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +12,6 @@ import numpy as np
 
 from longshot.base import UserError, first, progress
 from longshot.data.dataset import Dataset
-from longshot.data.formats.arrays import ArrayFiles
 from longshot.data.formats.base import (
     Format,
     RawPart,
@@ -222,28 +220,3 @@ def _mapping(path: Path, of: str) -> list[str]:
         raise UserError(f"{file} must hold a label and a character code in each line ({error}).") from error
     # letters begins at 1; a number no image bears keeps the list in step with the labels
     return [names.get(label, f"unused-{label}") for label in range(max(names, default=-1) + 1)]
-
-
-class MedMNIST(ArrayFiles):
-    """Classes are called by their numbers, which is all that the file says. ``split`` is train, validation or test.
-
-    Sets of several labels per image (ChestMNIST) are refused.
-    """
-
-    name = "medmnist"
-    title = "MedMNIST: PathMNIST, BloodMNIST … of 28 to 224 pixels"
-    origin = "zenodo.org/records/10519652; the package medmnist"
-    layout = "pathmnist.npz: train_images, train_labels, val_…, test_…"
-
-    def __init__(self, *, split: str | None = None) -> None:
-        super().__init__(split=split)
-
-    @classmethod
-    def recognise(cls, path: Path) -> bool:
-        if path.suffix != ".npz" or not path.is_file():
-            return False
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return {"train_images.npy", "train_labels.npy"} <= set(archive.namelist())
-        except (zipfile.BadZipFile, OSError, NotImplementedError):
-            return False
