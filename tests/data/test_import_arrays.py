@@ -399,7 +399,7 @@ def test_23_datum_of_caffe(tmp_path: Path, how: str) -> None:
             records[b"%08d_image.png" % number] = message.SerializeToString()
         write_lmdb(tmp_path / f"mnist_{part}_lmdb", records)
     if how in ("rgb", "bgr"):
-        with pytest.raises(UserError, match=r"order of channels; say so: lmdb\(colours='bgr'\):"):
+        with pytest.raises(UserError, match=r"order of channels; say so: .lmdb\(colours='bgr'\):"):
             open_dataset(tmp_path)
     dataset = open_dataset(f"lmdb(colours='{how}'):{tmp_path}" if how in ("rgb", "bgr") else tmp_path)
     check(dataset, pixels[TRAIN], LABELS[TRAIN], "train")
@@ -419,10 +419,10 @@ def test_24_lmdb_with_the_class_in_the_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (PIXELS.astype(np.uint16) * 3, r"are uint16 from \d+ to 7\d\d, .*as in arrays\(values='10-bit'\):"),
+        (PIXELS.astype(np.uint16) * 3, r"are uint16 from \d+ to 7\d\d, .*as in .arrays\(values='10-bit'\):"),
         (PIXELS / 127.5 - 1, r"values='-1..1'\):"),
         (PIXELS * 0.9, r"values='8-bit'\):.* \(or 10-bit, 12-bit"),
-        (PIXELS * 1000.0 - 7, r"does not tell black and white; say so, as in arrays\(values='-7\.\."),
+        (PIXELS * 1000.0 - 7, r"does not tell black and white; say so, as in .arrays\(values='-7\.\."),
         (PIXELS.astype(np.int64) // 2, "int64 from 0 to 127"),
         (PIXELS % 2, r"are uint8 from 0 to 1, .*values='0..1'"),
         (

@@ -142,7 +142,7 @@ class ArrayFiles(Format):
             listed = [array.member or array.file.name for array in arrays]
             raise UserError(
                 f"{path} needs the arrays 'images' and 'labels' (found: {', '.join(listed[:20]) or 'none'})",
-                f"give the folder that holds them, or name them, as in arrays(images='x', labels='y'):{path}",
+                f"give the folder that holds them, or name them, as in \"arrays(images='x', labels='y'):{path}\"",
             )
         if len({group for group, _ in pairs}) > 1:
             _ask(path, "several sets of images", [roles["images"] for roles in pairs.values()], "images")
@@ -194,7 +194,7 @@ class ArrayFiles(Format):
         if last and ahead and self.channels is None:
             raise UserError(
                 f"{images.shown} is {list(shape)}: its channels can be the second or the last number",
-                f"say so, as in arrays(channels='first'):{path} or arrays(channels='last'):{path}",
+                f"say so: \"arrays(channels='first'):{path}\" or \"arrays(channels='last'):{path}\"",
             )
         if len(shape) == 3:
             return (0, 1)
@@ -233,13 +233,13 @@ class ArrayFiles(Format):
         choices = list(dict.fromkeys([*fitting, f"{low:g}..{high:g}"]))
         raise UserError(
             f"The images of {path} are {dtype} from {low:g} to {high:g}, which does not tell black and white",
-            f"say so, as in arrays(values='{choices[0]}'):{path} (or {', '.join([*choices[1:], 'BLACK..WHITE'])})",
+            f"say so, as in \"arrays(values='{choices[0]}'):{path}\" (or {', '.join([*choices[1:], 'BLACK..WHITE'])})",
         )
 
 
 def _ask(path: Path, fact: str, arrays: Sequence[Array], setting: str) -> NoReturn:
     shown = [array.member or array.file.name for array in arrays]
-    remedy = f"choose one, as in arrays({setting}='{shown[0]}'):{path}"
+    remedy = f"choose one, as in \"arrays({setting}='{shown[0]}'):{path}\""
     raise UserError(f"{path} has {fact} ({', '.join(shown)})", remedy)
 
 
@@ -348,7 +348,7 @@ class Lmdb(Format):
         if self.colours not in ("rgb", "bgr") and (self.colours is not None or shapes[0].startswith("3")):
             raise UserError(
                 f"{path} holds the pixels of colour images, and LMDB does not say in which order of channels",
-                f"say so: lmdb(colours='bgr'):{path} as Caffe's own tools write, or lmdb(colours='rgb'):{path}",
+                f"say so: \"lmdb(colours='bgr'):{path}\" as Caffe's own tools write, or \"lmdb(colours='rgb'):{path}\"",
             )
         part, number, offset, length = (index[c].to_numpy() for c in ("part", "number", "offset", "length"))
         shape = tuple(map(int, filter(None, shapes[0].split(","))))
