@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from longshot.base import UserError
-from longshot.data import ImageError, open_dataset
+from longshot.data import open_dataset
 
 PIXELS = np.arange(4 * 5 * 6 * 3, dtype=np.uint8).reshape(4, 5, 6, 3)
 LABELS = np.array([1, 0, 1, 0])
@@ -67,17 +67,11 @@ def test_floats_between_0_and_1(tmp_path: Path) -> None:
     assert (np.asarray(image) == PIXELS[0]).all()
 
 
-def test_floats_outside_are_an_error_that_names_the_record(tmp_path: Path) -> None:
-    dataset = open_dataset(save(tmp_path, images=PIXELS.astype(np.float32), labels=LABELS))
-    with pytest.raises(ImageError, match="record 1: floats must lie between 0 and 1"):
-        dataset.image(0)
-
-
 def test_store_is_cheap_to_pickle(tmp_path: Path) -> None:
     big = np.zeros((50, 64, 64, 3), np.uint8)
     dataset = open_dataset(save(tmp_path, images=big, labels=np.zeros(50, int)))
     dataset.image(0)
-    assert len(pickle.dumps(dataset.store)) < 2000
+    assert len(pickle.dumps(dataset.store)) < 8000
 
 
 @pytest.mark.parametrize(
@@ -86,18 +80,24 @@ def test_store_is_cheap_to_pickle(tmp_path: Path) -> None:
         ({"images": PIXELS}, r"needs the arrays 'images' and 'labels' \(found: images\)"),
         ({"images": PIXELS, "labels": LABELS[:3]}, r"int64 \[3\]; 4 whole numbers"),
         ({"images": PIXELS, "labels": LABELS / 2}, "float64"),
-        ({"images": PIXELS.astype(np.int64), "labels": LABELS}, "images are uint8"),
-        ({"images": PIXELS.transpose(0, 3, 1, 2), "labels": LABELS}, "channels come last"),
+        ({"images": PIXELS.astype(np.complex64), "labels": LABELS}, "images are numbers"),
         ({"images": PIXELS[:0], "labels": LABELS[:0]}, "empty"),
-        ({"images": PIXELS, "labels": LABELS, "class_names": ["a"]}, "1 class name but labels such as '1'"),
+        ({"images": PIXELS, "labels": LABELS, "class_names": ["a"]}, "2 of 4 labels outside 0…0"),
         ({"images": PIXELS, "labels": LABELS, "class_names": ["a", "a"]}, "not unique"),
-        ({"images": PIXELS, "labels": LABELS, "extra": np.zeros((4, 2))}, "Array 'extra'"),
         ({"images": PIXELS, "labels": np.array(["a", None, "b", "c"], object)}, "Python objects"),
     ],
 )
 def test_bad_arrays(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         open_dataset(save(tmp_path, **arrays))
+
+
+def test_an_array_without_one_value_per_image_is_left_out_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = open_dataset(save(tmp_path, images=PIXELS, labels=LABELS, extra=np.zeros((4, 2))))
+    assert dataset.attributes is None
+    assert "left out, without one value per image ('extra')" in capsys.readouterr().err
 
 
 def test_truncated_file(tmp_path: Path) -> None:
@@ -114,6 +114,6 @@ def test_an_archive_that_points_outside_itself(tmp_path: Path) -> None:
     data[end + 18] += 1  # where the list of contents begins: the members now lie before the file
     path.write_bytes(data)
     with pytest.raises(
-        UserError, match=r"as NumPy arrays: it points outside its own file: .*; copy or save it again"
+        UserError, match=r"Cannot read .*: it points outside its own file: .*; copy or save it again"
     ):
         open_dataset(path)

@@ -15,7 +15,6 @@ import pytest
 from conftest import RunCli
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.data.formats.containers import PickledObject, read_pickle
 from longshot.tasks import open_split
 
 # superclass: its classes, as the dataset's page lists them
@@ -136,15 +135,7 @@ def test_python_version_below_the_path(tmp_path: Path) -> None:
     check(tmp_path)
 
 
-def test_protocol_2_of_python_3_is_refused_for_what_it_is(tmp_path: Path) -> None:
-    path = write_python(tmp_path / "c", lambda value: pickle.dumps(value, 2))
-    with pytest.raises(
-        UserError, match=r"pickled again by Python 3 with protocol 2 .* with protocol 3 or above"
-    ):
-        open_dataset(path)
-
-
-@pytest.mark.parametrize("protocol", [3, 4, 5])
+@pytest.mark.parametrize("protocol", range(6))
 def test_pickles_of_today(tmp_path: Path, protocol: int) -> None:
     check(write_python(tmp_path / "c", lambda value: pickle.dumps(value, protocol)))
 
@@ -197,15 +188,14 @@ def test_a_pickle_that_runs_code_runs_nothing(tmp_path: Path) -> None:
     (root / "train").write_bytes(
         pickle.dumps({"data": _Bomb(tmp_path / "hit"), "fine_labels": [1], "coarse_labels": [1]})
     )
-    with pytest.raises(UserError, match="does not hold its images as one NumPy array"):
+    with pytest.raises(UserError, match=r"train names (posix|nt)\.system, which no array of numbers needs"):
         open_dataset(root)
-    assert isinstance(read_pickle(root / "train")["data"], PickledObject)
     assert not (tmp_path / "hit").exists()
 
 
 def test_instructions_that_no_array_needs_are_refused(tmp_path: Path) -> None:
     root = write_python(tmp_path / "c")
-    (root / "meta").write_bytes(b"\x80\x02(cos\nsystem\nU\x04trueo.")
+    (root / "meta").write_bytes(b"\x80\x02(cnumpy\ndtype\nU\x04trueo.")
     with pytest.raises(UserError, match="holds the pickle instruction OBJ"):
         open_dataset(root)
 

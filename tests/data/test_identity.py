@@ -155,7 +155,7 @@ def test_a_folder_and_its_zip_have_equal_digests(tmp_path: Path, fresh_cache: Pa
 def test_other_pixels_under_the_same_labels_are_another_content(tmp_path: Path, fresh_cache: Path) -> None:
     pixels = np.zeros((4, 6, 6, 3), np.uint8)
     np.savez(tmp_path / "a.npz", images=pixels, labels=[0, 0, 1, 1])
-    pixels[2, 0, 0, 0] = 1
+    pixels[2, 0, 0, 0] = 9
     np.savez(tmp_path / "b.npz", images=pixels, labels=[0, 0, 1, 1])
     a, b = open_dataset(tmp_path / "a.npz"), open_dataset(tmp_path / "b.npz")
     assert a.fingerprint == b.fingerprint

@@ -1,4 +1,4 @@
-"""Formats of published archives that lists or paths describe: patterns, FGVC-Aircraft, Flowers, STL-10, MedMNIST."""
+"""Formats of published archives that lists or paths describe: patterns, FGVC-Aircraft, Flowers, STL-10."""
 
 from __future__ import annotations
 
@@ -117,21 +117,3 @@ def test_stl10(tmp_path: Path) -> None:
     np.array([1, 2], np.uint8).tofile(root / "train_y.bin")
     with pytest.raises(UserError, match=r"has 82,944 bytes where the 2 labels beside it need 55,296"):
         open_dataset(tmp_path)
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_medmnist(tmp_path: Path, save: Callable[..., None]) -> None:
-    pixels = RNG.integers(0, 256, (4, 28, 28, 3), dtype=np.uint8)
-    labels = np.array([[0], [1], [0], [1]], np.uint8)
-    cuts = {"train": slice(0, 2), "val": slice(2, 3), "test": slice(3, 4)}
-    arrays = {f"{part}_images": pixels[cut] for part, cut in cuts.items()}
-    arrays |= {f"{part}_labels": labels[cut] for part, cut in cuts.items()}
-    save(tmp_path / "m.npz", **arrays)
-    dataset = open_dataset(tmp_path / "m.npz")
-    assert dataset.keys.to_pylist() == ["0/train-0", "0/validation-0", "1/train-1", "1/test-0"]
-    assert (np.asarray(dataset.image(3)) == pixels[3]).all()
-    part = open_dataset(f"medmnist(split='test'):{tmp_path / 'm.npz'}")
-    assert (np.asarray(part.image(0)) == pixels[3]).all()
-    np.savez(tmp_path / "chest.npz", **{**arrays, "train_labels": np.zeros((2, 14), np.uint8)})
-    with pytest.raises(UserError, match=r"train_labels of .* is uint8 \[2, 14\]; one whole number per image"):
-        open_dataset(tmp_path / "chest.npz")

@@ -123,7 +123,7 @@ def test_raw_pixels_are_hashed_as_they_are_shown(tmp_path: Path) -> None:
         (str(tmp_path / "planes.bin"),), np.zeros(2, int), starts, lengths, RawPixels((3, 4, 5), (1, 2, 0))
     )
     np.savez(tmp_path / "a.npz", images=pixels, labels=["a", "a"])
-    assert hexes(dataset_of(store, 2)) == hexes(open_dataset(tmp_path / "a.npz"))
+    assert hexes(dataset_of(store, 2)) == hexes(open_dataset(f"arrays(channels='last'):{tmp_path / 'a.npz'}"))
 
 
 def test_rows_of_one_file_have_different_stamps(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_changed_container_is_read_again(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=pixels, labels=["a", "a", "b", "b"])
     os.utime(tmp_path / "a.npz", ns=(1_500_000_000_111_111_111,) * 2)
     before = image_digests(open_dataset(tmp_path / "a.npz"))
-    pixels[2] = 1
+    pixels[2] = 9
     np.savez(tmp_path / "a.npz", images=pixels, labels=["a", "a", "b", "b"])
     after = image_digests(open_dataset(tmp_path / "a.npz"))
     assert np.flatnonzero((before != after).any(axis=1)).tolist() == [2]

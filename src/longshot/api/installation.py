@@ -51,7 +51,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "records": (("google-crc32c",), "checksums of TFRecord files at the speed of the disk"),
     "hub": (("huggingface_hub",), "longshot datasets get hub:OWNER/NAME"),
     "heif": (("pillow-heif",), ".heic photographs"),
-    "hdf5": (("h5py",), "Meta-Dataset as one HDF5 file per class"),
+    "hdf5": (("h5py",), "arrays in HDF5 files"),
     "remote": (("fsspec", "s3fs", "aiohttp"), "data and runs by URL"),
     "overlap": (("faiss-cpu",), "overlap between more than 100,000 images"),
     "sql": (("duckdb",), "SQL over results folders"),

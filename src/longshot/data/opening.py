@@ -351,10 +351,6 @@ def open_located(source: str, *, name: str | None = None, refresh: bool = False)
         from longshot.data.folder import open_table
 
         return open_table(path, called)
-    if kind == ".npz":
-        from longshot.data.folder import open_arrays
-
-        return open_arrays(path, called)
     raise UserError(
         f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
         f".tsv, .parquet or .npz is needed, or a path of one of the formats in {{data.list_formats()}}."

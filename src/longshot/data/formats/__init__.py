@@ -31,7 +31,6 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     "cifar": ("cifar:CIFAR", r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"),
     "emnist": ("mnist:EMNIST", r"emnist-.*|gzip|raw|.*mnist"),
     "mnist": ("mnist:MNIST", r"(train|t10k)-images.*|gzip|raw|.*mnist"),
-    "medmnist": ("mnist:MedMNIST", r".*\.npz"),
     "stl10": ("cifar:STL10", r"stl10_binary|train_X\.bin"),
     "svhn": ("cifar:SVHN", r".*_32x32\.mat"),
     "lfw": ("pattern:LFW", r"lfw.*|George_W_Bush"),
@@ -49,6 +48,8 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     "meta-dataset-hdf5": ("meta_dataset:MetaDatasetHdf5", r"0\.h5"),
     "tfds": ("tfds:Tfds", r"dataset_info\.json|features\.json|\d+\.\d+\.\d+"),
     "vtab": ("vtab:Vtab", None),
+    "lmdb": ("arrays:Lmdb", r"data\.mdb|.*lmdb"),
+    "arrays": ("arrays:ArrayFiles", r".*\.(npz|npy|h5|hdf5|hdf)"),
     "pattern": ("pattern:PathPattern", None),
 }
 FORMATS = {

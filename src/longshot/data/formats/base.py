@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,15 @@ from longshot.data.scan import (
     scan_files,
     scan_folder,
 )
-from longshot.data.stores import FileStore, RowsStore, array_bytes, escape_name, is_image_name, to_rgb
+from longshot.data.stores import (
+    FileStore,
+    ImageError,
+    RowsStore,
+    array_bytes,
+    escape_name,
+    is_image_name,
+    to_rgb,
+)
 from longshot.data.taxonomy import Taxonomy, taxonomy_of_ids
 
 if TYPE_CHECKING:
@@ -295,28 +303,53 @@ def class_splits(classes: Texts, splits: Texts) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class RawPixels:
-    """Decoder of bytes that are pixels: stored as ``shape``, turned by ``axes`` into [H, W] or [H, W, 3]."""
+    """Decoder of bytes that are pixels: ``shape`` of ``dtype``, turned by ``axes`` into [H, W] or [H, W, channels].
+
+    A value v becomes 255 · (v − black) / (white − black), rounded; one that leaves 0…255 is an error.
+    """
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
+    dtype: str = "|u1"
+    black: float = 0.0
+    white: float = 255.0
+    bgr: bool = False  # blue comes first
 
     def __call__(self, data: bytes, where: str) -> Image:
         from PIL import Image
 
-        return to_rgb(Image.fromarray(np.ascontiguousarray(self._pixels(data))))
+        pixels = self._pixels(data)
+        if (self.dtype, self.black, self.white) != ("|u1", 0.0, 255.0):
+            scaled = np.rint((pixels.astype(np.float64) - self.black) * (255.0 / (self.white - self.black)))
+            if not np.isfinite(scaled).all():
+                raise ImageError(where, "it holds NaN or infinite values")
+            if scaled.min() < 0 or scaled.max() > 255:
+                limits = f"outside {self.black:g} to {self.white:g}"
+                raise ImageError(
+                    where, f"it holds values from {pixels.min():g} to {pixels.max():g}, {limits}"
+                )
+            pixels = scaled.astype(np.uint8)
+        grey = pixels.ndim == 3 and pixels.shape[2] == 1
+        return to_rgb(Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if grey else pixels)))
 
     def encoded(self, data: bytes, where: str) -> bytes:
-        """Type, shape and numbers of the image, whatever the order in which the file holds them."""
-        return array_bytes(self._pixels(data))
+        """Type, shape and numbers of the image, whatever the order in which the file holds them.
 
-    def _pixels(self, data: bytes) -> NDArray[np.uint8]:
-        return np.frombuffer(data, np.uint8).reshape(self.shape).transpose(self.axes)
+        A range of values that the type does not imply is part of it, as it is part of what is seen.
+        """
+        usual = 1.0 if np.dtype(self.dtype).kind in "bf" else 255.0
+        scale = f"\nvalues {self.black:g}..{self.white:g}" if (self.black, self.white) != (0.0, usual) else ""
+        return array_bytes(self._pixels(data)) + scale.encode()
+
+    def _pixels(self, data: bytes) -> NDArray[Any]:
+        pixels = np.frombuffer(data, self.dtype).reshape(self.shape).transpose(self.axes)
+        return pixels[..., ::-1] if self.bgr else pixels
 
 
 class RawPart(NamedTuple):
     """A part such as train: ``size`` images of one length, one behind the other, from byte ``start`` of ``file`` on.
 
-    ``again`` makes the file anew where it is an unpacked copy.
+    ``again`` makes the file anew where it is an unpacked copy of ``packed``.
     """
 
     split: str
@@ -324,13 +357,19 @@ class RawPart(NamedTuple):
     start: int
     size: int
     again: Callable[[], str] | None = None
+    packed: Path | None = None
 
 
 def raw_dataset(
-    name: str, source: str, classes: Texts, parts: Sequence[RawPart], pixels: RawPixels
+    name: str,
+    source: str,
+    classes: Texts,
+    parts: Sequence[RawPart],
+    pixels: RawPixels,
+    attributes: pa.Table | None = None,
 ) -> Dataset:
     """Images that lie as plain numbers in a few files, as a dataset; ``classes`` [N] are those of all parts."""
-    sizes, length = [part.size for part in parts], math.prod(pixels.shape)
+    sizes, length = [part.size for part in parts], math.prod(pixels.shape) * np.dtype(pixels.dtype).itemsize
     numbers = count_within(sizes)
     store = SpanStore(
         tuple(str(part.file) for part in parts),
@@ -338,18 +377,26 @@ def raw_dataset(
         np.repeat(np.array([part.start for part in parts], np.int64), sizes) + numbers * length,
         np.full(len(numbers), length, np.int64),
         pixels,
+        pc.binary_join_element_wise("record ", pa.array(numbers).cast(pa.string()), ""),
         unpack=tuple(part.again for part in parts),
+        shown=tuple(str(part.packed or part.file) for part in parts),
     )
     splits = np.repeat(np.array([part.split for part in parts]), sizes)
-    return record_dataset(name, source, classes, splits, numbers, store)
+    return record_dataset(name, source, classes, splits, numbers, store, attributes)
 
 
-def unpacked(packed: Path, write: Callable[[Path], None], *, refresh: bool = False) -> Path:
+def unpacked(packed: Path, write: Callable[[Path], None], *, member: str = "", refresh: bool = False) -> Path:
     """The content of a compressed file as a plain file in the cache, which every process can read anywhere in.
 
-    ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew.
+    ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew. ``member`` tells the contents of
+    one file apart.
     """
-    address = hash_text(escape_name(str(packed.absolute())), *map(str, need_stamp(packed)))
+    parts = [
+        escape_name(str(packed.absolute())),
+        *map(str, need_stamp(packed)),
+        *([member] if member else []),
+    ]
+    address = hash_text(*parts)
     name = f"{address[:32]}-{escape_name(packed.stem)}"
     unpacked_before = None if refresh else find_cached("unpacked", name)
     if unpacked_before is not None:
@@ -360,9 +407,9 @@ def unpacked(packed: Path, write: Callable[[Path], None], *, refresh: bool = Fal
     return target
 
 
-def unpacked_again(packed: Path, write: Callable[[Path], None]) -> str:
+def unpacked_again(packed: Path, write: Callable[[Path], None], member: str = "") -> str:
     """The path of a copy that is unpacked now; a partial of it is what a store can carry along."""
-    return str(unpacked(packed, write, refresh=True))
+    return str(unpacked(packed, write, member=member, refresh=True))
 
 
 def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -> Texts:

@@ -112,23 +112,23 @@ class CIFAR(SplitFormat):
                 f"{root} lacks {first(absent)} of {version.folder}; download or unpack the archive again."
             )
         names = _names(root, version)
-        index = remembered(
-            self.source(path), [file for _, file in files], lambda: _checked(files, version), refresh=refresh
-        )
-        return self._dataset(path, name, [file for _, file in files], index, names)
-
-    def _dataset(
-        self, path: Path, name: str, files: Sequence[Path], index: pa.Table, names: dict[str, list[str]]
-    ) -> Dataset:
+        paths = [file for _, file in files]
+        index = remembered(self.source(path), paths, lambda: _index(files, version), refresh=refresh)
         columns = {column: index[column].to_numpy() for column in index.column_names if column != "split"}
         levels = [label_names(columns[column], names[column], str(path)) for column in names]
         classes = levels[-1] if len(levels) == 1 else nested_ids(levels[0], levels[1], path)
+        as_text = set(columns["file"][columns["as_text"]].tolist())
+        copied = [
+            (file, partial(_write_text, file) if i in as_text else None) for i, file in enumerate(paths)
+        ]
         store = SpanStore(
-            tuple(map(str, files)),
+            tuple(str(unpacked(file, write, refresh=refresh) if write else file) for file, write in copied),
             columns["file"],
             columns["offset"],
             np.full(len(index), _BYTES, np.int64),
             RawPixels((3, 32, 32), (1, 2, 0)),
+            unpack=tuple(partial(unpacked_again, file, write) if write else None for file, write in copied),
+            shown=tuple(map(str, paths)),
         )
         splits = np.array(index["split"].to_pylist(), dtype=np.str_)
         return record_dataset(name, self.source(path), classes, splits, columns["number"], store)
@@ -166,18 +166,13 @@ def _names(root: Path, version: _Version) -> dict[str, list[str]]:
     return {label: flat_names(names, f"{root} ({label})") for label, names in names_of.items()}
 
 
-def _checked(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
-    """The index, of files that are not copies of each other."""
-    refuse_copied_files([file for _, file in files], [split for split, _ in files])
-    return _index(files, version)
-
-
 def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
-    """One row per record: split, its number there, file, offset of the pixels, labels."""
+    """One row per record: split, its number there, file, offset of the pixels, labels; copied files are refused."""
+    refuse_copied_files([file for _, file in files], [split for split, _ in files])
     tables = []
     before: dict[str, int] = {}
     for number, (split, file) in enumerate(files):
-        offsets, labels = _binary(file, version) if version.binary else _pickled(file, version)
+        offsets, labels, as_text = _binary(file, version) if version.binary else _pickled(file, version)
         start = before.get(split, 0)
         before[split] = start + len(offsets)
         tables.append(
@@ -187,6 +182,7 @@ def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
                     "number": pa.array(np.arange(start, start + len(offsets), dtype=np.int64)),
                     "file": pa.array(np.full(len(offsets), number, np.int32)),
                     "offset": pa.array(offsets),
+                    "as_text": pa.array([as_text] * len(offsets)),
                     **{label: pa.array(values) for label, values in labels.items()},
                 }
             )
@@ -194,8 +190,8 @@ def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
-    """(offsets of the pixels, labels): a record is one byte per label, then 3,072 of pixels."""
+def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]:
+    """(offsets of the pixels, labels, False): a record is one byte per label, then 3,072 of pixels."""
     record = len(version.labels) + _BYTES
     size = file.stat().st_size
     if not size or size % record:
@@ -206,11 +202,14 @@ def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
     starts = np.arange(size // record, dtype=np.int64) * record
     mapped = np.memmap(file, np.uint8, "r", shape=(size // record, record))
     labels = {label: mapped[:, i].astype(np.int64) for i, label in enumerate(version.labels)}
-    return starts + len(version.labels), labels
+    return starts + len(version.labels), labels, False
 
 
-def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
-    """The same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found."""
+def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]:
+    """The same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found.
+
+    Where the pickle holds it as text (True), offsets are those in the copy that ``_write_text`` makes.
+    """
     content = by_text(read_pickle(file), file)
     keys = {label: f"{label}s" for label in version.labels}
     absent = [key for key in ("data", *keys.values()) if key not in content]
@@ -222,7 +221,12 @@ def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
     if array.columns != _BYTES:
         raise UserError(f"The images of {file} have {array.columns:,} bytes each; {_BYTES:,} are needed.")
     labels = {label: _whole_numbers(content[key], key, array.rows, file) for label, key in keys.items()}
-    return array.offset + np.arange(array.rows, dtype=np.int64) * _BYTES, labels
+    return array.offset + np.arange(array.rows, dtype=np.int64) * _BYTES, labels, bool(array.data)
+
+
+def _write_text(file: Path, target: Path) -> None:
+    """The pixels of a batch that was pickled by Python 3 with protocol 2 or below, as plain bytes."""
+    target.write_bytes(byte_array(by_text(read_pickle(file), file)["data"], file).data)
 
 
 def _whole_numbers(values: Any, key: str, number: int, file: Path) -> Ints:

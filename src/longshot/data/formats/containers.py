@@ -220,21 +220,20 @@ _PLAIN = frozenset(
 )
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _NOTHING = frozenset(("PROTO", "FRAME"))
+_ARRAY_NAMES = frozenset(("_reconstruct", "_frombuffer", "ndarray", "dtype", "scalar"))
+_BYTES_NAMES = frozenset((("_codecs", "encode"), ("__builtin__", "bytes"), ("builtins", "bytes")))
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """A long string: ``length`` bytes at ``offset`` of the file."""
+    """A long string: ``length`` bytes at ``offset`` of the file.
+
+    ``data`` are they themselves where the file holds them as text: Python 3 pickles so with protocols 0 to 2.
+    """
 
     offset: int
     length: int
-
-
-@dataclass(frozen=True)
-class TextBytes:
-    """A long string that is stored as text: Python 3 does so with protocol 2 and below, which know no bytes."""
-
-    length: int
+    data: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -256,11 +255,12 @@ class PickledObject:
 
 @dataclass(frozen=True)
 class Bytes2D:
-    """An array of bytes [rows, columns] in row order, at ``offset`` of the file."""
+    """An array of bytes [rows, columns] in row order, at ``offset`` of the file; ``data`` where that holds text."""
 
     offset: int
     rows: int
     columns: int
+    data: bytes = b""
 
 
 class _Mark:
@@ -342,9 +342,9 @@ def _follow(file: Any) -> Any:
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             stack.append(memo[argument])
         elif name == "GLOBAL":
-            stack.append(Named(*argument.split(" ", 1)))
+            stack.append(_harmless(*argument.split(" ", 1)))
         elif name == "STACK_GLOBAL":
-            stack[-2:] = [Named(*stack[-2:])]
+            stack[-2:] = [_harmless(*stack[-2:])]
         elif name == "REDUCE":
             arguments = stack.pop()
             stack[-1] = _made(stack[-1], tuple(arguments))
@@ -358,12 +358,20 @@ def _follow(file: Any) -> Any:
     raise ValueError("it ends without a STOP")
 
 
+def _harmless(module: str, name: str) -> Named:
+    """A name that arrays need; PickleError for any other, as a hostile pickle has."""
+    numbers = module.split(".")[0] == "numpy" and name in _ARRAY_NAMES
+    if not numbers and (module, name) not in _BYTES_NAMES:
+        raise PickleError(f"names {module}.{name}, which no array of numbers needs, and nothing of it is run")
+    return Named(module, name)
+
+
 def _made(called: Any, arguments: tuple[Any, ...]) -> Any:
     """What a call would make, uncalled; bytes that were written as text (``_codecs.encode``) are themselves again."""
     as_text = isinstance(called, Named) and (called.module, called.name) == ("_codecs", "encode")
     if as_text and len(arguments) == 2 and isinstance(arguments[0], str) and arguments[1] == "latin1":
         data = arguments[0].encode("latin1")
-        return data if len(data) < _LONG else TextBytes(len(data))
+        return data if len(data) < _LONG else Bytes(0, len(data), data)
     return PickledObject(called, arguments)
 
 
@@ -381,12 +389,6 @@ def text(value: Any) -> str:
 def byte_array(value: Any, path: Path) -> Bytes2D:
     """The place of a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
     shape, kind, fortran, data = _array_parts(value)
-    if isinstance(data, TextBytes):
-        raise UserError(
-            f"{path} was pickled again by Python 3 with protocol 2 or below, which stores {data.length:,} bytes of "
-            f"images as text that cannot be read in place",
-            "pickle it with protocol 3 or above, or take the archive as it was published",
-        )
     flat = isinstance(data, Bytes) and isinstance(shape, tuple) and len(shape) == 2
     if not flat or kind not in ("u1", "|u1") or fortran:
         raise UserError(
@@ -398,7 +400,7 @@ def byte_array(value: Any, path: Path) -> Bytes2D:
             f"{path} has {data.length:,} bytes of images where {shape[0]:,} × {shape[1]:,} are needed; download it "
             f"again."
         )
-    return Bytes2D(data.offset, shape[0], shape[1])
+    return Bytes2D(data.offset, shape[0], shape[1], data.data)
 
 
 def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:

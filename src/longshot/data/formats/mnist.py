@@ -1,26 +1,21 @@
-"""MNIST and what is called after it: Fashion-MNIST, KMNIST and EMNIST as idx files, plain or gzipped, and MedMNIST."""
+"""MNIST and what is called after it: Fashion-MNIST, KMNIST and EMNIST as idx files, plain or gzipped."""
 
 from __future__ import annotations
 
 import gzip
-import zipfile
 import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from longshot.base import UserError, first, offsets_of, progress
+from longshot.base import UserError, first, progress
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import damage_of, read_npy_header
 from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
-    SplitFormat,
     check_texts,
     chosen_splits,
     label_names,
@@ -132,7 +127,7 @@ def _open(
         values = np.fromfile(labels_plain, np.uint8, offset=label_start)
         labels.append(label_names(values, names, str(label_file)))
         again = None if plain == images else partial(unpacked_again, images, partial(_gunzip, images))
-        raw.append(RawPart(split, plain, start, shape[0], again))
+        raw.append(RawPart(split, plain, start, shape[0], again, images))
         shapes.append(shape[1:])
     if len(set(shapes)) > 1:
         raise UserError(f"{path} has images of different sizes ({first(shapes)}); one dataset has one size.")
@@ -225,105 +220,3 @@ def _mapping(path: Path, of: str) -> list[str]:
         raise UserError(f"{file} must hold a label and a character code in each line ({error}).") from error
     # letters begins at 1; a number no image bears keeps the list in step with the labels
     return [names.get(label, f"unused-{label}") for label in range(max(names, default=-1) + 1)]
-
-
-_MED = {"train": "train", "val": "validation", "test": "test"}
-
-
-class MedMNIST(SplitFormat):
-    """Classes are called by their numbers, which is all that the file says. ``split`` is train, validation or test.
-
-    Sets of several labels per image (ChestMNIST) are refused.
-    """
-
-    name = "medmnist"
-    title = "MedMNIST: PathMNIST, BloodMNIST … of 28 to 224 pixels"
-    origin = "zenodo.org/records/10519652; the package medmnist"
-    layout = "pathmnist.npz: train_images, train_labels, val_…, test_…"
-
-    @classmethod
-    def recognise(cls, path: Path) -> bool:
-        if path.suffix != ".npz" or not path.is_file():
-            return False
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return {"train_images.npy", "train_labels.npy"} <= set(archive.namelist())
-        except (zipfile.BadZipFile, OSError, NotImplementedError):
-            return False
-
-    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
-        with _loaded_med(path) as arrays:
-            there = [part for part in _MED if {f"{part}_images", f"{part}_labels"} <= set(arrays.files)]
-            if not there:
-                raise UserError(f"{path} holds no train_images with train_labels, nor those of val or test.")
-            labels = {part: _med_labels(arrays[f"{part}_labels"], part, path) for part in there}
-        parts = chosen_splits(self.split, there, path)
-        write = partial(_write_med, path)
-        plain = unpacked(path, write, refresh=refresh)
-        shape = _med_shape(path, there, labels)
-        starts = offsets_of([len(labels[part]) for part in there]) * int(np.prod(shape))
-        again = partial(unpacked_again, path, write)
-        raw = [
-            RawPart(_MED[part], plain, int(starts[there.index(part)]), len(labels[part]), again)
-            for part in parts
-        ]
-        classes = np.concatenate([labels[part] for part in parts]).astype(np.str_)
-        return raw_dataset(name, self.source(path), classes, raw, RawPixels(shape, tuple(range(len(shape)))))
-
-
-def _loaded_med(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise UserError(
-            f"Cannot read {path} as NumPy arrays: {damage_of(error)}", "download it again"
-        ) from error
-
-
-def _med_labels(values: NDArray[Any], part: str, path: Path) -> NDArray[np.int64]:
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise UserError(
-            f"{part}_labels of {path} is {values.dtype} {list(values.shape)}; one whole number per image is needed, so "
-            f"sets of several labels (ChestMNIST) cannot be opened."
-        )
-    return values.astype(np.int64)
-
-
-def _med_shape(path: Path, there: list[str], labels: dict[str, NDArray[np.int64]]) -> tuple[int, ...]:
-    """The shape of one image, from the headers alone; the same in every part, and as many as labels."""
-    shapes = set()
-    for part in there:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{part}_images.npy") as stream:
-            shape, _, dtype = read_npy_header(stream)
-        if dtype != np.uint8 or not (len(shape) == 3 or (len(shape) == 4 and shape[3] == 3)):
-            raise UserError(
-                f"{part}_images of {path} is {dtype} {list(shape)}; bytes [N, H, W] or [N, H, W, 3] are needed."
-            )
-        if shape[0] != len(labels[part]):
-            raise UserError(
-                f"{path} has {shape[0]:,} images of {part} but {len(labels[part]):,} labels; download it again."
-            )
-        shapes.add(tuple(int(side) for side in shape[1:]))
-    if len(shapes) > 1:
-        raise UserError(f"{path} has images of {len(shapes)} different sizes; one dataset has one size.")
-    return shapes.pop()
-
-
-def _write_med(path: Path, target: Path) -> None:
-    """The pixels of all parts, one image behind the other."""
-    with (
-        _loaded_med(path) as arrays,
-        target.open("wb") as out,
-        progress(f"unpack {path.name}", unit="parts") as bar,
-    ):
-        for part in _MED:
-            if f"{part}_images" in arrays.files and f"{part}_labels" in arrays.files:
-                try:
-                    pixels = arrays[f"{part}_images"]
-                except (ValueError, OSError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-                    raise UserError(f"{path} is damaged ({damage_of(error)})", "download it again") from error
-                out.write(np.ascontiguousarray(pixels).tobytes())
-                bar.advance()

@@ -55,6 +55,7 @@ class SpanStore:
     names: pa.Array | None = None  # [N] what errors call a row; file and offset where there is none
     # of each file that is a copy: makes it anew from its source
     unpack: tuple[Callable[[], str] | None, ...] = ()
+    shown: tuple[str, ...] = ()  # what errors call the files, where these are copies
 
     def from_source(self) -> SpanStore:
         """The same rows in files that were unpacked now; itself where none is an unpacked copy."""
@@ -64,7 +65,7 @@ class SpanStore:
 
     def where(self, row: int) -> str:
         """The words for a row in an error."""
-        path = self.files[int(self.file[row])]
+        path = (self.shown or self.files)[int(self.file[row])]
         return (
             f"{path}/{self.names[row].as_py()}" if self.names else f"{path} at byte {int(self.offset[row]):,}"
         )

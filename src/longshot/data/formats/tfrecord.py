@@ -57,14 +57,14 @@ def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str
     A feature with no value of any kind is an empty list of bytes.
     """
     features: dict[str, FeatureValue] = {}
-    for number, wire, start, stop, _ in _fields(data, 0, len(data)):
+    for number, wire, start, stop, _ in message_fields(data, 0, len(data)):
         if number != 1 or wire != _BYTES:
             continue
-        for entry_number, entry_wire, entry, entry_stop, _ in _fields(data, start, stop):
+        for entry_number, entry_wire, entry, entry_stop, _ in message_fields(data, start, stop):
             if entry_number != 1 or entry_wire != _BYTES:
                 continue
             key, parts = "", []
-            for part_number, part_wire, part, part_stop, _ in _fields(data, entry, entry_stop):
+            for part_number, part_wire, part, part_stop, _ in message_fields(data, entry, entry_stop):
                 if part_wire != _BYTES:
                     continue
                 if part_number == 1:
@@ -81,7 +81,7 @@ def _feature(data: bytes, parts: list[Span]) -> FeatureValue:
     kind = 0
     lists: list[Span] = []
     for part in parts:
-        for number, wire, start, stop, _ in _fields(data, *part):
+        for number, wire, start, stop, _ in message_fields(data, *part):
             if number in _KINDS and wire == _BYTES:
                 if number != kind:
                     kind, lists = number, []
@@ -93,7 +93,7 @@ def _feature(data: bytes, parts: list[Span]) -> FeatureValue:
     return [
         data[start:stop]
         for part in lists
-        for number, wire, start, stop, _ in _fields(data, *part)
+        for number, wire, start, stop, _ in message_fields(data, *part)
         if number == 1 and wire == _BYTES
     ]
 
@@ -102,7 +102,7 @@ def _floats(data: bytes, lists: list[Span]) -> NDArray[np.float32]:
     """Four bytes each, packed into one field or in a field each."""
     packed = []
     for part in lists:
-        for number, wire, start, stop, _ in _fields(data, *part):
+        for number, wire, start, stop, _ in message_fields(data, *part):
             if number == 1 and wire in (_BYTES, _FIXED32):
                 if (stop - start) % 4:
                     raise ProtoError(f"a list of floats in {stop - start} bytes, no multiple of four")
@@ -114,7 +114,7 @@ def _integers(data: bytes, lists: list[Span]) -> NDArray[np.int64]:
     """Varints, packed into one field or in a field each; negative numbers are stored modulo 2⁶⁴."""
     integers = []
     for part in lists:
-        for number, wire, start, stop, value in _fields(data, *part):
+        for number, wire, start, stop, value in message_fields(data, *part):
             if number == 1 and wire == _VARINT:
                 integers.append(value)
             elif number == 1 and wire == _BYTES:
@@ -124,7 +124,9 @@ def _integers(data: bytes, lists: list[Span]) -> NDArray[np.int64]:
     return np.array(integers, np.uint64).view(np.int64)
 
 
-def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+def message_fields(
+    data: bytes | mmap.mmap, position: int, end: int
+) -> Iterator[tuple[int, int, int, int, int]]:
     """(field number, wire type, start and stop of the content, value of a varint) of the message in data[position:end].
 
     Nothing is copied: an image lies five messages deep.
@@ -150,7 +152,7 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
         yield tag >> 3, wire, start, position, value
 
 
-def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+def _varint(data: bytes | mmap.mmap, position: int, end: int) -> tuple[int, int]:
     """(value modulo 2⁶⁴, position behind it)."""
     value, shift = 0, 0
     while position < end:
