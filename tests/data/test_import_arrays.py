@@ -9,6 +9,8 @@ import csv
 import gzip
 import io
 import pickle
+import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -527,6 +529,25 @@ def test_a_huge_claim_allocates_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.npy").write_bytes(header_of(kind[1], kind[0]) + b"0123")
     with pytest.raises(UserError, match=r"has 4 bytes where .* needs [\d,]+: it was cut short"):
         open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_archive_that_claims_more_than_it_holds(tmp_path: Path, packed: bool) -> None:
+    claim = header_of((10**5, 100, 100, 3), "<f4") + bytes(5000)
+    with zipfile.ZipFile(
+        tmp_path / "d.npz", "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    ) as archive:
+        archive.writestr("images.npy", claim)
+        size = archive.getinfo("images.npy").compress_size
+        with archive.open("labels.npy", "w") as member:
+            np.save(member, np.zeros(10**5, np.int64))
+    data, huge = (tmp_path / "d.npz").read_bytes(), struct.pack("<I", 2**32 - 2)
+    at = data.rindex(b"PK\x01\x02", 0, data.rindex(b"PK\x01\x02"))  # the list of contents: its first entry
+    assert struct.unpack_from("<II", data, at + 20) == (size, len(claim))
+    sizes = huge * 2 if not packed else struct.pack("<I", size) + huge
+    (tmp_path / "d.npz").write_bytes(data[: at + 20] + sizes + data[at + 28 :])
+    with pytest.raises(UserError, match=r"cut short|Cannot read"):
+        open_dataset(tmp_path / "d.npz")
 
 
 @pytest.mark.parametrize("keep", [0, 3, 40, 200, 700, -1, -200])

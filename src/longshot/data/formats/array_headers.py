@@ -94,9 +94,9 @@ class Array:
 
     def extremes(self, part: RawPart, most: int | None = None) -> tuple[float, float]:
         """The smallest and the largest finite value of all rows, or of the first ``most``."""
-        rows = np.memmap(part.file, self.dtype, "r", part.start, self.shape)[:most]
         low, high = math.inf, -math.inf
-        with progress(f"look at values of {self.file.name}", total=len(rows), unit="images") as bar:
+        with explained(self.file), progress(f"look at values of {self.file.name}", unit="images") as bar:
+            rows = np.memmap(part.file, self.dtype, "r", part.start, self.shape)[:most]
             for start in range(0, len(rows), self.step):
                 block = np.asarray(rows[start : start + self.step])
                 finite = block[np.isfinite(block)]
@@ -118,8 +118,6 @@ def explained(file: Path) -> Iterator[None]:
     """What the readers of a damaged file raise, as one sentence."""
     try:
         yield
-    except UserError:
-        raise
     except _DAMAGE as error:
         raise UserError(f"Cannot read {file}: {damage_of(error)}", "copy or save it again") from error
 
@@ -144,11 +142,11 @@ def _npz_arrays(file: Path) -> Iterator[Array]:
         for info in archive.infolist():
             if not info.filename.endswith(".npy"):
                 continue
-            start = -1
+            start, size = -1, min(info.file_size, info.compress_size * _SHRINKS)
             if info.compress_type == zipfile.ZIP_STORED:  # behind a local header, whose length varies
                 plain.seek(info.header_offset + 26)
                 start = info.header_offset + 30 + int(np.frombuffer(plain.read(4), "<u2").sum())
-            size = min(info.file_size, info.compress_size * _SHRINKS)
+                size = min(size, file.stat().st_size - start)
             with archive.open(info) as stream:
                 yield _numpy_array(file, info.filename[:-4], stream, size, start)
 
@@ -193,7 +191,7 @@ def _hdf5_array(file: Path, name: str, item: Any) -> Array:
     elif item.chunks:
         written = item.id.get_num_chunks()
         chunks = math.prod(-(-side // chunk) for side, chunk in zip(shape, item.chunks, strict=True))
-        if written < chunks or stored * _SHRINKS < needed:
+        if written < chunks or stored * _SHRINKS < needed > 1 << 30:
             damage = (
                 f"has only {written:,} of its {chunks:,} chunks ({stored:,} bytes); copy or save it again"
             )
