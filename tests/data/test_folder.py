@@ -231,9 +231,34 @@ def test_train_and_test_folders_are_splits(tree: MakeTree) -> None:
     assert dataset.taxonomy.groups(dataset.class_ids)["x"] == ("train/x/a", "val/x/c")
 
 
-def test_image_splits_are_refused(tree: MakeTree) -> None:
-    with pytest.raises(UserError, match=r"2 classes .*'a', 'b'.* divide classes, not images"):
-        open_dataset(tree({"train/a": 1, "train/b": 1, "test/a": 1, "test/b": 1}))
+def test_a_class_in_several_split_folders_is_one_class(
+    tree: MakeTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tree({"train/a": 2, "train/x/b": 1, "test/a": 1, "test/x/b": 1})
+    dataset = open_dataset(root)
+    assert (dataset.class_ids, dataset.sizes.tolist(), dataset.splits) == (("a", "x/b"), [3, 2], {})
+    assert dataset.keys.to_pylist()[:3] == ["test/a/000.png", "train/a/000.png", "train/a/001.png"]
+    assert dataset.attributes is not None
+    assert dataset.attributes["split"].to_pylist() == ["test", "train", "train", "test", "train"]
+    assert dataset.taxonomy is not None and dataset.taxonomy.groups(dataset.class_ids)["x"] == ("x/b",)
+    assert dataset.or_as == (f"4 classes by folder: folders(splits=False):{root}",)
+    assert f"It could also be {dataset.or_as[0]}" in capsys.readouterr().err
+    assert open_dataset(f"folders(splits=False):{root}").class_ids == (
+        "test/a",
+        "test/x/b",
+        "train/a",
+        "train/x/b",
+    )
+
+
+def test_files_beside_classes_that_are_put_together(tree: MakeTree) -> None:
+    root = tree({"train/a": 1, "train/b": 1, "test/a": 1, "test/b": 1})
+    (root / "split.json").write_text('{"train": ["a"], "test": ["b"]}')
+    (root / "attributes.csv").write_text("path,blur\ntest/b/000.png,3\n")
+    dataset = open_dataset(root)
+    assert dataset.splits == {"train": ("a",), "test": ("b",)} and dataset.attributes is not None
+    assert dataset.attributes.column_names == ["blur", "split"]
+    assert dataset.attributes["blur"].to_pylist() == [None, None, 3, None]
 
 
 def test_attributes_file(tree: MakeTree) -> None:

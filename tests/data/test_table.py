@@ -114,7 +114,7 @@ def test_absolute_paths(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("path,kind\na/000.png,x\n", r"no column for the label \(found: path, kind\)"),
+        ("path,kind\na/000.png,x\na/001.png,y\n", r"no column for the label \(found: path, kind\)"),
         ("a,b\n1,2\n", r"no column for the path and the label \(found: a, b\)"),
         ("path,label\n", "has no rows"),
         (

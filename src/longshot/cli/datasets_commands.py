@@ -132,8 +132,9 @@ def datasets_command(ctx: click.Context, as_json: bool) -> None:
         longshot datasets add birds ./birds      # then: longshot embed birds --backbone pixels
         longshot datasets check ./birds          # decode every image, list the unreadable ones
 
-    A dataset is a folder of class folders (or a .zip of one), a .csv, .tsv or .parquet table with the
-    columns path and label, a .npz file with images and labels, or the embedded 'toybox'.
+    A dataset is a folder of images (or a .zip, .tar or .tar.gz of one) with class folders, a table or annotations, a
+    .csv, .tsv or .parquet table, a .npz file with images and labels, or the embedded 'toybox'. FORMAT:PATH opens a path
+    as something else than it is taken for: 'longshot datasets show PATH' tells what, 'longshot datasets formats' how.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -280,6 +281,8 @@ def _readable(summary: dict[str, Any]) -> dict[str, str]:
     return {
         "name": summary["name"],
         "where": summary["source"],
+        "taken for": summary["taken_for"] or "itself",
+        "could also be": "; or ".join(summary["or_as"]) or "nothing else",
         "classes": f"{summary['classes']:,}",
         "images": f"{summary['images']:,}",
         "images per class": f"{sizes['least']:,} to {sizes['most']:,}, median {sizes['median']:g}",

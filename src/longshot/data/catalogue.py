@@ -136,8 +136,9 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
         ``name``, ``source``, ``fingerprint``, numbers of ``classes`` and ``images``, ``images_per_class`` (least,
         median, most), ``splits`` (classes in each), ``taxonomy`` (nodes, levels, edges, or None), ``wordnet_ids``
         (whether the classes are called by them), ``attributes`` (name → type), ``skipped`` (keys of images left out),
-        ``left_out`` (what else was, in words), and ``class_list`` (class, images, split of each, and its label where a
-        taxonomy has other names).
+        ``left_out`` (what else was, in words), ``taken_for`` (what lies there, in words) and ``or_as`` (what it could
+        be as well, with the text that opens it so), and ``class_list`` (class, images, split of each, and its label
+        where a taxonomy has other names).
 
     Examples
     --------
@@ -176,6 +177,8 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
         else {field.name: str(field.type) for field in opened.attributes.schema},
         "skipped": list(opened.skipped),
         "left_out": list(opened.left_out),
+        "taken_for": opened.taken_for,
+        "or_as": list(opened.or_as),
         "class_list": [
             {
                 "class": class_id,

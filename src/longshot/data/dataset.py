@@ -128,6 +128,10 @@ class Dataset:
         What else was left out when the dataset was opened, in words: empty class folders, files of other kinds.
     identity : {"content", "names"}
         What is made of the dataset vouches for: the bytes of its images, or only their names.
+    taken_for : str
+        What lay at the path, in words, where it was looked at before it was opened.
+    or_as : tuple of str
+        What it could have been as well: words, a colon, and the text that opens it so.
 
     Examples
     --------
@@ -160,6 +164,8 @@ class Dataset:
     skipped: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     identity: str = "content"
+    taken_for: str = ""
+    or_as: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.keys, pa.ChunkedArray):

@@ -1,238 +1,167 @@
-"""A user's own images: a folder of class folders, on disk or in a zip, or a table of paths and labels."""
+"""A user's own images in class folders, on disk or in an archive, and what the names of folders mean."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from longshot.base import UserError, count, first, note, progress, read_parquet
-from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.data.file_readers import (
-    KEY_COLUMNS,
-    attribute_column,
-    check_splits,
-    find_column,
-    first_line,
-    header,
-    read_attributes,
-    read_csv,
-    read_splits,
-    read_taxonomy,
-    repeated,
-)
-from longshot.data.scan import SIDE_FILES, Scan, scan_folder, scan_zip
-from longshot.data.stores import FileStore, ZipStore, escape_name, open_zip, unescape_name
-from longshot.data.taxonomy import Taxonomy, taxonomy_of_ids
-
-SideFile: TypeAlias = Callable[[str], bytes | None]
-PATH_COLUMNS = KEY_COLUMNS[1:] + KEY_COLUMNS[:1]
-LABEL_COLUMNS = ("label", "class", "class_id", "category", "class_name", "species", "target")
-PARENT_COLUMNS = ("parent", "superclass", "super_class", "supercategory", "superclass_name")
+from longshot.base import UserError, count, first, note, offsets_of
+from longshot.data.dataset import Dataset
+from longshot.data.file_readers import check_splits, read_attributes, read_splits, read_taxonomy
+from longshot.data.formats.base import Format, with_split
+from longshot.data.scan import SIDE_FILES
+from longshot.data.taxonomy import taxonomy_of_ids
+from longshot.data.trees import Question, Tree, folder_split, look_at
 
 
-def open_folder(root: Path, name: str, *, refresh: bool = False) -> Dataset:
-    """The dataset below ``root``: every folder that holds images is a class, its id the relative path."""
-    scan = scan_folder(root, refresh=refresh)
+class FolderClasses(NamedTuple):
+    """What the folders of a scan stand for."""
 
-    def side_file(file: str) -> bytes | None:
-        path = root / file
-        return path.read_bytes() if path.is_file() else None
-
-    return _build(scan, FileStore(str(root), scan.keys), escape_name(str(root)), name, side_file)
-
-
-def open_zip_folder(path: Path, name: str, *, refresh: bool = False) -> Dataset:
-    """The same inside a zip; a single top folder that holds everything is no part of ids and keys."""
-    scan = scan_zip(path, refresh=refresh)
-
-    def side_file(file: str) -> bytes | None:
-        archive, members = open_zip(str(path))
-        member = members.get(scan.prefix + file)
-        return archive.read(member) if member is not None else None
-
-    return _build(scan, ZipStore(str(path), scan.keys, scan.prefix), escape_name(str(path)), name, side_file)
+    ids: Sequence[str]  # [C] the class of each folder that holds images; empty where its images have none
+    words: str  # what this is, for people
+    parts: Sequence[str] = ()  # [C] the split of each folder, where ``ids`` leave the names of splits out
+    splits: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # where splits divide the classes
+    question: Question | None = None
 
 
-def _build(scan: Scan, store: ImageStore, source: str, name: str, side_file: SideFile) -> Dataset:
-    splits_file, attributes_file, taxonomy_file = (side_file(file) for file in SIDE_FILES)
-    splits = _splits_by_folder(scan.class_ids, source)
-    if splits_file is not None:
-        splits = read_splits(splits_file, scan.class_ids, f"{source}/split.json")
-    taxonomy = taxonomy_of_ids(scan.class_ids, below_split=bool(splits) and splits_file is None)
-    if taxonomy_file is not None:
-        taxonomy = read_taxonomy(taxonomy_file, scan.class_ids, f"{source}/taxonomy.csv")
-    attributes = None
-    if attributes_file is not None:
-        attributes = read_attributes(attributes_file, scan.keys, f"{source}/attributes.csv")
-    return Dataset(
-        name=name,
-        class_ids=scan.class_ids,
-        offsets=scan.offsets,
-        keys=scan.keys,
-        store=store,
-        source=source,
-        taxonomy=taxonomy,
-        attributes=attributes,
-        splits=splits,
-        left_out=scan.tell(),
+class Folders(Format):
+    """``splits=False`` takes folders called train, val or test for classes like all others."""
+
+    name = "folders"
+    title = "class folders, in split folders or not"
+    origin = (
+        "own photos, torchvision's ImageFolder, Keras, YOLO classification, Roboflow, most archives of Kaggle"
     )
+    layout = "[train|val|test/]CLASS/*.jpg; a folder, .zip, .tar or .tar.gz; split.json, attributes.csv, taxonomy.csv"
 
+    def __init__(self, *, splits: bool = True) -> None:
+        self.splits = splits
 
-def _splits_by_folder(class_ids: Sequence[str], shown: str) -> dict[str, tuple[str, ...]]:
-    """Class splits when all top folders are called train, val(idation) or test and hold class folders."""
-    tops = sorted({class_id.partition("/")[0] for class_id in class_ids})
-    nested = all("/" in class_id for class_id in class_ids)
-    if len(tops) < 2 or not nested or any(canonical_split(top) is None for top in tops):
-        return {}
-    splits: dict[str, tuple[str, ...]] = {}
-    home: dict[str, str] = {}
-    repeated: set[str] = set()
-    for class_id in class_ids:
-        top, _, inner = class_id.partition("/")
-        if home.setdefault(inner, top) != top:
-            repeated.add(inner)
-        split = canonical_split(top) or top
-        splits[split] = (*splits.get(split, ()), class_id)
-    if repeated:
-        raise UserError(
-            f"{count(len(repeated), 'class', 'classes')} of {shown} ({first(sorted(repeated))}) are in "
-            f"several of the folders {', '.join(tops)}: few-shot splits divide classes, not images, so give one of "
-            f"these folders ({shown}/{tops[-1]}), or put the images of a class together."
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        return self.build(look_at(path, refresh=refresh), name, self.source(path))
+
+    def build(self, tree: Tree, name: str, source: str) -> Dataset:
+        """The dataset of files that were listed."""
+        scan = tree.scan
+        if scan.refusal:
+            raise UserError(*scan.refusal)
+        folders = folder_classes(tree, self.splits)
+        if folders.question:
+            raise UserError(*folders.question)
+        left_out, keys, class_ids, parts = scan.tell(), scan.keys, scan.class_ids, None
+        if folders.parts:
+            classes = np.repeat(np.array(folders.ids, dtype=np.str_), scan.sizes)
+            rows = np.flatnonzero(classes != "")
+            if len(rows) < len(classes):
+                loose = [
+                    folder for folder, class_id in zip(class_ids, folders.ids, strict=True) if not class_id
+                ]
+                left_out = (*left_out, _tell_loose(len(classes) - len(rows), loose, tree.shown))
+            order = rows[np.argsort(classes[rows], kind="stable")]
+            keys = keys.take(pa.array(order))
+            parts = np.repeat(np.array(folders.parts, dtype=np.str_), scan.sizes)[order]
+            class_ids = tuple(sorted(set(folders.ids) - {""}))
+            offsets = offsets_of(np.unique(classes[rows], return_counts=True)[1])
+        splits_file, attributes_file, taxonomy_file = (_side_file(tree, file) for file in SIDE_FILES)
+        splits = folders.splits
+        if splits_file is not None:
+            splits = read_splits(splits_file, class_ids, f"{tree.shown}/split.json")
+        taxonomy = taxonomy_of_ids(
+            class_ids, below_split=bool(splits) and splits_file is None and parts is None
         )
-    return check_splits(splits, shown)
-
-
-def open_table(path: Path, name: str) -> Dataset:
-    """The dataset that a table lists. Keys are its paths, class ids its labels; rows are put class-major."""
-    table = _read(path)
-    columns = table.column_names
-    named = {"path": find_column(columns, PATH_COLUMNS), "label": find_column(columns, LABEL_COLUMNS)}
-    absent = [need for need, column in named.items() if column is None]
-    if absent:
-        raise UserError(
-            f"{path} has no column for the {' and the '.join(absent)} "
-            f"(found: {', '.join(columns) or 'none'}); name the columns 'path' and 'label'."
+        if taxonomy_file is not None:
+            taxonomy = read_taxonomy(taxonomy_file, class_ids, f"{tree.shown}/taxonomy.csv")
+        attributes = None
+        if attributes_file is not None:
+            attributes = read_attributes(attributes_file, keys, f"{tree.shown}/attributes.csv")
+        if parts is not None:
+            attributes = with_split(attributes, parts)
+        return Dataset(
+            name=name,
+            class_ids=class_ids,
+            offsets=scan.offsets if parts is None else offsets,
+            keys=keys,
+            store=tree.store(keys),
+            source=source,
+            taxonomy=taxonomy,
+            attributes=attributes,
+            splits=splits,
+            left_out=left_out,
         )
-    path_column, label_column = str(named["path"]), str(named["label"])
-    if not table.num_rows:
-        raise UserError(f"{path} has no rows; at least one image is needed.")
-    labels = _text(table[label_column], label_column, path)
-    keys = _keys(_text(table[path_column], path_column, path).to_pylist(), path)
-
-    order = pc.sort_indices(
-        pa.table([labels, keys], names=["label", "key"]), [("label", "ascending"), ("key", "ascending")]
-    )
-    table, labels, keys = table.take(order), labels.take(order), keys.take(order)
-    extra = [column for column in columns if column not in (path_column, label_column)]
-    parent_column = find_column(extra, PARENT_COLUMNS)
-    split_column = find_column(extra, ("split",))
-    taxonomy = None
-    if parent_column is not None:
-        taxonomy = _taxonomy(labels, _text(table[parent_column], parent_column, path))
-        extra.remove(parent_column)
-    splits: dict[str, tuple[str, ...]] = {}
-    if split_column is not None:
-        splits = _splits(labels, table[split_column].cast(pa.string()), str(path))
-        if splits:
-            extra.remove(split_column)
-    attributes = pa.table({column: attribute_column(table[column], column, str(path)) for column in extra})
-    from longshot.data.formats.base import assemble
-
-    return assemble(
-        name,
-        escape_name(str(path)),
-        labels.to_pylist(),
-        keys,
-        path.parent,
-        attributes=attributes if extra else None,
-        taxonomy=taxonomy,
-        splits=splits,
-        nested=parent_column is None,
-    )
 
 
-def _read(path: Path) -> pa.Table:
-    if path.suffix.lower() == ".parquet":
-        try:
-            return read_parquet(path)
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"Cannot read {path} as a Parquet file: {first_line(error)}.") from error
-    data = path.read_bytes()
-    names = header(data, str(path))
-    # Labels such as 007 or true are names, not numbers.
-    text = (find_column(names, group) for group in (PATH_COLUMNS, LABEL_COLUMNS, PARENT_COLUMNS))
-    return read_csv(data, str(path), text_columns=[column for column in text if column is not None])
+def _side_file(tree: Tree, file: str) -> bytes | None:
+    name = tree.scan.prefix + file
+    return tree.read(name) if name in tree.scan.telling else None
 
 
-def _text(values: pa.ChunkedArray, column: str, path: Path) -> pa.Array:
-    """A column as trimmed text without gaps [N]."""
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
-        raise UserError(f"Column '{column}' of {path} holds {kind}; it must hold text or whole numbers.")
-    text = pc.utf8_trim_whitespace(values.cast(kind).cast(pa.string()).combine_chunks())
-    gaps = np.flatnonzero(pc.fill_null(pc.equal(text, ""), True).to_numpy(zero_copy_only=False))
-    if len(gaps):
-        raise UserError(
-            f"Column '{column}' of {path} is empty in {count(len(gaps), 'row')} of {len(text):,} "
-            f"(the first is row {gaps[0] + 1}); fill them in or remove the rows."
-        )
+def _tell_loose(images: int, loose: Sequence[str], shown: str) -> str:
+    text = f"{count(images, 'image')} right in {first(loose)} of {shown} in no class folder: left out"
+    note(f"{text}.")
     return text
 
 
-def _keys(paths: list[str], table: Path) -> pa.Array:
-    """Paths as keys [N]: relative to the table, forward slashes; every file must exist, and only once."""
-    base = str(table.parent)
-    keys, missing = [], []
-    with progress(f"find files of {table.name}", total=len(paths), unit="files") as bar:
-        for written in paths:
-            # A table from Windows has backslashes; a name that is not UTF-8 can be written as its key.
-            forms = (written, unescape_name(written), written.replace("\\", "/"))
-            file = next((f for f in forms if os.path.isfile(os.path.join(base, f))), None)  # noqa: PTH113, PTH118
-            if file is None:
-                missing.append(written)
-            else:
-                keys.append(escape_name(os.path.normpath(file).replace(os.sep, "/")))
-            bar.advance()
-    if missing:
-        raise UserError(
-            f"{table} lists {count(missing, 'file')} of {len(paths):,} that do not exist "
-            f"({first(missing)}); paths are taken relative to {base}."
-        )
-    if twice := repeated(keys):
-        raise UserError(
-            f"{table} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
-            f"label; remove the others."
-        )
-    return pa.array(keys, pa.string())
+def folder_classes(tree: Tree, by_split: bool = True) -> FolderClasses:
+    """What the folders with images are: classes, or classes in folders that name splits.
+
+    Where several split folders hold the same classes, or a split folder holds loose images, the class of a folder is
+    its path without the split. Where splits divide the classes, ids keep them, and they are the splits of the classes.
+    """
+    class_ids, shown = tree.scan.class_ids, tree.shown
+    paths = [class_id.split("/") for class_id in class_ids]
+    number = count(len(class_ids), "class folder")
+    names = sorted({part for path in paths for part in path if folder_split(part)}) if by_split else []
+    if not names:
+        return FolderClasses(class_ids, number)
+    level = 0  # below folders that hold everything
+    while all(len(path) > level + 1 and path[level] == paths[0][level] for path in paths):
+        if folder_split(paths[0][level]):
+            break
+        level += 1
+    inside, classes_first = f"in the split folders {', '.join(names)}", False
+    if all(folder_split(path[level]) for path in paths):
+        ids, parts = ["/".join(path[level + 1 :]) for path in paths], [path[level] for path in paths]
+    elif all(folder_split(path[-1]) and len(path) > 1 for path in paths):
+        ids, parts = ["/".join(path[:-1]) for path in paths], [path[-1] for path in paths]
+        inside, classes_first = f"with the split folders {', '.join(names)} in them", True
+    else:
+        within = ["/".join(path[1:]) for path in paths if folder_split(path[0])]
+        named = [path for path in paths if folder_split(path[-1])]
+        if len(named) == 1 and names == ["train"] and len(paths) > 2:  # a vehicle: no other split is here
+            return FolderClasses(class_ids, f"{number}, one of them called train")
+        question = _ask_mixed(tree, names) if named or len(set(within)) < len(within) else None
+        return FolderClasses(class_ids, number, question=question)
+    if not any(ids):
+        return FolderClasses(class_ids, number, question=_ask_flat(tree, names))
+    canonical = [str(folder_split(part)) for part in parts]
+    if "" in ids or len(set(ids)) < len(ids) or classes_first:
+        together = f"{count(len(set(ids) - {''}), 'class', 'classes')} of folders {inside}, the same class put together"
+        return FolderClasses(ids, together, canonical)
+    splits = {
+        split: tuple(c for c, part in zip(class_ids, canonical, strict=True) if part == split)
+        for split in canonical
+    }
+    divided = check_splits(splits, shown) if level == 0 and len(set(parts)) > 1 else {}
+    return FolderClasses(class_ids, f"{number} {inside}" if divided else number, splits=divided)
 
 
-def _taxonomy(labels: pa.Array, parents: pa.Array) -> Taxonomy:
-    """root -> parent -> label. A parent may be a path (``Fruit/Citrus``), each part a level of its own;
-    a label with different parents in different rows lies below each of them."""
-    pairs = pa.table([parents, labels], names=["parent", "label"]).group_by(["parent", "label"]).aggregate([])
-    above, below = pairs["parent"].to_pylist(), pairs["label"].to_pylist()
-    # A parent that is itself a label hangs where its own rows put it, not below the root.
-    tops = sorted(set(above) - set(below))
-    edges = Taxonomy.from_class_ids(tops).edges if tops else ()
-    return Taxonomy.from_edges([*edges, *sorted(zip(above, below, strict=True))])
+def _ask_flat(tree: Tree, names: Sequence[str]) -> Question:
+    return Question(
+        f"{tree.shown} holds {count(len(tree.scan.keys), 'image')} right in folders that name splits "
+        f"({', '.join(names)}), and no table or annotation beside them tells their classes",
+        f"put a table of files and labels beside them, or choose pattern(paths='<split>/<class>_*'):{tree.shown} where "
+        f"file names begin with the class, or folders(splits=False):{tree.shown} where the folders are the classes",
+    )
 
 
-def _splits(labels: pa.Array, values: pa.ChunkedArray, where: str) -> dict[str, tuple[str, ...]]:
-    """Class splits from a split column; empty (the column is an attribute) when it divides no classes."""
-    pairs = pa.table([labels, values], names=["label", "split"]).group_by(["label", "split"]).aggregate([])
-    splits: dict[str, list[str]] = {}
-    home: dict[str, str] = {}
-    for label, value in zip(pairs["label"].to_pylist(), pairs["split"].to_pylist(), strict=True):
-        split = canonical_split(value or "")
-        if split is None or home.setdefault(label, split) != split:
-            reason = f"has the value '{value}'" if split is None else f"divides the images of class '{label}'"
-            note(f"column 'split' of {where} {reason}: kept as an attribute, not as a split of classes.")
-            return {}
-        splits.setdefault(split, []).append(label)
-    return {split: tuple(sorted(splits[split])) for split in SPLITS if split in splits}
+def _ask_mixed(tree: Tree, names: Sequence[str]) -> Question:
+    return Question(
+        f"{tree.shown} has folders that name splits ({', '.join(names)}) beside others that do not",
+        f"choose folders(splits=False):{tree.shown} to take every folder for a class, or "
+        f"pattern(paths='<split>/<class>/*'):{tree.shown} to open what lies in the split folders",
+    )

@@ -29,9 +29,11 @@ from longshot.base import (
 )
 from longshot.data import registry
 from longshot.data.dataset import Dataset, check_identity, default_identity
-from longshot.data.formats import make_format, recognise, split_spec
+from longshot.data.formats import make_format, open_unnamed, recognise, split_spec
 from longshot.data.scan import load_table, save_table, scan_file, scan_files
 from longshot.data.stores import ImageError, RowsStore, escape_name, prepare_rows, stamps_of, unescape_name
+from longshot.data.tables import TABLES, open_table
+from longshot.data.trees import archive_stem, is_archive
 
 _BLOCK = 512  # images between two looks at the clock
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
@@ -204,7 +206,6 @@ def _save(source: str, entries: Sequence[tuple[str, int, int, str]]) -> None:
 
 
 DatasetLike: TypeAlias = Dataset | str | Path  # a dataset, or what ``open_dataset`` opens
-_TABLES = (".csv", ".tsv", ".parquet")
 
 
 def open_dataset(
@@ -220,8 +221,9 @@ def open_dataset(
     Parameters
     ----------
     spec : str or path
-        ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name. In place of
-        a path a URL: ``"s3://bucket/photos.zip"`` is fetched into the cache.
+        ``"toybox"``, a folder, .zip, .tar, .tar.gz, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH`` where it is to be
+        taken for something else than it looks like, or a registered name. In place of a path a URL:
+        ``"s3://bucket/photos.zip"`` is fetched into the cache.
     name : str, optional
         What to call it; by default the name it was added under, or that of its file.
     skip_bad : bool
@@ -259,6 +261,9 @@ def open_dataset(
             f"{count(dataset.skipped, 'unreadable image')} of {len(complete):,} in '{dataset.name}' left out "
             f"({{skip_bad:True}}); {{data.check_dataset({dataset.source})}} lists them."
         )
+    if dataset.or_as:
+        note(f"'{dataset.name}' is taken for {dataset.taken_for}.")
+        note(f"It could also be {'; or '.join(dataset.or_as)}.")
     registry.remember(dataset)
     return dataset
 
@@ -334,26 +339,22 @@ def open_located(source: str, *, name: str | None = None, refresh: bool = False)
     form = make_format(spec[0]) if spec else recognise(path)
     if form is not None:
         path = Path(unescape_name(spec[1])) if spec else path
-        called = name or registry.name_of(form.source(path)) or escape_name(path.stem)
-        return form.open(path, called, refresh=refresh)
+        stem = archive_stem(path) if is_archive(path) else path.stem
+        called = name or registry.name_of(form.source(path)) or escape_name(stem)
+        dataset = form.open(path, called, refresh=refresh)
+        return dataset if dataset.taken_for else replace(dataset, taken_for=form.title)
     name = name or registry.name_of(escape_name(source))
-    if path.is_dir():
-        from longshot.data.folder import open_folder
-
-        return open_folder(path, name or escape_name(path.name) or "root", refresh=refresh)
-    called = name or escape_name(path.stem)
+    called = name or escape_name(archive_stem(path) if is_archive(path) else path.stem)
     kind = path.suffix.lower()
-    if kind == ".zip":
-        from longshot.data.folder import open_zip_folder
-
-        return open_zip_folder(path, called, refresh=refresh)
-    if kind in _TABLES:
-        from longshot.data.folder import open_table
-
+    if path.is_dir():
+        return open_unnamed(path, name or escape_name(path.name) or "root", refresh=refresh)
+    if is_archive(path):
+        return open_unnamed(path, called, refresh=refresh)
+    if kind in TABLES:
         return open_table(path, called)
     raise UserError(
-        f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
-        f".tsv, .parquet or .npz is needed, or a path of one of the formats in {{data.list_formats()}}."
+        f"{escape_name(source)} is no dataset that Longshot opens: a folder, .zip, .tar, .tar.gz, .csv, .tsv, .parquet "
+        f"or .npz is needed, or a path of one of the formats in {{data.list_formats()}}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Finding images below a folder or inside a zip, in one pass, and remembering what was found."""
+"""Finding images below a folder or inside a zip or tar, in one pass, and remembering what was found."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
@@ -39,6 +39,11 @@ from longshot.data.stores import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, escape_
 
 _IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
 _LEFT_BEHIND = frozenset(("Thumbs.db", "desktop.ini", "Icon\r"))
+# files that may tell what images show, and archives that may hold more of them
+_TELLING = (
+    *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".txt", ".yaml", ".yml", ".names"),
+    *(".parquet", ".arrow", ".zip", ".tar", ".gz", ".tgz"),
+)
 SIDE_FILES = ("split.json", "attributes.csv", "taxonomy.csv")  # what is read beside the class folders
 Stamp: TypeAlias = tuple[int, ...]
 
@@ -51,8 +56,13 @@ class Scan:
     offsets: Ints  # [C+1]
     keys: pa.Array  # [N] strings, class-major
     stamps: dict[str, Stamp]  # what was looked at -> its time of change (and size)
-    prefix: str = ""  # a zip's common top folder, with its slash
+    prefix: str = ""  # an archive's common top folder, with its slash
     notes: tuple[str, ...] = ()  # what was left out, in words
+    stray: tuple[str, ...] = ()  # images in no folder
+    telling: tuple[
+        str, ...
+    ] = ()  # files that may tell what the images show: full paths, the prefix with them
+    refusal: tuple[str, ...] = ()  # why these are no class folders: a fact and perhaps a remedy
 
     def tell(self) -> tuple[str, ...]:
         """Print what was left out, and return it for the dataset's record."""
@@ -74,23 +84,42 @@ class Scan:
 class ScanFile(LooseRecord):
     """What a remembered scan holds beside its keys."""
 
-    format: Literal[2] = 2  # raise it when the rules of a scan change: old files are then scanned anew
+    format: Literal[3] = 3  # raise it when the rules of a scan change: old files are then scanned anew
     heif: bool  # whether HEIC files counted as images
     class_ids: tuple[str, ...]
     offsets: tuple[int, ...]
     stamps: dict[str, tuple[int, ...]]
     prefix: str
     notes: tuple[str, ...]
+    stray: tuple[str, ...]
+    refusal: tuple[str, ...]
+    images: int  # keys that are images; the others may tell what these show
 
 
 def scan_folder(root: Path, *, refresh: bool = False) -> Scan:
     """Images below ``root``; each folder that holds images is a class, its id the relative path."""
-    return _cached(str(root), lambda: _walk(root), refresh)
+    return _need_classes(look_folder(root, refresh=refresh))
 
 
 def scan_zip(path: Path, *, refresh: bool = False) -> Scan:
     """Images inside a zip, by the same rules; a single top folder that holds everything is left out."""
-    return _cached(str(path), lambda: _list_zip(path), refresh)
+    return _need_classes(look_archive(path, lambda: zip_members(path), refresh=refresh))
+
+
+def look_folder(root: Path, *, refresh: bool = False) -> Scan:
+    """Whatever lies below ``root``, whether it is class folders or not."""
+    return _cached(str(root), lambda: _walk(root), refresh)
+
+
+def look_archive(path: Path, members: Callable[[], Iterable[str]], *, refresh: bool = False) -> Scan:
+    """Whatever lies in an archive; ``members`` gives the paths in it, those of folders with a slash behind."""
+    return _cached(str(path), lambda: _list_archive(path, members()), refresh)
+
+
+def _need_classes(scan: Scan) -> Scan:
+    if scan.refusal:
+        raise UserError(*scan.refusal)
+    return scan
 
 
 def scan_file(source: str, kind: str) -> Path:
@@ -160,11 +189,16 @@ def _save(file: Path, scan: Scan) -> None:
         stamps=scan.stamps,
         prefix=scan.prefix,
         notes=scan.notes,
+        stray=scan.stray,
+        refusal=scan.refusal,
+        images=len(scan.keys),
         heif=HAS_HEIF,
     )
     # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
     schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta.model_dump())})
-    save_table(file, pa.table([scan.keys], schema=schema))
+    save_table(
+        file, pa.table([pa.concat_arrays([scan.keys, pa.array(scan.telling, pa.string())])], schema=schema)
+    )
 
 
 def _load(file: Path) -> Scan | None:
@@ -176,7 +210,9 @@ def _load(file: Path) -> Scan | None:
         if meta.heif != HAS_HEIF:
             return None
         keys, offsets = table["key"].combine_chunks(), np.array(meta.offsets, dtype=np.int64)
-        return Scan(meta.class_ids, offsets, keys, meta.stamps, meta.prefix, meta.notes)
+        images, telling = keys[: meta.images], tuple(keys[meta.images :].to_pylist())
+        facts = (meta.stamps, meta.prefix, meta.notes, meta.stray, telling, meta.refusal)
+        return Scan(meta.class_ids, offsets, images, *facts)
     except (KeyError, ValueError, TypeError, UserError):
         return None  # of another version: scanning again is always right
 
@@ -184,7 +220,7 @@ def _load(file: Path) -> Scan | None:
 def _walk(root: Path) -> Scan:
     """One os.scandir per folder, depth first; nothing is opened and no file is stat'ed."""
     images: dict[str, list[str]] = {}  # folder (escaped, relative) -> image names (escaped)
-    other_files: dict[str, Counter[str]] = {}  # folder -> files that are no images, by their endings
+    other_files: dict[str, list[str]] = {}  # folder -> names of files that are no images
     stamps: dict[str, Stamp] = {}
     parents: set[str] = set()
     pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [(str(root), "", ())]
@@ -198,7 +234,7 @@ def _walk(root: Path) -> Scan:
                 above = (*above, (status.st_dev, status.st_ino))
                 with os.scandir(path) as entries:
                     names: list[str] = []
-                    other: Counter[str] = Counter()
+                    other: list[str] = []
                     for entry in entries:
                         name = entry.name
                         if name.startswith("."):
@@ -209,24 +245,32 @@ def _walk(root: Path) -> Scan:
                                 pending.append((entry.path, _join(relative, escape_name(name)), above))
                         elif is_image_name(name):
                             names.append(escape_name(name))
-                        elif not _is_expected(name, relative):
-                            other[_ending(name)] += 1
+                        else:
+                            other.append(escape_name(name))
             except OSError as error:
                 where = escape_name(path if len(path) < 300 else path[:300] + "…")
                 raise UserError(f"Cannot list folder {where}: {reason_of(error)}.") from error
             stamps[path] = _settled(_stamp_of(status))
             images[relative], other_files[relative] = names, other
-            bar.advance(len(names) + other.total())
-    return _arrange(str(root), images, other_files, parents, stamps)
+            bar.advance(len(names) + len(other))
+    return _arrange(str(root), images, other_files, parents, stamps, "", _telling(other_files))
 
 
-def _list_zip(path: Path) -> Scan:
-    """The archive's own directory, read once."""
+def zip_members(path: Path) -> Iterator[str]:
+    """The archive's own directory, read once; no image in it may be protected."""
+    for name, info in open_zip(str(path))[1].items():
+        if info.flag_bits & 0x1 and is_image_name(PurePosixPath(name).name):
+            raise UserError(
+                f"{path} is protected by a password (member '{name}'); unpack it and give the folder."
+            )
+        yield name
+
+
+def _list_archive(path: Path, members: Iterable[str]) -> Scan:
     stamp = _stamp(str(path))
-    _, members = open_zip(str(path))
     images: dict[str, list[str]] = {}
-    other_files: dict[str, Counter[str]] = {}
-    for name, info in members.items():
+    other_files: dict[str, list[str]] = {}
+    for name in members:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or "\0" in name:
             raise UserError(
@@ -238,30 +282,33 @@ def _list_zip(path: Path) -> Scan:
             images.setdefault(name.rstrip("/"), [])
             continue
         folder = "" if str(pure.parent) == "." else str(pure.parent)
-        if not is_image_name(pure.name):
-            other_files.setdefault(folder, Counter())[pure.name] += 1
-            images.setdefault(folder, [])
-        elif info.flag_bits & 0x1:
-            raise UserError(
-                f"{path} is protected by a password (member '{name}'); unpack it and give the folder."
-            )
-        else:
-            images.setdefault(folder, []).append(pure.name)
+        images.setdefault(folder, [])
+        (images[folder] if is_image_name(pure.name) else other_files.setdefault(folder, [])).append(pure.name)
     parents: set[str] = set()
     for folder in list(images):
         for above in _above(folder):
             parents.add(above)
             images.setdefault(above, [])
     prefix = _top_folder(images, parents)
+    telling = _telling(other_files)
     if prefix:
         images = {k[len(prefix) :]: v for k, v in images.items() if k.startswith(prefix)} | {"": []}
         other_files = {k[len(prefix) :]: v for k, v in other_files.items() if f"{k}/".startswith(prefix)}
         parents = {k[len(prefix) :] for k in parents if k.startswith(prefix)} | {""}
-    endings = {
-        folder: Counter(_ending(name) for name in names.elements() if not _is_expected(name, folder))
-        for folder, names in other_files.items()
-    }
-    return _arrange(str(path), images, endings, parents, {str(path): _settled(stamp or (-1,))}, prefix)
+    stamps = {str(path): _settled(stamp or (-1,))}
+    return _arrange(str(path), images, other_files, parents, stamps, prefix, telling)
+
+
+def _telling(files: dict[str, list[str]]) -> tuple[str, ...]:
+    """The files that may tell what images show, by their endings."""
+    return tuple(
+        sorted(
+            _join(folder, name)
+            for folder, names in files.items()
+            for name in names
+            if name.lower().endswith(_TELLING) and (name in SIDE_FILES or not _is_expected(name, folder))
+        )
+    )
 
 
 def _above(folder: str) -> Iterable[str]:
@@ -328,27 +375,28 @@ def _join(folder: str, name: str) -> str:
 def _arrange(
     source: str,
     images: dict[str, list[str]],
-    other_files: dict[str, Counter[str]],
+    other_files: dict[str, list[str]],
     parents: set[str],
     stamps: dict[str, Stamp],
-    prefix: str = "",
+    prefix: str,
+    telling: tuple[str, ...],
 ) -> Scan:
-    """Order what was found class-major, and refuse what cannot be a dataset."""
+    """Order what was found class-major, and say why where these are no class folders."""
     shown = escape_name(source)
     class_ids = tuple(sorted(folder for folder, names in images.items() if names and folder))
     stray = sorted(images.get("", []))
-    if not class_ids:
-        if stray:
-            raise UserError(
-                f"{shown} holds {count(stray, 'image')} but no class folders; put the images of each class "
-                f"into a folder of its own, named after the class."
-            )
-        strangers = sum(other_files.values(), Counter())
-        raise UserError(
-            f"{shown} holds no images ({count(strangers.total(), 'file')} of other kinds found{_kinds(strangers)})",
-            HEIF_REMEDY
-            if _has_heif(strangers)
-            else "give a folder of class folders with images such as .jpg or .png",
+    endings = sum((other_endings(names, folder) for folder, names in other_files.items()), Counter[str]())
+    refusal: tuple[str, ...] = ()
+    if not class_ids and stray:
+        refusal = (
+            f"{shown} holds {count(stray, 'image')} but no class folders; put the images of each class "
+            f"into a folder of its own, named after the class.",
+        )
+    elif not class_ids:
+        remedy = "give a folder of class folders with images such as .jpg or .png"
+        refusal = (
+            f"{shown} holds no images ({count(endings.total(), 'file')} of other kinds found{_kinds(endings)})",
+            HEIF_REMEDY if _has_heif(endings) else remedy,
         )
     empty = sorted(
         folder for folder, names in images.items() if folder and not names and folder not in parents
@@ -356,12 +404,13 @@ def _arrange(
     notes = []
     if empty:
         notes.append(f"{count(empty, 'class folder')} of {shown} without images ({first(empty)}): left out")
-    if ignored := sum(other_files.values(), Counter()):
-        notes.append(say_ignored(shown, ignored))
+    if endings:
+        notes.append(say_ignored(shown, endings))
     if stray:
         notes.append(
             f"{count(stray, 'image')} directly in {shown} ({first(stray)}) in no class folder: left out"
         )
     keys = [f"{class_id}/{name}" for class_id in class_ids for name in sorted(images[class_id])]
     offsets = offsets_of([len(images[class_id]) for class_id in class_ids])
-    return Scan(class_ids, offsets, pa.array(keys, pa.string()), stamps, prefix, tuple(notes))
+    facts = (stamps, prefix, tuple(notes), tuple(stray), telling, refusal)
+    return Scan(class_ids, offsets, pa.array(keys, pa.string()), *facts)

@@ -267,10 +267,13 @@ class ZipStore:
     keys: pa.Array
     prefix: str = ""  # the common top folder, which keys leave out
 
+    def where(self, row: int) -> str:
+        """The words for a row in an error."""
+        return f"{self.path}/{self.prefix}{self.keys[row].as_py()}"
+
     def encoded(self, row: int) -> bytes:
         """The bytes of one member, as they were before the archive packed them."""
-        key = self.prefix + self.keys[row].as_py()
-        where = f"{self.path}/{key}"
+        key, where = self.prefix + self.keys[row].as_py(), self.where(row)
         archive, members = open_zip(self.path)
         if key not in members:
             raise ImageError(where, "it is no longer in the archive")
@@ -281,12 +284,11 @@ class ZipStore:
 
     def read(self, row: int) -> Image.Image:
         """Decode one member."""
-        return decode(self.encoded(row), f"{self.path}/{self.prefix}{self.keys[row].as_py()}")
+        return decode(self.encoded(row), self.where(row))
 
     def read_reduced(self, row: int, enough: Enough) -> tuple[Image.Image, tuple[int, int]]:
         """Decode one member, a JPEG no larger than is enough; and its full size."""
-        where = f"{self.path}/{self.prefix}{self.keys[row].as_py()}"
-        return decode_reduced(self.encoded(row), where, enough)
+        return decode_reduced(self.encoded(row), self.where(row), enough)
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, CRC) of the member; (-1, -1) when it is gone."""

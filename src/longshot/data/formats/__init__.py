@@ -9,13 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.base import UserError, find_class, make_called, parse_call, plugged
+from longshot.base import UserError, count, find_class, first, make_called, parse_call, plugged
 
 if TYPE_CHECKING:
+    from longshot.data.dataset import Dataset
+    from longshot.data.folder import FolderClasses
     from longshot.data.formats.base import Format
+    from longshot.data.tables import LabelTable
+    from longshot.data.trees import Tree
+
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 
 # Name on the command line → module and class, in the order in which a path is looked at, and the names without which a
 # path is surely not of the format: its own name, or one right inside it; None for a format that is never told by names.
@@ -25,7 +33,7 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     "meta-album": ("meta_album:MetaAlbum", r"info|info\.json"),
     "huggingface": (
         "huggingface:HuggingFaceFormat",
-        r"dataset_info\.json|dataset_dict\.json|data|.*\.parquet",
+        r"dataset_info\.json|dataset_dict\.json|.*\.parquet|.*\.arrow|data|default|train.*|val.*|test.*",
     ),
     "webdataset": ("webdataset:WebDataset", r".*\.tar"),
     "cifar": ("cifar:CIFAR", r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"),
@@ -51,6 +59,9 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     "lmdb": ("arrays:Lmdb", r"data\.mdb|.*lmdb"),
     "arrays": ("arrays:ArrayFiles", r".*\.(npz|npy|h5|hdf5|hdf)"),
     "pattern": ("pattern:PathPattern", None),
+    "folders": ("longshot.data.folder:Folders", None),
+    "table": ("longshot.data.tables:Table", None),
+    "annotations": ("annotations:Annotations", None),
 }
 FORMATS = {
     name: target if target.startswith("longshot.") else f"{__name__}.{target}"
@@ -124,3 +135,66 @@ def possible(path: Path) -> list[str]:
         return sign is not None and any(re.fullmatch(sign, name, re.IGNORECASE) for name in names)
 
     return [name for name in FORMATS if name not in _SIGNS or seen(_SIGNS[name])]
+
+
+def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
+    """Look at a folder or archive that no format claims, and open it as the one thing it can be.
+
+    Annotations and tables come before the names of folders, unless they say the same. What could be meant otherwise is
+    asked in one sentence with the choices; what could have been is told with the dataset (``taken_for``, ``or_as``).
+    """
+    from longshot.data.folder import Folders, folder_classes
+    from longshot.data.formats.annotations import Annotations
+    from longshot.data.tables import Table, TableFits
+    from longshot.data.trees import Question, look_at
+
+    tree = look_at(path, refresh=refresh)
+    shown, inner = tree.shown, [file for file in tree.scan.telling if file.lower().endswith(_ARCHIVES)]
+    if not tree.images and inner:
+        raise UserError(
+            f"{shown} holds no images but {count(inner, 'archive')} ({first(inner)})",
+            "unpack them there, or open one",
+        )
+    folders, marked = folder_classes(tree), Annotations().find(tree, refresh=refresh)
+    fits = Table().find(tree, shown, by_name=len(set(folders.ids)) > 1 and not folders.question)
+    plain = folder_classes(tree, False) if folders.question else folders
+    call = f"folders(splits=False):{shown}" if folders.question or folders.parts else f"folders:{shown}"
+    also = [f"{len(set(plain.ids)):,} classes by folder: {call}"] if len(set(plain.ids)) > 1 else []
+    if fits.tables and _says_the_same(fits.tables, tree, folders):
+        fits = TableFits()
+    question = fits.question
+    if isinstance(marked, Question):
+        question, marked = marked, None
+    elif marked is not None and fits.tables:
+        question = Question(
+            f"{shown} has labels in annotations ({marked.named}) and in a table ({fits.tables[0].file})",
+            f"choose annotations:{shown} or table:{shown}",
+        )
+    if question is not None:
+        raise UserError(
+            question.fact, ", or ".join([question.choices, *(text.partition(": ")[2] for text in also)])
+        )
+    if marked is not None:
+        dataset, words, also = Annotations().build(marked, name), marked.words, [*marked.or_as, *also]
+    elif fits.tables:
+        dataset = Table().build(tree, fits.tables, name, Table().source(path))
+        words = f"images with the table {', '.join(table.words for table in fits.tables)}"
+    else:
+        dataset, words = Folders().build(tree, name, shown), folders.words
+        also = [f"{len(tree.scan.class_ids):,} classes by folder: {call}"] if folders.parts else []
+    return replace(dataset, taken_for=words, or_as=tuple(also))
+
+
+def _says_the_same(tables: Sequence[LabelTable], tree: Tree, folders: FolderClasses) -> bool:
+    """Whether tables put the images that they list into the classes of their folders, under whatever names."""
+    if folders.question or not folders.ids:
+        return False
+    class_of = dict(zip(tree.scan.class_ids, folders.ids, strict=True))
+    pairs = {
+        (label, class_of.get(tree.key(images[0]).rpartition("/")[0], ""))
+        for table in tables
+        for label, images in zip(table.labels, table.images, strict=True)
+        if images
+    }
+    labels, classes = ({pair[side] for pair in pairs} for side in (0, 1))
+    return "" not in classes and len(pairs) == len(labels) == len(classes)

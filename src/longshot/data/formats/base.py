@@ -281,11 +281,16 @@ def record_dataset(
     keys = pc.binary_join_element_wise(pa.array(classes.tolist(), pa.string()), record, "/")
     divided = class_splits(classes, splits)
     if not divided and len(set(splits.tolist())) > 1:
-        column = pa.array(splits.tolist(), pa.string())
-        attributes = (
-            pa.table({"split": column}) if attributes is None else attributes.append_column("split", column)
-        )
+        attributes = with_split(attributes, splits)
     return assemble(name, source, classes, keys, store, attributes=attributes, splits=divided, nested=True)
+
+
+def with_split(attributes: pa.Table | None, splits: Texts) -> pa.Table:
+    """The attributes and the split of each image; a column of that name stays as it is."""
+    column = pa.array(splits.tolist(), pa.string())
+    if attributes is None:
+        return pa.table({"split": column})
+    return attributes if "split" in attributes.column_names else attributes.append_column("split", column)
 
 
 def class_splits(classes: Texts, splits: Texts) -> dict[str, tuple[str, ...]]:

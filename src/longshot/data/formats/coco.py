@@ -17,14 +17,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note, progress
-from longshot.data.dataset import Dataset
+from longshot.data.dataset import Dataset, ImageStore
 from longshot.data.file_readers import mixed
 from longshot.data.formats.base import Format, assemble, image_names, need_all, need_folder, remembered
-from longshot.data.stores import FileStore, ImageError, decode, to_rgb
+from longshot.data.stores import FileStore, ImageError, decode, encoded_of, stamps_of, to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_FINE = 1 << 20  # steps of a pixel or a side that a stamp tells apart
 # Meta-Dataset's classes: 40 of MS-COCO for validation, the other 40 for test, none for training.
 SPLITS: dict[str, list[str]] = json.loads(files(__package__).joinpath("coco_splits.json").read_text("utf-8"))
 
@@ -183,17 +184,21 @@ def _annotations(path: Path, part: str) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class CropStore:
-    """Row i is the part ``boxes[i]`` (left, top, right, bottom) of image ``store`` i, which must have ``sizes[i]``."""
+    """Row i is the part ``boxes[i]`` (left, top, right, bottom) of image ``store`` i, which must have ``sizes[i]``.
 
-    store: FileStore
-    boxes: NDArray[np.int32]  # [N, 4]
-    sizes: NDArray[np.int32]  # [N, 2]
+    Boxes are in pixels, rounded and cut to the image; they are shares of its sides where ``relative``.
+    """
+
+    store: ImageStore
+    boxes: NDArray[Any]  # [N, 4]
+    sizes: NDArray[np.int32]  # [N, 2], 0 where the size is not told
+    relative: NDArray[np.bool_] | None = None  # [N]
 
     def read(self, row: int) -> Image:
-        """Cut the box out of the image as it is stored: boxes know nothing of the turns that EXIF asks for."""
+        """Cut the box out of the image as it is stored; upright where that has its annotated size, or none is told."""
         from PIL import Image as Pillow
 
-        where, data = self.store.where(row), self.store.encoded(row)
+        where, data = self.where(row), encoded_of(self.store, row)
         try:
             with Pillow.open(io.BytesIO(data)) as opened:
                 opened.load()
@@ -202,18 +207,31 @@ class CropStore:
             image = decode(data, where)
         annotated = tuple(self.sizes[row].tolist())
         if image.size != annotated:
+            image = decode(data, where)
+        if image.size != annotated and any(annotated):
             actual, expected = (" × ".join(map(str, size)) for size in (image.size, annotated))
             raise ImageError(where, f"it is {actual} pixels, and {expected} in its annotation")
-        x0, y0, x1, y1 = self.boxes[row].tolist()
-        return image.crop((x0, y0, x1, y1))
+        sides = np.array(image.size * 2)
+        box = self.boxes[row] * (sides if self.relative is not None and self.relative[row] else 1)
+        x0, y0, x1, y1 = np.clip(np.rint(box), 0, sides).astype(int).tolist()
+        x0, y0 = min(x0, image.width - 1), min(y0, image.height - 1)
+        return image.crop((x0, y0, max(x1, x0 + 1), max(y1, y0 + 1)))
+
+    def where(self, row: int) -> str:
+        """The words for a row in an error."""
+        named: str = self.store.where(row) if hasattr(self.store, "where") else f"row {row}"
+        return named
 
     def encoded(self, row: int) -> bytes:
         """The bytes of the file behind, and the box that is cut out of it."""
-        return f"box {','.join(map(str, self.boxes[row].tolist()))}\n".encode() + self.store.encoded(row)
+        return f"box {','.join(map(str, self.boxes[row].tolist()))}\n".encode() + encoded_of(self.store, row)
 
     def stamps(self, rows: Ints) -> Ints:
         """Those of the files behind, mixed with the boxes: an annotation can change without its image."""
-        return mixed(self.store.stamps(rows), *self.boxes[rows].T)
+        return mixed(
+            stamps_of(self.store, rows),
+            *(self.boxes[rows].T * _FINE if self.relative is not None else self.boxes[rows].T),
+        )
 
 
 def crop_boxes(boxes: NDArray[Any], sizes: NDArray[Any], scale: float) -> NDArray[np.int32]:

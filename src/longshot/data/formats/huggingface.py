@@ -13,13 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset, canonical_split
 from longshot.data.file_readers import attribute_column, find_column, read_object
-from longshot.data.folder import LABEL_COLUMNS
 from longshot.data.formats.base import (
     Format,
     Texts,
@@ -33,6 +31,7 @@ from longshot.data.formats.base import (
 )
 from longshot.data.formats.containers import CellStore, columns_of, schema_of
 from longshot.data.formats.spans import refuse_copied_files
+from longshot.data.tables import LABEL_COLUMNS
 
 ColumnTypes: TypeAlias = dict[str, dict[str, Any]]
 _SHARD = re.compile(r"(?P<stem>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.(parquet|arrow)")
@@ -62,14 +61,16 @@ class HuggingFaceFormat(Format):
         if path.is_dir():
             if (path / "dataset_info.json").is_file():
                 return (path / "state.json").is_file() or bool(_arrow_files(path))
-            shards = (path / "data").is_dir() and any(path.glob("data/*-*-of-*.parquet"))
-            return shards or (path / "dataset_dict.json").is_file()
-        if path.suffix != ".parquet" or not path.is_file():
+            if (path / "dataset_dict.json").is_file() or any(path.glob("data/*-*-of-*.parquet")):
+                return True
+            shard = next(iter([*_parquet_files(path), *_arrow_files(path)]), path)
+        else:
+            shard = path
+        if shard.suffix not in (".parquet", ".arrow") or not shard.is_file():
             return False
-        try:
-            return _image_columns(_features_of(pq.read_schema(path))) != []
-        except (pa.ArrowException, OSError):
-            return False
+        with contextlib.suppress(UserError):
+            return _image_columns(_features_of(schema_of(str(shard)))) != []
+        return False
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         check_texts(self)
@@ -149,11 +150,13 @@ def _shards(path: Path) -> list[tuple[str, Path]]:
     _check_whole(arrow)
     if arrow:  # the cache: NAME-train.arrow or NAME-train-00000-of-00003.arrow
         return [(_split_of(file).rpartition("-")[2], file) for file in arrow]
-    parquet = (
-        sorted(path.glob("data/*.parquet"))
-        or sorted(path.glob("*.parquet"))
-        or sorted(path.glob("*/*.parquet"))
-    )
+    parquet = _parquet_files(path)
+    configurations = {file.parent.parent for file in parquet if canonical_split(file.parent.name)}
+    if len(configurations) > 1:
+        named = first(sorted(folder.name for folder in configurations))
+        raise UserError(
+            f"{path} holds {len(configurations)} configurations ({named}); give the folder of one."
+        )
     if not parquet:
         raise UserError(
             f"{path} holds no dataset_dict.json, state.json, .arrow nor .parquet files; give the folder that "
@@ -181,6 +184,12 @@ def _saved(folder: Path) -> list[Path]:
             f"save it again."
         )
     return files
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    """Shards in ``data``, in the folder itself, in folders of splits, or in those of configurations and splits."""
+    forms = ("data/*.parquet", "*.parquet", "*/*.parquet", "*/*/*.parquet")
+    return next((files for form in forms if (files := sorted(path.glob(form)))), [])
 
 
 def _arrow_files(path: Path) -> list[Path]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,6 +36,7 @@ from longshot.data.formats.spans import (
     refuse_copied_records,
 )
 from longshot.data.stores import escape_name, is_image_name
+from longshot.data.trees import tar_members
 
 # everything up to the first dot of the file name
 _SAMPLE = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
@@ -43,7 +45,7 @@ _NAMES = ("classnames.txt", "classes.txt")
 _LABELS = ("label", "class", "cls", "class_name", "category", "target")
 _FIELD = "field:"  # before the name of a column of the index that is an attribute
 _LEFT_OUT = b"longshot-left-out"
-_BLOCK = 512  # a tar's headers and contents begin at multiples of it
+_LOOKED_AT = 1_000  # files of a tar that tell whether it holds samples
 _Members: TypeAlias = dict[str, tuple[int, int]]  # extension → (offset, length)
 _SCHEMA = pa.schema(
     [
@@ -80,7 +82,7 @@ class WebDataset(Format):
     @classmethod
     def recognise(cls, path: Path) -> bool:
         if path.suffix == ".tar" and path.is_file():
-            return True
+            return _is_labelled(path)
         try:
             names = os.listdir(path)  # noqa: PTH208  names alone, of this one folder
         except OSError:
@@ -259,12 +261,23 @@ def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
     return path, shards
 
 
+def _is_labelled(shard: Path) -> bool:
+    """Whether images at the beginning of a tar have labels beside them, as those in class folders have not."""
+    members: dict[str, set[str]] = {}
+    with contextlib.suppress(UserError):  # a damaged one is told when it is opened
+        for name, _, _ in islice(tar_members(shard), _LOOKED_AT):
+            if match := _SAMPLE.fullmatch(name):
+                members.setdefault(match[1], set()).add(match[2].lower())
+    images = {sample for sample, endings in members.items() if any(is_image_name(f"x.{e}") for e in endings)}
+    return not members or any(members[sample] & {"cls", "txt", "json"} for sample in images)
+
+
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
     """(key, {extension: (offset, length)}) of each sample of a shard, in order."""
     current = ""
     members: dict[str, tuple[int, int]] = {}
     seen: set[str] = set()
-    for name, offset, length in _members(shard):
+    for name, offset, length in tar_members(shard):
         match = _SAMPLE.fullmatch(name)
         if match is None:
             continue  # hidden files such as ._x and .DS_Store
@@ -284,29 +297,6 @@ def _samples(shard: Path) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
         members[extension] = (offset, length)
     if members:
         yield current, members
-
-
-def _members(shard: Path) -> Iterator[tuple[str, int, int]]:
-    """(name, offset, length) of the files of a tar, and the certainty that it was read to its end."""
-    size = shard.stat().st_size
-    remedy = "copy or download it again"
-    try:
-        with tarfile.open(shard, "r:") as archive:
-            for member in archive:
-                if member.isfile():
-                    if member.offset_data + member.size > size:
-                        raise UserError(f"{shard} ends within '{member.name}', at {size:,} bytes; {remedy}.")
-                    yield member.name, member.offset_data, member.size
-            end = archive.offset  # tarfile stops without a word at a header that it cannot read
-    except (tarfile.TarError, ValueError, EOFError) as error:
-        raise UserError(f"{shard} is not a whole, uncompressed tar ({error}); {remedy}.") from error
-    head = read_span(str(shard), end, _BLOCK)
-    if not head:
-        raise UserError(
-            f"{shard} ends without the empty blocks that close a tar: it was cut short; {remedy}."
-        )
-    if head.strip(b"\0"):
-        raise UserError(f"{shard} has a damaged header at byte {end:,} of {size:,}; {remedy}.")
 
 
 class JsonFields:
