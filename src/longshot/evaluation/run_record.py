@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from longshot.base import LooseRecord, UserError, claim_folder, hash_text, read_record, write_json
 
@@ -59,21 +59,19 @@ class RunSession(LooseRecord):
 
 
 class RunLeak(LooseRecord):
-    """What training and test data share, as far as it is known."""
+    """What training and test data share, as far as it is known; see ``longshot.audit.find_leak``."""
 
     dataset: str
     upstream: str | None
     how: str
     images: Count | None
     of_images: Count
+    levels: dict[str, Count] = Field(default_factory=dict)
+    leaked: Annotated[str, Field(pattern="^[A-Za-z0-9+/=]*$")] = ""
     classes: Count | None
     of_classes: Count
-
-    @model_validator(mode="after")
-    def _known_together(self) -> RunLeak:
-        if (self.images is None) != (self.classes is None):
-            raise ValueError("shared images and classes are known together or not at all")
-        return self
+    trained_classes: Count | None = None
+    class_ids: tuple[str, ...] = ()
 
 
 class RunChoice(LooseRecord):
@@ -264,6 +262,8 @@ def merged(run: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     for label, leaks in other.get("upstream", {}).items():
         own = total.setdefault("upstream", {}).setdefault(labels.get(label, label), {})
         own |= {content_hash: facts for content_hash, facts in leaks.items() if content_hash not in own}
+    for label, lineage in other.get("lineage", {}).items():
+        total.setdefault("lineage", {}).setdefault(labels.get(label, label), lineage)
     _merge_choices(total, other)
     total["sessions"] = _sessions([*total["sessions"], *other["sessions"]])
     return total

@@ -7,7 +7,9 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp
 from longshot.statistics import widths_differ
@@ -32,11 +34,13 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     many_ways = any(record["top5"] < 1 for record in records)
     adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
     wider = [widths_differ(record["ci95"], record["ci95_over_classes"]) for record in records]
+    leaks = leaks_in(results.run)
     rows = []
     for record, notable in zip(records, wider, strict=True):
+        leak = leaks.get((record["testbed_hash"], record["backbone"]))
         row = {
             **{name: record[name] for name in ("testbed", "backbone", "method", "setting", "tasks")},
-            "accuracy %": with_half(record, "accuracy"),
+            "accuracy %": f"{with_half(record, 'accuracy')} {leak.mark if leak else ''}".rstrip(),
             "balanced %": with_half(record, "balanced_accuracy"),
             "normalized %": with_half(record, "normalized_accuracy"),
         }
@@ -134,32 +138,142 @@ def _label(record: Mapping[str, Any], with_seed: bool) -> str:
 def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     """(content hash of a testbed, backbone) for each backbone of a run that chose images of the testbed.
 
+    At any size of pictures, and so is a network that started from the weights of one that chose.
+
     Parameters
     ----------
     run : mapping
-        A run.json: testbeds with their metadata, backbones with their networks. Of several networks side by side one
-        that judged is enough.
+        A run.json: testbeds with their metadata, backbones with their networks, lineage. Of several networks side by
+        side one that judged is enough.
     """
     judging = set()
     for content_hash, meta in run.get("testbeds", {}).items():
         marks = judges_of(meta)
         for backbone, by_dataset in run.get("backbones", {}).items() if marks else ():
             networks = [network for story in by_dataset.values() for network in story.get("networks", ())]
-            if any(is_judge(marks, network) for network in networks):
+            if any(is_judge(marks, network) for network in (*networks, *_lineage(run, backbone))):
                 judging.add((content_hash, backbone))
     return frozenset(judging)
+
+
+def _lineage(run: Mapping[str, Any], backbone: str) -> list[Mapping[str, Any]]:
+    """The weights of a backbone and those that it started from."""
+    return [each for each in _mapping(run.get("lineage")).get(backbone, ()) if isinstance(each, Mapping)]
 
 
 def say_judges(run: Mapping[str, Any]) -> list[str]:
     """One sentence per testbed that networks of the run chose the images of."""
     by_testbed: dict[str, list[str]] = {}
     for content_hash, backbone in sorted(judges_in(run)):
-        by_testbed.setdefault(str(run["testbeds"][content_hash]["name"]), []).append(backbone)
+        started = " (or what it started from)" if len(_lineage(run, backbone)) > 1 else ""
+        by_testbed.setdefault(str(run["testbeds"][content_hash]["name"]), []).append(backbone + started)
     return [
         f"{' and '.join(backbones)} chose the images of '{name}': "
         f"{'its' if len(backbones) == 1 else 'their'} numbers there are not to be ranked"
         for name, backbones in by_testbed.items()
     ]
+
+
+# What training saw of a testbed: one mark and one footnote, wherever the number stands.
+
+LEAK = "‡"
+
+
+class Leak(NamedTuple):
+    """What a network saw of a testbed in training: ``fact`` in words, ``note`` with the accuracies without it."""
+
+    mark: str  # in brackets where classes are all that is known to be shared
+    images: int
+    fact: str
+    note: str
+
+
+def leaks_in(run: Mapping[str, Any]) -> dict[tuple[str, str], Leak]:
+    """(content hash of a testbed, backbone) → what training saw of the testbed; what saw nothing of it is left out.
+
+    Parameters
+    ----------
+    run : mapping
+        A run.json, with what ``evaluate`` entered under ``upstream`` and in its cells.
+    """
+    leaks = {}
+    for backbone, by_testbed in run.get("upstream", {}).items():
+        for content_hash, entries in by_testbed.items():
+            if content_hash not in run["testbeds"] or not any(e["images"] or e["classes"] for e in entries):
+                continue
+            name = run["testbeds"][content_hash]["name"]
+            images = _union(entries, "images")
+            mark, fact = (LEAK if images else f"({LEAK})"), _say_leak(entries, backbone, name, images)
+            cells = [c for c in run["cells"] if (c["testbed"], c["backbone"]) == (content_hash, backbone)]
+            series = [_say_unleaked(cell) for cell in cells] if images else []
+            note = f"{mark} {fact}" + (f": {'; '.join(series)}" if series else "")
+            leaks[content_hash, backbone] = Leak(mark, images, fact, note)
+    return leaks
+
+
+def say_leaks(run: Mapping[str, Any]) -> list[str]:
+    """The footnote of every network that saw something of a testbed in training."""
+    return [leak.note for leak in leaks_in(run).values()]
+
+
+def _union(entries: Sequence[Mapping[str, Any]], part: str) -> int:
+    """How many images of a testbed leaked, or classes, over all trainings of a network."""
+    from longshot.audit import unpack_mask
+
+    total = 0
+    for dataset in {entry["dataset"] for entry in entries}:
+        own = [entry for entry in entries if entry["dataset"] == dataset]
+        if part == "images":
+            masks = [unpack_mask(entry["leaked"], entry["of_images"]) for entry in own]
+            total += int(np.logical_or.reduce(masks).sum())
+        else:
+            total += len({class_id for entry in own for class_id in entry["class_ids"]})
+    return total
+
+
+def _say_leak(entries: Sequence[Mapping[str, Any]], backbone: str, testbed: str, images: int) -> str:
+    from longshot.audit import LEVELS
+
+    by_dataset = {entry["dataset"]: entry for entry in entries}.values()
+    of_images, of_classes = (sum(each[key] for each in by_dataset) for key in ("of_images", "of_classes"))
+    classes = f"{_union(entries, 'classes'):,} of the {of_classes:,} classes of '{testbed}'"
+    if not images:
+        sources = {
+            f"the {e['trained_classes']:,} of {e['upstream']}"
+            for e in entries
+            if e["classes"] and e["trained_classes"]
+        }
+        unknown = any(entry["images"] is None for entry in entries)
+        remainder = "whether their images are is not known" if unknown else "their images are not"
+        return f"{classes} are among those that {backbone} was trained on ({', '.join(sorted(sources))}); {remainder}"
+    sources = {
+        f"{entry['upstream']}: "
+        + ", ".join(f"{n:,} {LEVELS.get(level, level)}" for level, n in entry["levels"].items())
+        for entry in entries
+        if entry["images"]
+    }
+    return (
+        f"{backbone} saw {images:,} of the {of_images:,} images of '{testbed}' in training "
+        f"({'; '.join(sorted(sources))}), and {classes}"
+    )
+
+
+def _say_unleaked(cell: Mapping[str, Any]) -> str:
+    """A cell's accuracy with and without what training saw."""
+    method = cell["method"] + (f", seed {cell['seed']}" if cell["seed"] else "")
+    if "unleaked" not in cell:
+        return f"{method} without them is not known before the evaluation is finished"
+    parts = []
+    for key, words in (("queries", "queries that it did not see"), ("tasks", "tasks without any of them")):
+        part = cell["unleaked"][key]
+        share = f"{part['n']:,} of {part['of']:,} {words}"
+        parts.append(f"there are {share}" if part["mean"] is None else f"{_percent(part)} over the {share}")
+    return f"{method} has {_percent(cell['unleaked']['all'])} with them, {', '.join(parts)}"
+
+
+def _percent(part: Mapping[str, Any]) -> str:
+    half = "" if part["half"] is None else f" ± {100 * part['half']:.2f}"
+    return f"{100 * part['mean']:.2f}{half} %"
 
 
 def names_only(run: Mapping[str, Any]) -> list[str]:

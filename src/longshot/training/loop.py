@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from longshot import __version__
+from longshot.audit import write_seen
 from longshot.base import (
     Progress,
     UserError,
@@ -264,6 +265,7 @@ class _Training:
         cut_history(self.folder / HISTORY, self.facts.records)
         versions = {"longshot": __version__, "torch": torch.__version__}
         write_json(self.folder / TRAINING, {"settings": job.identity, "notes": job.notes, **versions})
+        write_seen(self.folder, job.seen)
         if loaded is None:
             self._checkpoint()
 
