@@ -8,10 +8,11 @@ from .find import leave_out_overlap as leave_out_overlap  # Write `dataset` with
 from .find import pair_images as pair_images  # `images(side, keys)` for a page with pictures
 from .leaks import LEVELS as LEVELS  # how a test image was seen in training, in words
 from .leaks import SeenImages as SeenImages  # Images by content
+from .leaks import Stage as Stage  # One training of a network, with its images where they are on record
 from .leaks import TestedImages as TestedImages  # The images that a testbed uses of one dataset
 from .leaks import TrainingStage as TrainingStage  # What a network, or one that it started from, was trained on
 from .leaks import digest_images as digest_images  # Images of a dataset by content
-from .leaks import find_leak as find_leak  # What is known about test images and classes that a network saw in training
+from .leaks import find_leaks as find_leaks  # What is known of test images and classes that training saw
 from .leaks import published_stage as published_stage  # What is known of a network by the name of its published …
 from .leaks import read_seen as read_seen  # The training images of a network, by stage
 from .leaks import unpack_mask as unpack_mask  # Which test images were seen in training

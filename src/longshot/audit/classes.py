@@ -25,7 +25,6 @@ _EMPTY_WORDS = {
     "folder",
     "group",
     "image",
-    "img",
     "label",
     "object",
     "set",

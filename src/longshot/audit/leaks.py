@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -68,6 +68,9 @@ class SeenImages(NamedTuple):
 
     files: ShortDigests
     pixels: ShortDigests
+
+
+Stage: TypeAlias = tuple[TrainingStage, SeenImages | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,79 +157,93 @@ def read_seen(folder: Path) -> dict[int, SeenImages]:
     }
 
 
-def find_leak(stage: TrainingStage, seen: SeenImages | None, tested: TestedImages) -> dict[str, Any]:
+def find_leaks(stages: Sequence[Stage], tested: TestedImages) -> dict[str, Any]:
     """What is known about test images and classes that a network saw in training.
 
     Parameters
     ----------
-    stage : TrainingStage
-        One training of the network.
-    seen : SeenImages or None
-        Its images, where they are on record.
+    stages : sequence of (TrainingStage, SeenImages or None)
+        Every training of the network, and of those that it started from, with its images where they are on record.
     tested : TestedImages
         What it is tested on.
 
     Returns
     -------
     dict
-        ``how`` it is known ("content", "names" of images of one dataset, "near copies" of an earlier comparison,
-        "classes" alone, "unknown"), test ``images`` that training saw of all ``of_images`` (None where it is not
-        known), as counted by ``levels``, which they are (``leaked``, see :func:`unpack_mask`); test ``classes`` that
-        training had (None likewise) of all ``of_classes``, among the ``trained_classes``, and their ids
-        (``class_ids``).
+        ``upstream``: what it was trained on. ``how`` it is known: by "content", "names" of images of one dataset, "near
+        copies" of an earlier comparison, "classes" alone, or "unknown". Test ``images`` that training saw of all
+        ``of_images`` (None where it is not known), as counted by ``levels``, which they are (``leaked``, see
+        :func:`unpack_mask`), and whose training images are ``not_known``. Test ``classes`` that training had (None
+        likewise) of all ``of_classes``, among the ``trained_classes``, and their ids (``class_ids``).
     """
-    trained = stage.class_ids
-    origin, left_out = view_origin(stage.fingerprint) if stage.fingerprint else ("", frozenset[str]())
-    tested_origin = view_origin(tested.fingerprint)[0]
-    same = bool(origin) and origin == tested_origin
-    used = np.unique(tested.class_of)
     leaked = np.zeros(len(tested.keys), np.bool_)
-    how, levels = [], dict.fromkeys(LEVELS, 0)
-
-    def count_level(level: str, hits: Bools) -> None:
-        levels[level] = int((hits & ~leaked).sum())
-        leaked[hits] = True
-
-    if seen is not None and tested.files is not None:
-        how.append("content")
-        count_level("files", np.isin(tested.files, seen.files))
-        if tested.pixels is not None and not leaked.all():
-            pixels = tested.pixels()
-            count_level("pixels", np.isin(pixels, seen.pixels) & (pixels != 0))  # 0: cannot be decoded
-    elif same:
-        how.append("names")
-        shared = np.array([trained is None or each in trained for each in tested.classes], np.bool_)
-        count_level("names", shared[tested.class_of] & ~_among(tested.keys, left_out))
-    recalled = recall(origin, tested_origin) if origin else None
-    if recalled is not None:
-        how.append("near copies")
-        overlap, turned = recalled
-        copied: list[str] = []
-        for ours, theirs in (("a", "b"), ("b", "a")) if same else ((("b", "a") if turned else ("a", "b")),):
-            copies = overlap.copies()
-            usable = ~_among(copies[f"key_{ours}"], left_out)
-            if trained is not None:
-                usable &= _among(copies[f"class_{ours}"], trained)
-            copied += copies[f"key_{theirs}"].filter(pa.array(usable)).to_pylist()
-        count_level("near", _among(tested.keys, copied))
-    classes: set[str] | None = None
-    if trained is not None or how:
-        ids = {tested.classes[position] for position in used.tolist()}
-        classes = {tested.classes[position] for position in np.unique(tested.class_of[leaked]).tolist()}
-        if trained is not None:
+    levels, how, not_known, classes, trained_classes = (
+        dict[str, int](),
+        dict[str, None](),
+        [],
+        set[str](),
+        set[str](),
+    )
+    ids = {tested.classes[position] for position in np.unique(tested.class_of).tolist()}
+    for stage, seen in stages:
+        origin, left_out = view_origin(stage.fingerprint) if stage.fingerprint else ("", frozenset[str]())
+        same = bool(origin) and origin == view_origin(tested.fingerprint)[0]
+        before = len(how)
+        for level, word, hits in _hits(stage, seen, tested, origin, left_out, same):
+            how[word] = None
+            levels[level] = levels.get(level, 0) + int((hits & ~leaked).sum())
+            leaked |= hits
+        if len(how) == before and stage.dataset:
+            not_known.append(stage.dataset)
+        if (trained := stage.class_ids) is not None:
+            trained_classes |= set(trained)
             classes |= ids & set(trained) if same else seen_classes(trained, ids, tested.labels, read_nouns())
+    classes |= {tested.classes[position] for position in np.unique(tested.class_of[leaked]).tolist()}
     return {
-        "upstream": stage.dataset,
-        "how": ", ".join(how) or ("unknown" if classes is None else "classes"),
+        "upstream": ", ".join(dict.fromkeys(stage.dataset or "unknown data" for stage, _ in stages)),
+        "how": ", ".join(how) or ("classes" if trained_classes else "unknown"),
         "images": int(leaked.sum()) if how else None,
         "of_images": len(leaked),
         "levels": {level: number for level, number in levels.items() if number},
         "leaked": pack_mask(leaked) if leaked.any() else "",
-        "classes": None if classes is None else len(classes),
-        "of_classes": len(used),
-        "trained_classes": None if trained is None else len(trained),
-        "class_ids": sorted(classes or ()),
+        "not_known": not_known,
+        "classes": len(classes) if how or trained_classes else None,
+        "of_classes": len(ids),
+        "trained_classes": len(trained_classes),
+        "class_ids": sorted(classes),
     }
+
+
+def _hits(
+    stage: TrainingStage,
+    seen: SeenImages | None,
+    tested: TestedImages,
+    origin: str,
+    left_out: frozenset[str],
+    same: bool,
+) -> Iterator[tuple[str, str, Bools]]:
+    """Test images that one training saw: (level, how it is known, flags [M]), as far as something can be told."""
+    trained = stage.class_ids
+    if seen is not None and tested.files is not None:
+        hits = np.isin(tested.files, seen.files)
+        yield "files", "content", hits
+        if tested.pixels is not None and not hits.all():
+            pixels = tested.pixels()
+            yield "pixels", "content", np.isin(pixels, seen.pixels) & (pixels != 0)  # 0: cannot be decoded
+    elif same:
+        shared = np.array([trained is None or each in trained for each in tested.classes], np.bool_)
+        yield "names", "names", shared[tested.class_of] & ~_among(tested.keys, left_out)
+    recalled = recall(origin, view_origin(tested.fingerprint)[0]) if origin else None
+    if recalled is not None:
+        overlap, turned = recalled
+        copies = overlap.copies()
+        for ours, theirs in (("a", "b"), ("b", "a")):
+            if same or turned == (ours == "b"):
+                usable = ~_among(copies[f"key_{ours}"], left_out)
+                if trained is not None:
+                    usable &= _among(copies[f"class_{ours}"], trained)
+                copied = copies[f"key_{theirs}"].filter(pa.array(usable))
+                yield "near", "near copies", _among(tested.keys, copied.to_pylist())
 
 
 def _among(values: pa.Array | pa.ChunkedArray, some: Any) -> Bools:

@@ -21,7 +21,7 @@ from longshot.statistics import mean_interval
 from longshot.tasks import dictionary, of_dataset, places_among, ragged
 
 if TYPE_CHECKING:
-    from longshot.audit import SeenImages, TestedImages, TrainingStage
+    from longshot.audit import Stage, TestedImages
     from longshot.evaluation.plan import EvaluationPlan
     from longshot.evaluation.results import Results
     from longshot.tasks import ShortDigests, Testbed
@@ -104,11 +104,11 @@ def _device_name(device: str) -> str:
 def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
     """Enter into run.json what is known about training and test data that overlap, and warn where they do.
 
-    ``run["upstream"][backbone][testbed hash]`` is a list: one entry per training of the network (its own, then those of
-    the networks that it started from) and dataset of the testbed, see :func:`longshot.audit.find_leak`.
-    ``run["lineage"][backbone]`` are its weights and those that it started from: a judge may be among them.
+    ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed, see
+    :func:`longshot.audit.find_leaks`. ``run["lineage"][backbone]`` are the network's weights and those that it started
+    from: a judge may be among them.
     """
-    from longshot.audit import find_leak
+    from longshot.audit import find_leaks
     from longshot.evaluation.views import leaks_in
 
     tested: dict[tuple[str, str], TestedImages] = {}
@@ -116,31 +116,31 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
         given = plan.given.get(backbone)
         opens = next(iter(given.values())).backbone if given else plan.opened.names.get(backbone, "")
         stages = training_stages(opens)
-        for stage, _ in stages:
-            if stage.weights:
-                lineage = run.setdefault("lineage", {}).setdefault(backbone, [])
-                entry = {"weights_hash": stage.weights, "backbone": stage.network}
-                lineage += [entry] if entry not in lineage else []
+        weights = [
+            {"weights_hash": stage.weights, "backbone": stage.network} for stage, _ in stages if stage.weights
+        ]
+        if weights:
+            run.setdefault("lineage", {})[backbone] = weights
         for content_hash, testbed in plan.testbeds.items() if stages else ():
-            leaks = []
             for name in testbed.datasets:
                 if (content_hash, name) not in tested:
                     tested[content_hash, name] = _tested(plan, testbed, name)
-                images = tested[content_hash, name]
-                leaks += [{"dataset": name, **find_leak(*stage, images)} for stage in stages]
-            run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = leaks
+            run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = [
+                {"dataset": name, **find_leaks(stages, tested[content_hash, name])}
+                for name in testbed.datasets
+            ]
     for (content_hash, backbone), leak in leaks_in(run).items():
         if leak.images and backbone in plan.backbones and content_hash in plan.testbeds:
             print(f"warning: {leak.fact}.", file=sys.stderr)
 
 
-def training_stages(backbone: str) -> list[tuple[TrainingStage, SeenImages | None]]:
+def training_stages(backbone: str) -> list[Stage]:
     """What is known of the training of a backbone, or of several side by side: stage by stage, the last one first."""
     from longshot.audit import TrainingStage, published_stage, read_seen
     from longshot.evaluation.run_inputs import backbone_parts
     from longshot.models import SIDECAR_FILE, read_sidecar
 
-    stages: list[tuple[TrainingStage, SeenImages | None]] = []
+    stages: list[Stage] = []
     for part in backbone_parts(backbone):
         path = Path(part)
         sidecar = path / SIDECAR_FILE if path.is_dir() else path.with_suffix(".json")

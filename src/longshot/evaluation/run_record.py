@@ -59,7 +59,7 @@ class RunSession(LooseRecord):
 
 
 class RunLeak(LooseRecord):
-    """What training and test data share, as far as it is known; see ``longshot.audit.find_leak``."""
+    """What training and test data share, as far as it is known; see ``longshot.audit.find_leaks``."""
 
     dataset: str
     upstream: str | None
@@ -70,7 +70,8 @@ class RunLeak(LooseRecord):
     leaked: Annotated[str, Field(pattern="^[A-Za-z0-9+/=]*$")] = ""
     classes: Count | None
     of_classes: Count
-    trained_classes: Count | None = None
+    trained_classes: Count = 0
+    not_known: tuple[str, ...] = ()
     class_ids: tuple[str, ...] = ()
 
 

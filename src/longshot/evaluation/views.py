@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp
 from longshot.statistics import widths_differ
 from longshot.tasks import is_judge, judges_of
@@ -201,13 +199,10 @@ def leaks_in(run: Mapping[str, Any]) -> dict[tuple[str, str], Leak]:
         for content_hash, entries in by_testbed.items():
             if content_hash not in run["testbeds"] or not any(e["images"] or e["classes"] for e in entries):
                 continue
-            name = run["testbeds"][content_hash]["name"]
-            images = _union(entries, "images")
-            mark, fact = (LEAK if images else f"({LEAK})"), _say_leak(entries, backbone, name, images)
             cells = [c for c in run["cells"] if (c["testbed"], c["backbone"]) == (content_hash, backbone)]
-            series = [_say_unleaked(cell) for cell in cells] if images else []
-            note = f"{mark} {fact}" + (f": {'; '.join(series)}" if series else "")
-            leaks[content_hash, backbone] = Leak(mark, images, fact, note)
+            leaks[content_hash, backbone] = _describe_leak(
+                entries, backbone, run["testbeds"][content_hash], cells
+            )
     return leaks
 
 
@@ -216,64 +211,57 @@ def say_leaks(run: Mapping[str, Any]) -> list[str]:
     return [leak.note for leak in leaks_in(run).values()]
 
 
-def _union(entries: Sequence[Mapping[str, Any]], part: str) -> int:
-    """How many images of a testbed leaked, or classes, over all trainings of a network."""
-    from longshot.audit import unpack_mask
-
-    total = 0
-    for dataset in {entry["dataset"] for entry in entries}:
-        own = [entry for entry in entries if entry["dataset"] == dataset]
-        if part == "images":
-            masks = [unpack_mask(entry["leaked"], entry["of_images"]) for entry in own]
-            total += int(np.logical_or.reduce(masks).sum())
-        else:
-            total += len({class_id for entry in own for class_id in entry["class_ids"]})
-    return total
-
-
-def _say_leak(entries: Sequence[Mapping[str, Any]], backbone: str, testbed: str, images: int) -> str:
+def _describe_leak(
+    entries: Sequence[Mapping[str, Any]],
+    backbone: str,
+    testbed: Mapping[str, Any],
+    cells: Sequence[Mapping[str, Any]],
+) -> Leak:
+    """The entries of all datasets of a testbed in words, with the accuracies of the cells."""
     from longshot.audit import LEVELS
 
-    by_dataset = {entry["dataset"]: entry for entry in entries}.values()
-    of_images, of_classes = (sum(each[key] for each in by_dataset) for key in ("of_images", "of_classes"))
-    classes = f"{_union(entries, 'classes'):,} of the {of_classes:,} classes of '{testbed}'"
+    names = ("images", "of_images", "classes", "of_classes", "trained_classes")
+    images, of_images, classes, of_classes, trained = (sum(e[name] or 0 for e in entries) for name in names)
+    upstream = entries[0]["upstream"]
     if not images:
-        sources = {
-            f"the {e['trained_classes']:,} of {e['upstream']}"
-            for e in entries
-            if e["classes"] and e["trained_classes"]
-        }
-        unknown = any(entry["images"] is None for entry in entries)
-        remainder = "whether their images are is not known" if unknown else "their images are not"
-        return f"{classes} are among those that {backbone} was trained on ({', '.join(sorted(sources))}); {remainder}"
-    sources = {
-        f"{entry['upstream']}: "
-        + ", ".join(f"{n:,} {LEVELS.get(level, level)}" for level, n in entry["levels"].items())
-        for entry in entries
-        if entry["images"]
-    }
-    return (
-        f"{backbone} saw {images:,} of the {of_images:,} images of '{testbed}' in training "
-        f"({'; '.join(sorted(sources))}), and {classes}"
+        unknown = f"; whether its images are among those of {entries[0]['not_known'][-1]} is not known"
+        fact = (
+            f"{classes:,} of the {of_classes:,} classes of '{testbed['name']}' are among the {trained:,} that "
+            f"{backbone} was trained on ({upstream}){unknown if entries[0]['not_known'] else ''}"
+        )
+        return Leak(f"({LEAK})", 0, fact, f"({LEAK}) {fact}")
+    levels = {level: sum(entry["levels"].get(level, 0) for entry in entries) for level in LEVELS}
+    seen_as = ", ".join(f"{number:,} {LEVELS[level]}" for level, number in levels.items() if number)
+    fact = (
+        f"{backbone} was trained on {images:,} of the {of_images:,} images of '{testbed['name']}' ({upstream}: "
+        f"{seen_as}) and on {classes:,} of its {of_classes:,} classes"
     )
+    return Leak(LEAK, images, fact, f"{LEAK} {fact}. {'; '.join(map(_say_unleaked, cells))}")
 
 
 def _say_unleaked(cell: Mapping[str, Any]) -> str:
     """A cell's accuracy with and without what training saw."""
     method = cell["method"] + (f", seed {cell['seed']}" if cell["seed"] else "")
     if "unleaked" not in cell:
-        return f"{method} without them is not known before the evaluation is finished"
-    parts = []
-    for key, words in (("queries", "queries that it did not see"), ("tasks", "tasks without any of them")):
+        return f"{method}: without them not known before the evaluation is finished"
+    parts = [f"{method}: {_percent(cell['unleaked']['all'])} in all"]
+    for key, words in (("queries", "on queries not seen"), ("tasks", "in tasks with nothing seen")):
         part = cell["unleaked"][key]
-        share = f"{part['n']:,} of {part['of']:,} {words}"
-        parts.append(f"there are {share}" if part["mean"] is None else f"{_percent(part)} over the {share}")
-    return f"{method} has {_percent(cell['unleaked']['all'])} with them, {', '.join(parts)}"
+        parts.append(f"{_percent(part)} {words} ({part['n']:,} of {part['of']:,})")
+    return ", ".join(parts)
 
 
 def _percent(part: Mapping[str, Any]) -> str:
-    half = "" if part["half"] is None else f" ± {100 * part['half']:.2f}"
-    return f"{100 * part['mean']:.2f}{half} %"
+    """A mean with half its interval; a dash where there is none.
+
+    >>> _percent({"mean": 0.5, "half": 0.025}), _percent({"mean": None, "half": None})
+    ('50.00 ± 2.50 %', '–')
+    """
+    if part["mean"] is None:
+        return "–"
+    return (
+        f"{100 * part['mean']:.2f}" + ("" if part["half"] is None else f" ± {100 * part['half']:.2f}") + " %"
+    )
 
 
 def names_only(run: Mapping[str, Any]) -> list[str]:

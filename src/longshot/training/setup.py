@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from longshot.audit import SeenImages, TrainingStage, digest_images, published_stage
+from longshot.audit import SeenImages, Stage, digest_images, published_stage
 from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, rescale_preprocessing
 from longshot.base import parse_preprocessing as parse_preprocessing
 from longshot.data import Dataset, as_dataset
@@ -163,7 +163,7 @@ def prepare(
     )
 
 
-def _lineage(start: str, allow_download: bool) -> list[tuple[TrainingStage, SeenImages | None]]:
+def _lineage(start: str, allow_download: bool) -> list[Stage]:
     """The trainings that the network to start from went through: what it saw, its descendants saw."""
     from longshot.models import bare_name, load_backbone
 
