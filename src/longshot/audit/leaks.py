@@ -188,12 +188,12 @@ def find_leaks(stages: Sequence[Stage], tested: TestedImages) -> dict[str, Any]:
     for stage, seen in stages:
         origin, left_out = view_origin(stage.fingerprint) if stage.fingerprint else ("", frozenset[str]())
         same = bool(origin) and origin == view_origin(tested.fingerprint)[0]
-        before = len(how)
-        for level, word, hits in _hits(stage, seen, tested, origin, left_out, same):
+        looks = list(_hits(stage, seen, tested, origin, left_out, same))
+        for level, word, hits in looks:
             how[word] = None
             levels[level] = levels.get(level, 0) + int((hits & ~leaked).sum())
             leaked |= hits
-        if len(how) == before and stage.dataset:
+        if not looks and stage.dataset:
             not_known.append(stage.dataset)
         if (trained := stage.class_ids) is not None:
             trained_classes |= set(trained)

@@ -201,7 +201,7 @@ def record_unleaked(run: dict[str, Any], results: Results) -> None:
     table, flags = None, dict[tuple[str, str], tuple[Ragged, Ragged]]()
     for cell in run["cells"]:
         leaks = run.get("upstream", {}).get(cell["backbone"], {}).get(cell["testbed"], ())
-        if not any(leak["images"] for leak in leaks):
+        if not any(leak.get("leaked") for leak in leaks):
             continue
         table = results.table() if table is None else table
         rows, key = cell_rows(table, cell), (cell["testbed"], cell["backbone"])
@@ -228,23 +228,18 @@ def unleaked_accuracy(testbed: Testbed, support: Ragged, query: Ragged, rows: pa
     seen_support = support.take(tasks)
     touched = np.bincount(seen_support.owners[seen_support.values], minlength=len(tasks)) > 0
     clean = ~touched & (sizes == labels.lengths)
-    asked = sizes > 0
+    every = np.bincount(labels.owners[right], minlength=len(tasks)) / labels.lengths
     return {
-        "all": {
-            **_mean(np.bincount(labels.owners[right], minlength=len(tasks)) / labels.lengths),
-            "n": len(tasks),
-        },
-        "queries": {**_mean(hits[asked] / sizes[asked]), "n": int(fresh.sum()), "of": len(fresh)},
-        "tasks": {**_mean(hits[clean] / sizes[clean]), "n": int(clean.sum()), "of": len(tasks)},
+        "all": _mean(every, len(tasks), len(tasks)),
+        "queries": _mean(hits[sizes > 0] / sizes[sizes > 0], int(fresh.sum()), len(fresh)),
+        "tasks": _mean(every[clean], int(clean.sum()), len(tasks)),
     }
 
 
-def _mean(values: Floats) -> dict[str, float | None]:
+def _mean(values: Floats, number: int, of: int) -> dict[str, float | int | None]:
     """A mean with half its 95 % interval, as far as there are values."""
-    if not len(values):
-        return {"mean": None, "half": None}
-    interval = mean_interval(values)
-    return {"mean": interval.mean, "half": interval.half}
+    interval = mean_interval(values) if len(values) else None
+    return {"mean": interval and interval.mean, "half": interval and interval.half, "n": number, "of": of}
 
 
 def _leaked_flags(testbed: Testbed, part: str, leaks: Sequence[Mapping[str, Any]]) -> Ragged:
@@ -255,7 +250,9 @@ def _leaked_flags(testbed: Testbed, part: str, leaks: Sequence[Mapping[str, Any]
     flags = np.zeros(len(images.values), np.bool_)
     for leak in leaks:
         keys = testbed.keys(leak["dataset"])
-        leaked = np.append(unpack_mask(leak["leaked"], len(keys)), False)  # −1: an image of another dataset
+        leaked = np.append(
+            unpack_mask(leak.get("leaked", ""), len(keys)), False
+        )  # −1: an image of another dataset
         own = np.repeat(of_dataset(testbed.table, leak["dataset"]), images.lengths)
         flags |= own & leaked[places_among(testbed.table, part, keys)[images.values]]
     return images.with_values(flags)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp
+from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp, read_record
+from longshot.evaluation.run_record import RunLeak
 from longshot.statistics import widths_differ
 from longshot.tasks import is_judge, judges_of
 
@@ -35,7 +36,7 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     leaks = leaks_in(results.run)
     rows = []
     for record, notable in zip(records, wider, strict=True):
-        leak = leaks.get((record["testbed_hash"], record["backbone"]))
+        leak = leaks.get((record.get("testbed_hash"), record["backbone"]))
         row = {
             **{name: record[name] for name in ("testbed", "backbone", "method", "setting", "tasks")},
             "accuracy %": f"{with_half(record, 'accuracy')} {leak.mark if leak else ''}".rstrip(),
@@ -149,21 +150,17 @@ def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
         marks = judges_of(meta)
         for backbone, by_dataset in run.get("backbones", {}).items() if marks else ():
             networks = [network for story in by_dataset.values() for network in story.get("networks", ())]
-            if any(is_judge(marks, network) for network in (*networks, *_lineage(run, backbone))):
+            lineage = run.get("lineage", {}).get(backbone, ())
+            if any(is_judge(marks, network) for network in (*networks, *lineage)):
                 judging.add((content_hash, backbone))
     return frozenset(judging)
-
-
-def _lineage(run: Mapping[str, Any], backbone: str) -> list[Mapping[str, Any]]:
-    """The weights of a backbone and those that it started from."""
-    return [each for each in _mapping(run.get("lineage")).get(backbone, ()) if isinstance(each, Mapping)]
 
 
 def say_judges(run: Mapping[str, Any]) -> list[str]:
     """One sentence per testbed that networks of the run chose the images of."""
     by_testbed: dict[str, list[str]] = {}
     for content_hash, backbone in sorted(judges_in(run)):
-        started = " (or what it started from)" if len(_lineage(run, backbone)) > 1 else ""
+        started = " (or what it started from)" if len(run.get("lineage", {}).get(backbone, ())) > 1 else ""
         by_testbed.setdefault(str(run["testbeds"][content_hash]["name"]), []).append(backbone + started)
     return [
         f"{' and '.join(backbones)} chose the images of '{name}': "
@@ -200,9 +197,9 @@ def leaks_in(run: Mapping[str, Any]) -> dict[tuple[str, str], Leak]:
             if content_hash not in run["testbeds"] or not any(e["images"] or e["classes"] for e in entries):
                 continue
             cells = [c for c in run["cells"] if (c["testbed"], c["backbone"]) == (content_hash, backbone)]
-            leaks[content_hash, backbone] = _describe_leak(
-                entries, backbone, run["testbeds"][content_hash], cells
-            )
+            records = [read_record(RunLeak, entry, "The record of a leak") for entry in entries]
+            name = str(run["testbeds"][content_hash]["name"])
+            leaks[content_hash, backbone] = _describe_leak(records, backbone, name, cells)
     return leaks
 
 
@@ -212,29 +209,27 @@ def say_leaks(run: Mapping[str, Any]) -> list[str]:
 
 
 def _describe_leak(
-    entries: Sequence[Mapping[str, Any]],
-    backbone: str,
-    testbed: Mapping[str, Any],
-    cells: Sequence[Mapping[str, Any]],
+    entries: Sequence[RunLeak], backbone: str, testbed: str, cells: Sequence[Mapping[str, Any]]
 ) -> Leak:
     """The entries of all datasets of a testbed in words, with the accuracies of the cells."""
     from longshot.audit import LEVELS
 
-    names = ("images", "of_images", "classes", "of_classes", "trained_classes")
-    images, of_images, classes, of_classes, trained = (sum(e[name] or 0 for e in entries) for name in names)
-    upstream = entries[0]["upstream"]
+    names = ("images", "of_images", "classes", "of_classes")
+    images, of_images, classes, of_classes = (sum(getattr(e, name) or 0 for e in entries) for name in names)
+    first, upstream = entries[0], entries[0].upstream or "unknown data"
     if not images:
-        unknown = f"; whether its images are among those of {entries[0]['not_known'][-1]} is not known"
+        among = f"the {first.trained_classes:,} that" if first.trained_classes else "those that"
+        unknown = f"; whether its images are among those of {', '.join(first.not_known)} is not known"
         fact = (
-            f"{classes:,} of the {of_classes:,} classes of '{testbed['name']}' are among the {trained:,} that "
-            f"{backbone} was trained on ({upstream}){unknown if entries[0]['not_known'] else ''}"
+            f"{classes:,} of the {of_classes:,} classes of '{testbed}' are among {among} {backbone} was trained on "
+            f"({upstream}){unknown if first.not_known else ''}"
         )
         return Leak(f"({LEAK})", 0, fact, f"({LEAK}) {fact}")
-    levels = {level: sum(entry["levels"].get(level, 0) for entry in entries) for level in LEVELS}
-    seen_as = ", ".join(f"{number:,} {LEVELS[level]}" for level, number in levels.items() if number)
+    levels = [(words, sum(e.levels.get(level, 0) for e in entries)) for level, words in LEVELS.items()]
+    seen_as = ", ".join(f"{number:,} {words}" for words, number in levels if number)
     fact = (
-        f"{backbone} was trained on {images:,} of the {of_images:,} images of '{testbed['name']}' ({upstream}: "
-        f"{seen_as}) and on {classes:,} of its {of_classes:,} classes"
+        f"{backbone} was trained on {images:,} of the {of_images:,} images of '{testbed}' "
+        f"({': '.join(filter(None, (upstream, seen_as)))}) and on {classes:,} of its {of_classes:,} classes"
     )
     return Leak(LEAK, images, fact, f"{LEAK} {fact}. {'; '.join(map(_say_unleaked, cells))}")
 
@@ -242,7 +237,7 @@ def _describe_leak(
 def _say_unleaked(cell: Mapping[str, Any]) -> str:
     """A cell's accuracy with and without what training saw."""
     method = cell["method"] + (f", seed {cell['seed']}" if cell["seed"] else "")
-    if "unleaked" not in cell:
+    if not cell.get("unleaked"):
         return f"{method}: without them not known before the evaluation is finished"
     parts = [f"{method}: {_percent(cell['unleaked']['all'])} in all"]
     for key, words in (("queries", "on queries not seen"), ("tasks", "in tasks with nothing seen")):

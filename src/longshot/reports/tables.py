@@ -153,6 +153,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': '{"}',
+    "‡": r"$\ddagger$",
     "'": r"{'}",
     "-": r"{-}",  # no ligatures: -- in an option is two hyphens, not a dash
     "±": r"$\pm$",

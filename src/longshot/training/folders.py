@@ -22,6 +22,7 @@ from longshot.base import UserError, atomic, canonical_json, write_text
 from longshot.models import WEIGHTS_FILE, Network
 
 TRAINING, HISTORY, STATE = "training.json", "history.jsonl", "state.safetensors"
+RECORD_FORMAT = 1  # of training.json
 _STATE_KEY = "longshot_state_2"  # in the header of a checkpoint; version 1 had the time in it
 _NETWORK, _OPTIMISER, _SOURCE = "network.", "optimiser.", "source."  # beginnings of names in a checkpoint
 
@@ -86,7 +87,13 @@ def check_folder(folder: Path, identity: dict[str, Any]) -> None:
             )
         return
     try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        record = json.loads(path.read_text(encoding="utf-8"))
+        earlier = record["settings"]
+        if record.get("format", RECORD_FORMAT) != RECORD_FORMAT:
+            raise UserError(
+                f"The training in {path} has format {record['format']}, this Longshot reads {RECORD_FORMAT}",
+                "go on with the version that wrote it, or choose another folder {out}",
+            )
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged", "choose another folder {out}, or delete this one") from None
     now = json.loads(json.dumps(identity))

@@ -29,6 +29,7 @@ from longshot.training.base import Algorithm
 from longshot.training.distributed import Team, launch
 from longshot.training.folders import (
     HISTORY,
+    RECORD_FORMAT,
     STATE,
     TRAINING,
     TrainedNetwork,
@@ -270,9 +271,14 @@ class _Training:
             self._checkpoint()
 
     def _write_record(self) -> None:
-        facts = {"settings": self.job.identity, "notes": self.job.notes, "seconds": self.seconds}
+        facts = {
+            "format": RECORD_FORMAT,
+            "settings": self.job.identity,
+            "notes": self.job.notes,
+            "seconds": self.seconds,
+        }
         versions = {"longshot": __version__, "torch": torch.__version__}
-        write_json(self.folder / TRAINING, {**facts, **versions})
+        write_json(self.folder / TRAINING, {**facts, "seconds": self.seconds, **versions})
 
     def go(self) -> None:
         """All steps that are missing."""
