@@ -80,6 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(status, body[: len(body) // 2], length=len(body), **headers)
             self.close_connection = True
             return None
+        if isinstance(fault, tuple):  # ("flip", place): one bit arrives otherwise
+            body = bytes(byte ^ (number == fault[1]) for number, byte in enumerate(body))
         return self._answer(status, body[::-1] if fault == "wrong" else body, **headers)
 
     def _answer(self, status: int, body: bytes, length: int | None = None, **headers: str) -> None:
@@ -281,7 +283,7 @@ def test_wrong_bytes_are_refused_and_a_mirror_is_asked(
     server: Faulty, publish: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish(birds(server))
-    server.faults["birds.zip"] = ["wrong"]
+    server.faults["birds.zip"] = ["wrong", "wrong"]  # the same bytes twice: another file
     with pytest.raises(
         UserError, match=r"127.0.0.1 sent other bytes than the published sha256:\w{64}; do the same"
     ):
@@ -292,6 +294,27 @@ def test_wrong_bytes_are_refused_and_a_mirror_is_asked(
     server.faults["birds.zip"] = [404]
     get_dataset("birds")
     assert "answers 404 (it is not there); the next address of birds.zip is asked" in capsys.readouterr().err
+
+
+def test_a_damaged_transfer_is_tried_again_and_what_stays_damaged_is_told(
+    server: Faulty, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = RemoteFile.model_validate_json(json.dumps(remote(server, "a.bin", b"right" * 100)))
+    server.faults["a.bin"] = [
+        ("flip", 3),
+        "drop",
+        ("flip", 7),
+    ]  # the second arrival has a break and a wrong bit
+    assert fetch(file, tmp_path, Progress("get", None, "MB")).path.read_bytes() == b"right" * 100
+    assert capsys.readouterr().err.count("a.bin arrived damaged from 127.0.0.1; it is asked for again") == 2
+    assert [sent for _, _, sent in server.asked] == ["", "", "bytes=250-", ""]
+    (tmp_path / "a.bin").unlink()
+    server.faults["a.bin"] = [("flip", place) for place in range(9)]
+    with pytest.raises(
+        UserError, match=r"127.0.0.1 sent other bytes than .*, 3 times and each time others; do"
+    ):
+        fetch(file, tmp_path, Progress("get", None, "MB"))
+    assert len(server.asked) == 7
 
 
 @pytest.mark.parametrize(

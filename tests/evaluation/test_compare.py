@@ -138,6 +138,7 @@ class TestGate:
             "unmatched": ["c on net (a)"],
             "missing": [],
             "names_only": [],
+            "leaks": [],
             "judges": [],
             "fail_if_worse": 1.0,
             "allow_missing": False,

@@ -17,8 +17,9 @@ from .conftest import MakeRun
 LEAK = {
     "dataset": "shapes",
     "upstream": "<i>web</i>",
-    "how": "compared",
+    "how": "content, near copies",
     "images": 12,
+    "levels": {"files": 10, "near": 2},
     "of_images": 1200,
     "classes": 3,
     "of_classes": 7,
@@ -45,7 +46,9 @@ def test_an_overlap_is_a_warning_with_counts_and_escaped_names(make_run: MakeRun
     section = overlap(_request(make_run(), {"*": [LEAK]}))
     assert section is not None
     text = environment().get_template("overlap.html.j2").render(section.context)
-    assert "Warning." in text and "12 of 1,200 test images" in text and "3 of 7 test classes" in text
+    assert "‡ net was trained on 12 of the 1,200 images of" in text and "on 3 of its 7 classes" in text
+    assert "10 the same file, 2 a near copy" in text
+    assert "without them not known before the evaluation is finished" in text
     assert "<i>web" not in text and "&lt;i&gt;web" in text
 
 
@@ -53,9 +56,9 @@ def test_nothing_shared_and_nothing_known_are_told_without_a_warning(make_run: M
     none = {**LEAK, "images": 0, "classes": 0}
     unknown = {**LEAK, "how": "unknown", "images": None, "classes": None}
     section = overlap(_request(make_run(), {"*": [none, unknown]}))
-    assert section is not None and section.context["leaky"] == []
+    assert section is not None and section.context["notes"] == []
     text = environment().get_template("overlap.html.j2").render(section.context)
-    assert "Warning." not in text and "0 of 1,200" in text and "unknown" in text
+    assert "‡" not in text and "0 of 1,200" in text and "unknown" in text
 
 
 def test_testbeds_that_the_report_does_not_show_are_left_out(make_run: MakeRun) -> None:

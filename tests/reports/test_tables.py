@@ -160,7 +160,7 @@ class TestLetterByLetter:
             *("testbed", "backbone", "method", "setting", "kind", "note"),
             *("mean", "low", "high", "class_low", "class_high", "n", "std"),
             *("balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds"),
-            *("seconds_median", "seconds_total", "chance", "p_against_best", "mark", "testbed_hash"),
+            *("seconds_median", "seconds_total", "chance", "p_against_best", "mark", "leak", "testbed_hash"),
         ]
         assert (first["mean"], first["low"], first["std"]) == (0.5, 0.5, 0.0)
         assert first["chance"] == pytest.approx(0.2, abs=1e-15)

@@ -90,17 +90,20 @@ def test_killed_and_resumed_is_the_same_to_the_bit(photos: Path, tmp_path: Path,
         return forks.start("train", CALL, photos, "-o", folder, *options)
 
     uncut, cut = tmp_path / "whole", tmp_path / "cut"
-    killed = start(cut)
-    while killed.poll() is None and (read_facts(cut) or {"step": 0})["step"] < 40:
-        time.sleep(0.01)
-    os.kill(killed.pid, signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    facts = read_facts(cut)
-    assert facts is not None
-    assert 40 <= facts["step"] < 240
+    for point in (7, 60, 130):  # before and after a validation, and once more
+        killed = start(cut)
+        while killed.poll() is None and (read_facts(cut) or {"step": 0})["step"] < point:
+            time.sleep(0.01)
+        os.kill(killed.pid, signal.SIGKILL)
+        assert killed.wait() == -signal.SIGKILL
+        facts = read_facts(cut)
+        assert facts is not None
+        assert point <= facts["step"] < 240
     runs = [start(uncut), start(cut)]
     assert [run.wait() for run in runs] == [0, 0]
     assert_same_weights(uncut, cut)
+    for name in ("state.safetensors", "network.safetensors", "network.json", "network.images.parquet"):
+        assert (uncut / name).read_bytes() == (cut / name).read_bytes(), name
     for record, other in zip(history(uncut), history(cut), strict=True):
         assert {**record, "seconds": 0} == {**other, "seconds": 0}
 

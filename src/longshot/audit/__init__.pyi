@@ -6,6 +6,15 @@ from .find import find_overlap as find_overlap  # Find images and classes that t
 from .find import find_suspects as find_suspects  # Find images whose label looks wrong, and images that are copies …
 from .find import leave_out_overlap as leave_out_overlap  # Write `dataset` without what an overlap file says it …
 from .find import pair_images as pair_images  # `images(side, keys)` for a page with pictures
+from .leaks import LEVELS as LEVELS  # how a test image was seen in training, in words
+from .leaks import SeenImages as SeenImages  # Images by content
+from .leaks import Stage as Stage  # One training of a network, with its images where they are on record
+from .leaks import TestedImages as TestedImages  # The images that a testbed uses of one dataset
+from .leaks import TrainingStage as TrainingStage  # What a network, or one that it started from, was trained on
+from .leaks import digest_images as digest_images  # Images of a dataset by content
+from .leaks import find_leaks as find_leaks  # What is known of test images and classes that training saw
+from .leaks import published_stage as published_stage  # What is known of a network by the name of its published …
+from .leaks import read_seen as read_seen  # The training images of a network, by stage
+from .leaks import unpack_mask as unpack_mask  # Which test images were seen in training
+from .leaks import write_seen as write_seen  # Write the training images of a network beside its weights
 from .record import Overlap as Overlap  # What two datasets share
-from .record import find_leak as find_leak  # What is known about an overlap of training data and test images
-from .record import leak_sentence as leak_sentence  # The warning in words

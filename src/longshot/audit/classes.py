@@ -16,6 +16,20 @@ from longshot.data import WORDNET_ROOT, Dataset, Taxonomy, find_wordnet, read_wo
 RELATIONS = ("same", "name", "synonym", "above", "below")  # the strongest first
 _SYNSET = re.compile(r"^n\d{8}$")
 _NUMBER = re.compile(r"^\d+[\s._-]+(?=.*[^\W\d])")  # the "001." of "001.Black_footed_Albatross"
+# Names that say nothing of what is in the pictures: "class 12", "folder_a", "char07".
+_EMPTY_WORDS = {
+    "class",
+    "category",
+    "char",
+    "character",
+    "folder",
+    "group",
+    "image",
+    "label",
+    "object",
+    "set",
+    "type",
+}
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 # Nodes so general that to lie below them says nothing: entity, object, living thing … have thousands below.
 _GENERAL = 6  # levels from the root
@@ -137,20 +151,61 @@ def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[S
     return sorted(pairs, key=lambda pair: (pair.a, pair.b))
 
 
+def seen_classes(
+    trained: Iterable[str], tested: Iterable[str], labels: Mapping[str, str], nouns: Nouns | None = None
+) -> set[str]:
+    """Those of the ``tested`` classes that are among the ``trained`` ones: by name, synset or WordNet's synonyms.
+
+    Parameters
+    ----------
+    trained, tested : iterable of str
+        Ids of classes of two datasets. What only numbers or letters its classes ("7", "class_b") matches nothing.
+    labels : mapping
+        Tested class → what a taxonomy calls it, where it has another name.
+    nouns : Nouns, optional
+        WordNet, where it is installed.
+
+    Examples
+    --------
+    >>> sorted(seen_classes(["Fruit/Granny_Smith", "class_1"], ["apples/granny-smith", "class_1", "pear"], {}))
+    ['apples/granny-smith']
+    """
+    names_a = {each: _texts(each, None, nouns) for each in trained}
+    names_b = {each: _texts(each, labels.get(each), nouns) for each in tested}
+    pairs = _matches(names_b, names_a, "name")
+    if nouns is not None:
+        senses = [{c: _sense(names, nouns) for c, names in side.items()} for side in (names_b, names_a)]
+        pairs += _matches(*senses, "synonym")
+    return {pair.a for pair in pairs if _says_something(pair.by)}
+
+
+def _says_something(name: str) -> bool:
+    """Whether a name tells classes of different datasets apart: a synset, or a word of three letters that means one."""
+    words = (word for word in name.split() if word.isalpha() and len(word) > 2)
+    return _SYNSET.match(name) is not None or any(word not in _EMPTY_WORDS for word in words)
+
+
 ClassTexts: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:
-    """What each class goes by: its synset id, its label in the taxonomy, the last part of its id."""
-    names_of = {}
-    for class_id, name in zip(dataset.class_ids, dataset.class_names, strict=True):
-        names = {name if _SYNSET.match(name) else normalise(name)}
-        if dataset.taxonomy is not None and class_id in dataset.taxonomy:
-            names.add(normalise(dataset.taxonomy.label(class_id)))
-        if nouns is not None and _SYNSET.match(name):
-            names.update(normalise(lemma) for lemma in nouns.lemmas.get(name, ()))
-        names_of[class_id] = frozenset(names - {""})
-    return names_of
+    """What each class of a dataset goes by."""
+    taxonomy = dataset.taxonomy
+    return {
+        c: _texts(c, taxonomy.label(c) if taxonomy is not None and c in taxonomy else None, nouns)
+        for c in dataset.class_ids
+    }
+
+
+def _texts(class_id: str, label: str | None, nouns: Nouns | None) -> frozenset[str]:
+    """What a class goes by: its synset id and words, its label in the taxonomy, the last part of its id."""
+    name = class_id.rpartition("/")[2]
+    names = {name if _SYNSET.match(name) else normalise(name)}
+    if label is not None:
+        names.add(normalise(label))
+    if nouns is not None and _SYNSET.match(name):
+        names.update(normalise(lemma) for lemma in nouns.lemmas.get(name, ()))
+    return frozenset(names - {""})
 
 
 def _sense(names: frozenset[str], nouns: Nouns) -> frozenset[str]:

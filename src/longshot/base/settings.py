@@ -83,9 +83,24 @@ def read_record(model: type[RecordType], values: Any, subject: str) -> RecordTyp
         # Through JSON's rules where a list is a tuple and a text a date, without changing kinds.
         return model.model_validate(_sequences(values))
     except ValidationError as error:
-        # a mistyped name comes before the setting that it left out
-        detail = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        # a mistyped name comes before the setting that it left out, and another format before all that it has
+        ranks = {"extra_forbidden": 1}
+        detail = min(error.errors(), key=lambda each: 0 if _of_format(each) else ranks.get(each["type"], 2))
+        if _of_format(detail):
+            raise _other_format(subject, detail) from error
         raise UserError(f"{subject} {_sentence(model, detail)}") from error
+
+
+def _of_format(detail: ErrorDetails) -> bool:
+    """Whether a file says that it is of another format than is read here."""
+    return detail["loc"] == ("format",) and detail["type"] == "literal_error"
+
+
+def _other_format(subject: str, detail: ErrorDetails) -> UserError:
+    return UserError(
+        f"{subject} has format {_shown(detail['input']):.40}, this Longshot reads {detail['ctx']['expected']}",
+        "read it with the version that wrote it, or make it again",
+    )
 
 
 def read_parameters(model: type[RecordType], values: Mapping[str, Any], function: str) -> RecordType:
@@ -251,17 +266,14 @@ def read_sidecar(model: type[BaseModel], path: Path, *, missing: UserError, reme
 
 
 def _wrong(model: type[BaseModel], path: Path, values: Any, error: ValidationError) -> UserError:
+    other_format = next(filter(_of_format, error.errors()), None)
+    if other_format is not None:
+        return _other_format(f"The sidecar {path}", other_format)
     fields = model.model_fields
     absent = [name for name in fields if not isinstance(values, dict) or name not in values]
     absent = [name for name in absent if fields[name].is_required()]
     if absent:
         return UserError(f"The sidecar {path} lacks {', '.join(absent)}: it was not written by Longshot.")
-    first = error.errors()[0]
-    if first["loc"] == ("format",):
-        return UserError(
-            f"The sidecar {path} has format {values['format']}, this Longshot reads {first['ctx']['expected']}",
-            "upgrade Longshot",
-        )
     try:
         read_record(model, values, f"The sidecar {path}")
     except UserError as sentence:

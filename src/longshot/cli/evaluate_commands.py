@@ -146,7 +146,7 @@ def evaluate_command(
     s3://bucket/runs/first; several evaluations may write to one URL at once.
     """
     import longshot
-    from longshot.evaluation import names_only, open_methods, say_judges, summary_rows
+    from longshot.evaluation import names_only, open_methods, say_judges, say_leaks, summary_rows
 
     if not backbones and not features:
         raise UserError(
@@ -165,7 +165,9 @@ def evaluate_command(
     if as_json:
         echo_json(results.summary())
         return
-    by_name = [f"\n{line}" for line in (*names_only(results.run), *say_judges(results.run))]
+    by_name = [
+        f"\n{line}" for line in (*names_only(results.run), *say_judges(results.run), *say_leaks(results.run))
+    ]
     print_table(
         summary_rows(results),
         footer="".join(by_name) + f"\n{results.name}: rows per task; 'longshot report {results.name}'",

@@ -21,7 +21,7 @@ from longshot.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from longshot.evaluation import Compared, Outcome, RunComparison
+    from longshot.evaluation import Compared, Outcome, RunComparison, RunSeries
 
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
@@ -114,7 +114,7 @@ def _lines_below(compared: RunComparison) -> list[str]:
             f"({count(len(compared.pairs), 'comparison')})."
         )
     lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
-    lines += [f"{line}." for line in compared.judges]
+    lines += [f"{line}." for line in (*compared.judges, *compared.leaks)]
     if compared.outcome == "passed":
         bound = f"{compared.fail_if_worse:g} {compared.unit if compared.fail_if_worse != 1 else compared.unit[:-1]}"
         lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")
@@ -172,8 +172,8 @@ def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
         "A": str(pair.a),
         "B": "the same" if pair.a == pair.b else str(pair.b),
         "tasks": result.n,
-        "mean A": f"{scale * result.mean_a:.2f}",
-        "mean B": f"{scale * result.mean_b:.2f}",
+        "mean A": f"{scale * result.mean_a:.2f}{_mark(pair, pair.a, compared)}",
+        "mean B": f"{scale * result.mean_b:.2f}{_mark(pair, pair.b, compared)}",
         "B − A": f"{scale * result.difference.mean:+.2f} {interval}".strip(),
         **over_classes,
         "B wins / ties / loses %": " / ".join(f"{100 * share:.0f}" for share in shares),
@@ -181,6 +181,12 @@ def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
         "p corr.": _p(pair.p_holm),
         "B is": pair.verdict,
     }
+
+
+def _mark(pair: Compared, series: RunSeries, compared: RunComparison) -> str:
+    """What marks a number whose network saw something of the testbed in training; the note stands below."""
+    mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
+    return f" {mark}" if mark else ""
 
 
 def _bounds(low: float | None, high: float | None, scale: float) -> str:

@@ -11,6 +11,7 @@ from .plan import EvaluationPlan as EvaluationPlan  # Testbeds × backbones × m
 from .predictions import SCORES as SCORES  # Metrics that predictions are scored by
 from .predictions import score as score  # Check and score predictions that other people's code made
 from .predictions import write_predictions as write_predictions  # Write a model's answers to a testbed
+from .provenance import training_stages as training_stages  # What is known of the training of a backbone
 from .results import Results as Results  # What an evaluation measured
 from .results import cell_rows as cell_rows  # The rows of one testbed × backbone × method × seed
 from .run_comparison import compare as compare  # Compare run B with run A task by task
@@ -40,13 +41,17 @@ from .units import read_columns as read_columns  # Some columns of a unit and it
 from .verdicts import Compared as Compared  # Series B against series A on one testbed
 from .verdicts import Outcome as Outcome  # What a gate says: passed, failed, undecided
 from .verdicts import RunComparison as RunComparison  # What `compare` tells
+from .verdicts import RunSeries as RunSeries  # What was measured on one testbed of one run
 from .verdicts import SIGNIFICANCE as SIGNIFICANCE  # The level of all tests
 from .verdicts import SeriesPair as SeriesPair  # Two series on the same T tasks, which `tasks` stands for
 from .verdicts import compare_pairs as compare_pairs  # Test every pair of series, corrected by Holm
 from .verdicts import enough_resamples as enough_resamples  # How many random signs a test of many pairs needs
+from .views import Leak as Leak  # What a network saw of a testbed in training
 from .views import find_images as find_images  # `images(dataset_name, keys)` for a page
 from .views import judges_in as judges_in  # Backbones of a run that chose images of its testbeds
 from .dispatch import method_accuracies as method_accuracies  # A method's full call, and its accuracy on each task
+from .views import leaks_in as leaks_in  # What networks of a run saw of its testbeds in training
 from .views import names_only as names_only  # What a run vouches for by names of images only, in words
 from .views import say_judges as say_judges  # Which networks chose a testbed's images, in words
+from .views import say_leaks as say_leaks  # The same as footnotes
 from .views import summary_rows as summary_rows  # The summary as table rows

@@ -1,4 +1,4 @@
-"""What a result must tell about where it was computed: versions, source revision, machine, time."""
+"""What a result must tell about where it was computed, and what its network saw before: training data that leaked."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
+from longshot.base import Floats, Ragged, read_record
+from longshot.statistics import mean_interval
+from longshot.tasks import dictionary, of_dataset, places_among, ragged
+
 if TYPE_CHECKING:
-    from longshot.tasks import Testbed
+    from longshot.audit import Stage, TestedImages
+    from longshot.evaluation.plan import EvaluationPlan
+    from longshot.evaluation.results import Results
+    from longshot.tasks import ShortDigests, Testbed
 
 _PACKAGES = ("longshot", "numpy", "torch", "pyarrow", "scipy", "pillow")
 _OPTIONAL = ("onnxruntime", "openvino")  # engines
@@ -91,56 +101,158 @@ def _device_name(device: str) -> str:
     return device
 
 
-def record_upstream(
-    run: dict[str, Any],
-    backbones: Mapping[str, str],
-    testbeds: Mapping[str, Testbed],
-    names: Mapping[str, str],
-) -> None:
-    """Enter into run.json what is known about overlap of training and test data, and warn where there is some.
+def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
+    """Enter into run.json what is known about training and test data that overlap, and warn where they do.
 
-    ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed (see
-    ``longshot.audit.record``). Only networks with a sidecar tell what they were trained on.
-    ``backbones`` are label → what opens it; ``testbeds`` and ``names`` go by content hash.
+    ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed, see
+    :func:`longshot.audit.find_leaks`. ``run["lineage"][backbone]`` are the network's weights and those that it started
+    from: a judge may be among them.
     """
-    from longshot.audit import find_leak, leak_sentence
+    from longshot.audit import find_leaks
+    from longshot.evaluation.views import leaks_in
 
-    for backbone, opens in backbones.items():
-        trained = _training_data(opens)
-        for content_hash, testbed in testbeds.items() if trained else ():
-            tested = {name: _tested(testbed, name) for name in testbed.datasets}
-            leaks = [
-                {"dataset": name, **find_leak(data, testbed.datasets[name], keys)}
-                for data in trained
-                for name, keys in tested.items()
+    tested: dict[tuple[str, str], TestedImages] = {}
+    for backbone in plan.backbones:
+        given = plan.given.get(backbone)
+        opens = next(iter(given.values())).backbone if given else plan.opened.names.get(backbone, "")
+        stages = training_stages(opens)
+        weights = [
+            {"weights_hash": stage.weights, "backbone": stage.network} for stage, _ in stages if stage.weights
+        ]
+        if weights:
+            run.setdefault("lineage", {})[backbone] = weights
+        for content_hash, testbed in plan.testbeds.items() if stages else ():
+            for name in testbed.datasets:
+                if (content_hash, name) not in tested:
+                    tested[content_hash, name] = _tested(plan, testbed, name)
+            run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = [
+                {"dataset": name, **find_leaks(stages, tested[content_hash, name])}
+                for name in testbed.datasets
             ]
-            run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = leaks
-            warnings = (leak_sentence(leak, backbone, names[content_hash]) for leak in leaks)
-            for warning in filter(None, warnings):
-                print(f"warning: {warning}", file=sys.stderr)
+    for (content_hash, backbone), leak in leaks_in(run).items():
+        if leak.images and backbone in plan.backbones and content_hash in plan.testbeds:
+            print(f"warning: {leak.fact}.", file=sys.stderr)
 
 
-def _training_data(backbone: str) -> list[dict[str, Any]]:
-    """What the sidecars of a backbone (or of several side by side) say about their training data."""
+def training_stages(backbone: str) -> list[Stage]:
+    """What is known of the training of a backbone, or of several side by side: stage by stage, the last one first."""
+    from longshot.audit import TrainingStage, published_stage, read_seen
     from longshot.evaluation.run_inputs import backbone_parts
     from longshot.models import SIDECAR_FILE, read_sidecar
 
-    trained: list[dict[str, Any]] = []
+    stages: list[Stage] = []
     for part in backbone_parts(backbone):
         path = Path(part)
         sidecar = path / SIDECAR_FILE if path.is_dir() else path.with_suffix(".json")
-        if (path.is_dir() or path.suffix == ".safetensors") and sidecar.is_file():
-            data = read_sidecar(sidecar).get("data")
-            trained += [data] if isinstance(data, dict) else []
-    return trained
+        if not ((path.is_dir() or path.suffix == ".safetensors") and sidecar.is_file()):
+            stage = published_stage(part)
+            stages += [(stage, None)] if stage.dataset else []
+            continue
+        story, seen = read_sidecar(sidecar), read_seen(sidecar.parent)
+        data = story.get("data")
+        own = {"weights": story["weights_hash"], "network": part, **(data if isinstance(data, dict) else {})}
+        for number, facts in enumerate([own, *story.get("lineage", ())]):
+            stage = read_record(TrainingStage, facts, f"The record of the training of {part}")
+            stages.append((stage, seen.get(number)))
+    return stages
 
 
-def _tested(testbed: Testbed, dataset: str) -> dict[str, str]:
-    """Key → class of every support and query image that a testbed takes from a dataset."""
-    classes: dict[str, str] = {}
-    for row, name in enumerate(testbed.table["dataset"].to_pylist()):
-        if name == dataset:
-            task = testbed[row]
-            for keys, labels in ((task.support, task.support_label), (task.query, task.query_label)):
-                classes.update((key, task.classes[label]) for key, label in zip(keys, labels, strict=True))
-    return classes
+def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
+    """The images that a testbed takes from a dataset: their classes and, where they are at hand, their digests."""
+    from longshot.audit import TestedImages
+    from longshot.data import image_digests, pixel_digests, short_digests
+
+    keys = testbed.keys(name)
+    dataset = plan.datasets.get(testbed.datasets[name])
+    own = of_dataset(testbed.table, name)
+    table = testbed.table if own.all() else testbed.table.filter(pa.array(own))
+    bound = None if dataset is None else plan.bind(testbed, name, dataset)
+    classes = ragged(table, "classes")
+    class_of, rows = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    for part in ("support", "query"):
+        labels = ragged(table, f"{part}_label")
+        places = places_among(table, part, keys)[ragged(table, part).values]
+        class_of[places] = classes.values[np.repeat(classes.offsets[:-1], labels.lengths) + labels.values]
+        if bound is not None:
+            rows[places] = getattr(bound, part).values
+    ids, labels_of = tuple(dictionary(table, "classes").to_pylist()), testbed.labels.get(name, {})
+    facts = (testbed.datasets[name], keys, ids, class_of, labels_of)
+    if dataset is None or dataset.identity == "names":
+        return TestedImages(*facts)
+    digests = image_digests(dataset, rows)
+
+    @cache
+    def pixels() -> ShortDigests:
+        return short_digests(pixel_digests(dataset, rows, digests=digests, skip_bad=True))
+
+    return TestedImages(*facts, short_digests(digests), pixels)
+
+
+def record_unleaked(run: dict[str, Any], results: Results) -> None:
+    """Enter into the cells of run.json what their accuracy is without what training saw, where it saw images.
+
+    ``cell["unleaked"]`` has ``all``: the accuracy with it; ``queries``: the mean over tasks of the share of right
+    answers among the queries that were not seen; ``tasks``: the mean accuracy of the tasks of which neither support nor
+    query was seen. Each comes with
+    half its 95 % interval and with ``n`` (of all ``of``); without a mean where nothing remains.
+    """
+    from longshot.evaluation.results import cell_rows
+
+    table, flags = None, dict[tuple[str, str], tuple[Ragged, Ragged]]()
+    for cell in run["cells"]:
+        leaks = run.get("upstream", {}).get(cell["backbone"], {}).get(cell["testbed"], ())
+        if not any(leak.get("leaked") for leak in leaks):
+            continue
+        table = results.table() if table is None else table
+        rows, key = cell_rows(table, cell), (cell["testbed"], cell["backbone"])
+        testbed = results.testbed(cell["testbed"])
+        if key not in flags:
+            flags[key] = _leaked_flags(testbed, "support", leaks), _leaked_flags(testbed, "query", leaks)
+        cell["unleaked"] = unleaked_accuracy(testbed, *flags[key], rows)
+
+
+def unleaked_accuracy(testbed: Testbed, support: Ragged, query: Ragged, rows: pa.Table) -> dict[str, Any]:
+    """Accuracy of result rows without leaked queries, and without tasks in which anything leaked.
+
+    ``support`` and ``query`` flag the images of every task of the testbed that leaked.
+    """
+    from longshot.evaluation.testbed_statistics import as_ragged
+
+    tasks = rows["task"].to_numpy()
+    flags, labels = query.take(tasks), testbed.column("query_label").take(tasks)
+    right = as_ragged(rows["prediction"]).values == labels.values
+    fresh = ~flags.values
+    sizes, hits = (
+        np.bincount(labels.owners[chosen], minlength=len(tasks)) for chosen in (fresh, fresh & right)
+    )
+    seen_support = support.take(tasks)
+    touched = np.bincount(seen_support.owners[seen_support.values], minlength=len(tasks)) > 0
+    clean = ~touched & (sizes == labels.lengths)
+    every = np.bincount(labels.owners[right], minlength=len(tasks)) / labels.lengths
+    return {
+        "all": _mean(every, len(tasks), len(tasks)),
+        "queries": _mean(hits[sizes > 0] / sizes[sizes > 0], int(fresh.sum()), len(fresh)),
+        "tasks": _mean(every[clean], int(clean.sum()), len(tasks)),
+    }
+
+
+def _mean(values: Floats, number: int, of: int) -> dict[str, float | int | None]:
+    """A mean with half its 95 % interval, as far as there are values."""
+    interval = mean_interval(values) if len(values) else None
+    return {"mean": interval and interval.mean, "half": interval and interval.half, "n": number, "of": of}
+
+
+def _leaked_flags(testbed: Testbed, part: str, leaks: Sequence[Mapping[str, Any]]) -> Ragged:
+    """Which support or query images of every task leaked."""
+    from longshot.audit import unpack_mask
+
+    images = testbed.column(part)
+    flags = np.zeros(len(images.values), np.bool_)
+    for leak in leaks:
+        keys = testbed.keys(leak["dataset"])
+        leaked = np.append(
+            unpack_mask(leak.get("leaked", ""), len(keys)), False
+        )  # −1: an image of another dataset
+        own = np.repeat(of_dataset(testbed.table, leak["dataset"]), images.lengths)
+        flags |= own & leaked[places_among(testbed.table, part, keys)[images.values]]
+    return images.with_values(flags)

@@ -249,7 +249,8 @@ class Results:
 
         ``accuracy`` … ``loss`` are means over tasks, each with ``<name>_ci95`` = [low, high] (None for a single
         task); ``ci95`` is half the width of accuracy's interval, for other tasks of these classes, and
-        ``ci95_over_classes`` that of the interval for other classes too. UserError where the run's copy of a testbed is
+        ``ci95_over_classes`` that of the interval for other classes too. ``leak`` says what the network saw of the
+        testbed in training, ``unleaked`` has the accuracies without it. UserError where the run's copy of a testbed is
         gone or damaged.
 
         Returns
@@ -262,8 +263,10 @@ class Results:
         >>> [(row["testbed"], row["method"], row["tasks"]) for row in Results("runs/first").summary()][0]
         ('easy', 'protonet', 20)
         """
+        from longshot.evaluation.views import leaks_in
+
         table = self.table()
-        testbed = cache(self.testbed)
+        testbed, leaks = cache(self.testbed), leaks_in(self.run)
         records = []
         for cell in self.run["cells"]:
             rows = cell_rows(table, cell)
@@ -286,6 +289,8 @@ class Results:
                     record["ci95"] = interval.half
                     record["ci95_over_classes"] = _class_half(testbed(cell["testbed"]), rows)
             record["seconds"] = pc.sum(rows["seconds"]).as_py()
+            leak = leaks.get((cell["testbed"], cell["backbone"]))
+            record |= {"leak": leak.fact if leak else None, "unleaked": cell.get("unleaked")}
             records.append(record)
         return records
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from longshot.evaluation.verdicts import (
     SeriesPair,
     compare_pairs,
 )
-from longshot.evaluation.views import names_only, say_judges
+from longshot.evaluation.views import leaks_in, names_only, say_judges, say_leaks
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
@@ -116,8 +116,7 @@ def compare(
     chosen = [methods] if isinstance(methods, str) else list(methods)
     if run_b is None:
         pairs = compare_within(run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed)
-        by_name, judging = tuple(names_only(run_a.run)), tuple(say_judges(run_a.run))
-        return RunComparison(run_a.name, None, metric, tuple(pairs), names_only=by_name, judges=judging)
+        return RunComparison(run_a.name, None, metric, tuple(pairs), **_footnotes([run_a]))
     matched = compare_runs(
         run_a,
         run_b,
@@ -138,12 +137,21 @@ def compare(
         tuple(matched.missing),
         allow_missing,
         undecided,
-        tuple(dict.fromkeys(names_only(run_a.run) + names_only(run_b.run))),
-        tuple(dict.fromkeys(say_judges(run_a.run) + say_judges(run_b.run))),
+        **_footnotes([run_a, run_b]),
     )
     if fail_if_worse is not None:
         _check_decidable(compared)
     return compared
+
+
+def _footnotes(runs: Sequence[Results]) -> dict[str, Any]:
+    """What must be said beside a comparison: images known by name alone, judges, what training saw."""
+    sayings = {"names_only": names_only, "judges": say_judges, "leaks": say_leaks}
+    notes = {
+        key: tuple(dict.fromkeys(n for run in runs for n in say(run.run))) for key, say in sayings.items()
+    }
+    marks = {key: leak.mark for run in runs for key, leak in leaks_in(run.run).items()}
+    return {**notes, "leak_marks": marks}
 
 
 def _check_gate(run_b: Results | None, bound: float | None, undecided: str) -> None:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from longshot.base import LooseRecord, UserError, claim_folder, hash_text, read_record, write_json
 
@@ -23,9 +23,27 @@ FORMAT = 1
 CHECKSUM = "checksum"
 _RESTORE = "take an unchanged copy of the folder, or call {evaluate()} into another one"
 Name = Annotated[str, Field(min_length=1)]
+LeakLevel = Literal["files", "pixels", "near", "names"]
 UnitId = Annotated[str, Field(pattern="^[0-9a-f]{20}$")]
 Count = Annotated[int, Field(ge=0)]
 CELL = ("testbed", "backbone", "method", "seed")  # what tells cells apart
+
+
+class RunMean(LooseRecord):
+    """A mean over ``n`` of ``of`` queries or tasks with half its 95 % interval; without one where nothing remains."""
+
+    mean: float | None
+    half: float | None
+    n: Count
+    of: Count
+
+
+class RunUnleaked(LooseRecord):
+    """Accuracy with and without what training saw; see ``provenance.record_unleaked``."""
+
+    all: RunMean
+    queries: RunMean
+    tasks: RunMean
 
 
 class RunCell(LooseRecord):
@@ -36,6 +54,7 @@ class RunCell(LooseRecord):
     method: Name  # canonical call
     seed: Annotated[int, Field(ge=0, lt=1 << 63)]
     units: Annotated[tuple[UnitId, ...], Field(min_length=1)]
+    unleaked: RunUnleaked | None = None
 
 
 class RunTestbed(LooseRecord):
@@ -59,21 +78,20 @@ class RunSession(LooseRecord):
 
 
 class RunLeak(LooseRecord):
-    """What training and test data share, as far as it is known."""
+    """What training and test data share, as far as it is known; see ``longshot.audit.find_leaks``."""
 
     dataset: str
     upstream: str | None
     how: str
     images: Count | None
     of_images: Count
+    levels: dict[LeakLevel, Count] = Field(default_factory=dict)
+    leaked: Annotated[str, Field(pattern="^[A-Za-z0-9+/=]*$")] = ""
     classes: Count | None
     of_classes: Count
-
-    @model_validator(mode="after")
-    def _known_together(self) -> RunLeak:
-        if (self.images is None) != (self.classes is None):
-            raise ValueError("shared images and classes are known together or not at all")
-        return self
+    trained_classes: Count = 0
+    not_known: tuple[str, ...] = ()
+    class_ids: tuple[str, ...] = ()
 
 
 class RunChoice(LooseRecord):
@@ -100,6 +118,9 @@ class RunRecord(LooseRecord):
     networks: dict[str, RunNetwork] = Field(default_factory=dict)  # identity → what it is called
     # backbone → content hash → what is shared
     upstream: dict[str, dict[str, tuple[RunLeak, ...]]] = Field(default_factory=dict)
+    lineage: dict[str, tuple[dict[str, Any], ...]] = Field(
+        default_factory=dict
+    )  # backbone → its and earlier weights
     choices: dict[str, RunChoice] = Field(default_factory=dict)
 
 
@@ -264,6 +285,8 @@ def merged(run: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     for label, leaks in other.get("upstream", {}).items():
         own = total.setdefault("upstream", {}).setdefault(labels.get(label, label), {})
         own |= {content_hash: facts for content_hash, facts in leaks.items() if content_hash not in own}
+    for label, lineage in other.get("lineage", {}).items():
+        total.setdefault("lineage", {}).setdefault(labels.get(label, label), lineage)
     _merge_choices(total, other)
     total["sessions"] = _sessions([*total["sessions"], *other["sessions"]])
     return total

@@ -129,7 +129,7 @@ def evaluate(
         run = store.begin()
         plan.register(run)
         works = plan.works(run)
-        provenance.record_upstream(run, plan.opened.names, plan.testbeds, plan.names)
+        provenance.record_upstream(run, plan)
         session = {
             "started": provenance.now(),
             "finished": None,
@@ -142,6 +142,7 @@ def evaluate(
             store.keep_testbed(testbed)
         store.save(run)
         _run(plan, works, store, save_scores, run)
+        provenance.record_unleaked(run, Results(store, run))
         session["finished"] = provenance.now()
         store.save(run)
     return Results(store)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -183,6 +183,9 @@ class RunComparison:
     undecided_policy: Policy = "fail"
     names_only: tuple[str, ...] = ()  # what the runs vouch for by names of images only, in words
     judges: tuple[str, ...] = ()  # networks that chose a testbed's images, in words
+    leaks: tuple[str, ...] = ()  # networks that saw something of a testbed in training, in words
+    # (content hash of a testbed, backbone) → what marks its numbers
+    leak_marks: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def scale(self) -> float:
@@ -239,6 +242,7 @@ class RunComparison:
             "missing": list(self.missing),
             "names_only": list(self.names_only),
             "judges": list(self.judges),
+            "leaks": list(self.leaks),
             "fail_if_worse": self.fail_if_worse,
             "allow_missing": self.allow_missing,
             "undecided_policy": self.undecided_policy,

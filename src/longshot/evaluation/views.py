@@ -7,9 +7,10 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp
+from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp, read_record
+from longshot.evaluation.run_record import RunLeak
 from longshot.statistics import widths_differ
 from longshot.tasks import is_judge, judges_of
 
@@ -32,11 +33,13 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     many_ways = any(record["top5"] < 1 for record in records)
     adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
     wider = [widths_differ(record["ci95"], record["ci95_over_classes"]) for record in records]
+    leaks = leaks_in(results.run)
     rows = []
     for record, notable in zip(records, wider, strict=True):
+        leak = leaks.get((record.get("testbed_hash"), record["backbone"]))
         row = {
             **{name: record[name] for name in ("testbed", "backbone", "method", "setting", "tasks")},
-            "accuracy %": with_half(record, "accuracy"),
+            "accuracy %": f"{with_half(record, 'accuracy')} {leak.mark if leak else ''}".rstrip(),
             "balanced %": with_half(record, "balanced_accuracy"),
             "normalized %": with_half(record, "normalized_accuracy"),
         }
@@ -134,18 +137,21 @@ def _label(record: Mapping[str, Any], with_seed: bool) -> str:
 def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     """(content hash of a testbed, backbone) for each backbone of a run that chose images of the testbed.
 
+    At any size of pictures, and so is a network that started from the weights of one that chose.
+
     Parameters
     ----------
     run : mapping
-        A run.json: testbeds with their metadata, backbones with their networks. Of several networks side by side one
-        that judged is enough.
+        A run.json: testbeds with their metadata, backbones with their networks, lineage. Of several networks side by
+        side one that judged is enough.
     """
     judging = set()
     for content_hash, meta in run.get("testbeds", {}).items():
         marks = judges_of(meta)
         for backbone, by_dataset in run.get("backbones", {}).items() if marks else ():
             networks = [network for story in by_dataset.values() for network in story.get("networks", ())]
-            if any(is_judge(marks, network) for network in networks):
+            lineage = run.get("lineage", {}).get(backbone, ())
+            if any(is_judge(marks, network) for network in (*networks, *lineage)):
                 judging.add((content_hash, backbone))
     return frozenset(judging)
 
@@ -154,12 +160,103 @@ def say_judges(run: Mapping[str, Any]) -> list[str]:
     """One sentence per testbed that networks of the run chose the images of."""
     by_testbed: dict[str, list[str]] = {}
     for content_hash, backbone in sorted(judges_in(run)):
-        by_testbed.setdefault(str(run["testbeds"][content_hash]["name"]), []).append(backbone)
+        started = " (or what it started from)" if len(run.get("lineage", {}).get(backbone, ())) > 1 else ""
+        by_testbed.setdefault(str(run["testbeds"][content_hash]["name"]), []).append(backbone + started)
     return [
         f"{' and '.join(backbones)} chose the images of '{name}': "
         f"{'its' if len(backbones) == 1 else 'their'} numbers there are not to be ranked"
         for name, backbones in by_testbed.items()
     ]
+
+
+# What training saw of a testbed: one mark and one footnote, wherever the number stands.
+
+LEAK = "‡"
+
+
+class Leak(NamedTuple):
+    """What a network saw of a testbed in training: ``fact`` in words, ``note`` with the accuracies without it."""
+
+    mark: str  # in brackets where classes are all that is known to be shared
+    images: int
+    fact: str
+    note: str
+
+
+def leaks_in(run: Mapping[str, Any]) -> dict[tuple[str, str], Leak]:
+    """(content hash of a testbed, backbone) → what training saw of the testbed; what saw nothing of it is left out.
+
+    Parameters
+    ----------
+    run : mapping
+        A run.json, with what ``evaluate`` entered under ``upstream`` and in its cells.
+    """
+    leaks = {}
+    for backbone, by_testbed in run.get("upstream", {}).items():
+        for content_hash, entries in by_testbed.items():
+            if content_hash not in run["testbeds"] or not any(e["images"] or e["classes"] for e in entries):
+                continue
+            cells = [c for c in run["cells"] if (c["testbed"], c["backbone"]) == (content_hash, backbone)]
+            records = [read_record(RunLeak, entry, "The record of a leak") for entry in entries]
+            name = str(run["testbeds"][content_hash]["name"])
+            leaks[content_hash, backbone] = _describe_leak(records, backbone, name, cells)
+    return leaks
+
+
+def say_leaks(run: Mapping[str, Any]) -> list[str]:
+    """The footnote of every network that saw something of a testbed in training."""
+    return [leak.note for leak in leaks_in(run).values()]
+
+
+def _describe_leak(
+    entries: Sequence[RunLeak], backbone: str, testbed: str, cells: Sequence[Mapping[str, Any]]
+) -> Leak:
+    """The entries of all datasets of a testbed in words, with the accuracies of the cells."""
+    from longshot.audit import LEVELS
+
+    names = ("images", "of_images", "classes", "of_classes")
+    images, of_images, classes, of_classes = (sum(getattr(e, name) or 0 for e in entries) for name in names)
+    first, upstream = entries[0], entries[0].upstream or "unknown data"
+    if not images:
+        among = f"the {first.trained_classes:,} that" if first.trained_classes else "those that"
+        unknown = f"; whether its images are among those of {', '.join(first.not_known)} is not known"
+        fact = (
+            f"{classes:,} of the {of_classes:,} classes of '{testbed}' are among {among} {backbone} was trained on "
+            f"({upstream}){unknown if first.not_known else ''}"
+        )
+        return Leak(f"({LEAK})", 0, fact, f"({LEAK}) {fact}")
+    levels = [(words, sum(e.levels.get(level, 0) for e in entries)) for level, words in LEVELS.items()]
+    seen_as = ", ".join(f"{number:,} {words}" for words, number in levels if number)
+    fact = (
+        f"{backbone} was trained on {images:,} of the {of_images:,} images of '{testbed}' "
+        f"({': '.join(filter(None, (upstream, seen_as)))}) and on {classes:,} of its {of_classes:,} classes"
+    )
+    return Leak(LEAK, images, fact, f"{LEAK} {fact}. {'; '.join(map(_say_unleaked, cells))}")
+
+
+def _say_unleaked(cell: Mapping[str, Any]) -> str:
+    """A cell's accuracy with and without what training saw."""
+    method = cell["method"] + (f", seed {cell['seed']}" if cell["seed"] else "")
+    if not cell.get("unleaked"):
+        return f"{method}: without them not known before the evaluation is finished"
+    parts = [f"{method}: {_percent(cell['unleaked']['all'])} in all"]
+    for key, words in (("queries", "on queries not seen"), ("tasks", "in tasks with nothing seen")):
+        part = cell["unleaked"][key]
+        parts.append(f"{_percent(part)} {words} ({part['n']:,} of {part['of']:,})")
+    return ", ".join(parts)
+
+
+def _percent(part: Mapping[str, Any]) -> str:
+    """A mean with half its interval; a dash where there is none.
+
+    >>> _percent({"mean": 0.5, "half": 0.025}), _percent({"mean": None, "half": None})
+    ('50.00 ± 2.50 %', '–')
+    """
+    if part["mean"] is None:
+        return "–"
+    return (
+        f"{100 * part['mean']:.2f}" + ("" if part["half"] is None else f" ± {100 * part['half']:.2f}") + " %"
+    )
 
 
 def names_only(run: Mapping[str, Any]) -> list[str]:

@@ -100,7 +100,10 @@ def compare_series(site: Site, query: Any) -> Page:
     if len(chosen) == 2:
         sections = [*_pair(site, item, chosen[0], chosen[1], query), *sections]
     counts = [count(len(chosen), "series", "series"), count(int(item.facts["tasks"]), "task")]
-    return Page(f"Compare on {item.name}", sections, counts=counts, crumbs=crumbs)
+    page = Page(f"Compare on {item.name}", sections, counts=counts, crumbs=crumbs)
+    seen = (site.index(each.run).leaks.get((item.facts["hash"], each.series.backbone)) for each in chosen)
+    page.notices += dict.fromkeys(f"{leak[1]}." for leak in seen if leak)
+    return page
 
 
 def _testbed_of(site: Site, query: Any) -> Item:

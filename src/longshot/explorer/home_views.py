@@ -137,6 +137,7 @@ def testbed_board(site: Site, item: Item) -> Page:
         "rows": rows,
         "note": _mark(rows),
         "judges": any(row["judge"] for row in rows),
+        "leaks": list(dict.fromkeys(row["leak"][1] for row in rows if row["leak"][1])),
         "chance": float(np.mean(1 / cached.testbed.table["way"].to_numpy())),
         "compare": address("/compare", [("testbed", item.id)]),
     }
@@ -159,6 +160,7 @@ def _line(site: Site, each: Candidate, content_hash: str) -> dict[str, Any] | No
         "of": len(values),
         "milliseconds": 1000 * float(np.nanmean(seconds)) if np.isfinite(seconds).any() else float("nan"),
         "judge": (content_hash, each.series.backbone) in site.index(each.run).judges,
+        "leak": site.index(each.run).leaks.get((content_hash, each.series.backbone), ("", "")),
         "url": tasks_url(each.run, each.bed, each.series.column),
         "values": values,
         "mark": "",
@@ -250,7 +252,10 @@ def everybody(site: Site, beds: dict[str, str]) -> Section:
             -(row["average"] if row["average"] is not None else -1.0),
         )
     )
-    context = {"rows": rows, "names": list(beds), "judges": any(row["judged"] for row in rows)}
+    cells_shown = [cell for row in rows for cell in row["cells"] if cell]
+    notes = list(dict.fromkeys(cell["leak"][1] for cell in cells_shown if cell["leak"][1]))
+    judges = any(row["judged"] for row in rows)
+    context = {"rows": rows, "names": list(beds), "judges": judges, "leaks": notes}
     return Section("everybody", "All runs on these testbeds", context, "everybody")
 
 

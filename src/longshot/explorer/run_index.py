@@ -78,6 +78,8 @@ class RunIndex:
             "features"
         ]  # backbone → fingerprint → content-address
         self.judges = {(content_hash, backbone) for content_hash, backbone in facts["judges"]}
+        # (testbed, backbone) → mark and footnote of what training saw
+        self.leaks = {(bed, name): (mark, note) for bed, name, mark, note in facts["leaks"]}
         self._facts = {bed["hash"]: (number, bed) for number, bed in enumerate(facts["beds"])}
         self._beds: dict[str, BedIndex] = {}
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import Floats, Ints, Ragged, UserError, parse_call
-from longshot.evaluation import Results, judges_in, part_path, read_columns, testbed_path
+from longshot.evaluation import Results, judges_in, leaks_in, part_path, read_columns, testbed_path
 from longshot.tasks import STANDARD, ragged, read_outline
 
 METRICS = {  # column of results → how the list calls it before a series
@@ -102,6 +102,7 @@ def build_index(run: Path, stamp: str, folder: Path) -> None:
         "notes": notes,
         "features": features,
         "judges": sorted(judges_in(results.run)),
+        "leaks": [(*place, leak.mark, leak.note) for place, leak in leaks_in(results.run).items()],
     }
     (folder / "index.json").write_text(json.dumps(record), encoding="utf-8")
 

@@ -65,6 +65,7 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
     notices = list(dict.fromkeys(index.notes))[:3]
     if len(index.notes) > 3:
         notices.append(f"{len(index.notes) - 3} more files of this run are damaged.")
+    notices += [f"{note}." for _, note in index.leaks.values()]
     facts = run.facts
     return Page(
         run.name,
@@ -101,6 +102,7 @@ def run_overview(site: Site, run: Item) -> Page:
                 "of": bed.table.num_rows,
                 "url": tasks_url(run, bed, series.column),
                 "chance": float(np.nanmean(1 / bed.table["way"].to_numpy())),
+                "leak": index.leaks.get((bed.hash, series.backbone), ("",))[0],
             }
     several = len({key[3] for key in lines}) > 1
     rows: list[dict[str, Any]] = [

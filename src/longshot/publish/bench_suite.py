@@ -97,7 +97,7 @@ class BenchCard:
         """The card as a table."""
         rows = self.rows()
         body = [row(*cells.values()) for cells in rows]
-        note = _NOTE + self._judge_note(self.entries)
+        note = _NOTE + self._marks_note(self.entries)
         return Sheet(f"Card: {self.title}", heads(*rows[0]), [body], note, labels=3)
 
     def board_sheet(self) -> Sheet:
@@ -114,7 +114,7 @@ class BenchCard:
             line = row(entry.model, entry.method, entry.setting, average, *cells, *costs)
             blocks.setdefault(entry.setting, []).append(line)
         titles = heads("model", "method", "setting", "average", *names, "ms/image", "measured", "with")
-        note = _NOTE + _BOARD_NOTE + self._judge_note(self.board.entries)
+        note = _NOTE + _BOARD_NOTE + self._marks_note(self.board.entries)
         return Sheet(f"Leaderboard: {self.title}", titles, list(blocks.values()), note, 3)
 
     def markdown(self) -> str:
@@ -151,7 +151,7 @@ class BenchCard:
                     },
                     "scores": {
                         name: {"mean": score.mean, "half": score.half, "class_half": score.class_half}
-                        | {"tasks": len(score.accuracies), "judge": score.judge}
+                        | {"tasks": len(score.accuracies), "judge": score.judge, "leak": score.leak_note}
                         for name, score in entry.scores.items()
                     },
                     "milliseconds_per_image": entry.milliseconds_per_image,
@@ -162,17 +162,19 @@ class BenchCard:
         }
 
     @staticmethod
-    def _judge_note(entries: Sequence[Entry]) -> str:
-        judged = any(score.judge for entry in entries for score in entry.scores.values())
-        return _JUDGE_NOTE if judged else ""
+    def _marks_note(entries: Sequence[Entry]) -> str:
+        """What † and ‡ stand for, as far as they are there."""
+        scores = [score for entry in entries for score in entry.scores.values()]
+        notes = dict.fromkeys(f" {score.leak_note}." for score in scores if score.leak)
+        return (_JUDGE_NOTE if any(score.judge for score in scores) else "") + "".join(notes)
 
 
 def score_text(score: TestbedScore) -> str:
-    """``84.31 ± 0.62 (± 1.90)``, with a dagger where the network judged itself."""
+    """``84.31 ± 0.62 (± 1.90)``, with marks where the network judged itself or saw the testbed in training."""
     text = percent(score.mean, 2) + ("" if score.half is None else f" ± {percent(score.half, 2)}")
     if score.class_half is not None and widths_differ(score.half, score.class_half):
         text += f" (± {percent(score.class_half, 2)})"
-    return f"{text} {JUDGE}" if score.judge else text
+    return " ".join(filter(None, (text, JUDGE if score.judge else "", score.leak)))
 
 
 def _milliseconds(value: float | None) -> str:
@@ -311,21 +313,25 @@ def _entry(
     milliseconds_per_image: float | None,
 ) -> Entry:
     """One series on every testbed of the suite, from the cells of its run."""
-    from longshot.evaluation import ClassIntervals, cell_rows, judges_in
+    from longshot.evaluation import ClassIntervals, cell_rows, judges_in, leaks_in
     from longshot.statistics import mean_interval
 
     backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))
-    judging = judges_in(results.run)
+    judging, leaks = judges_in(results.run), leaks_in(results.run)
     scores, seconds = {}, []
     for name in suite.testbeds:
         rows = cell_rows(table, cells[name])
         accuracies = rows["accuracy"].to_numpy()
         queries = ClassIntervals(suite.testbeds[name], rows["task"].to_numpy())
+        place = (suite.testbeds[name].content_hash, backbone)
+        leak = leaks.get(place)
         scores[name] = TestbedScore(
             accuracies=tuple(accuracies.tolist()),
             half=mean_interval(accuracies).half,
             class_half=queries.interval(queries.right(rows["prediction"])).half,
-            judge=(suite.testbeds[name].content_hash, backbone) in judging,
+            judge=place in judging,
+            leak=leak.mark if leak else "",
+            leak_note=leak.note if leak else "",
         )
         seconds += rows["seconds"].to_pylist()
     return Entry(

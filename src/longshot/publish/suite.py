@@ -232,6 +232,8 @@ class TestbedScore(Record):
     half: float | None  # of the 95 % interval over tasks
     class_half: float | None  # of the one for other classes too
     judge: bool  # whether this network chose the testbed's images
+    leak: str = ""  # the mark of what it saw of the testbed in training
+    leak_note: str = ""
 
     @property
     def mean(self) -> float:

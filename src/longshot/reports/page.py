@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from longshot.audit import LEVELS
 from longshot.base import count, span
 from longshot.evaluation import names_only
 from longshot.reports import charts, frame, tables
@@ -51,8 +52,8 @@ def overlap(request: Request) -> Section | None:
     if not lines:
         return None
     lines = [line for number, line in enumerate(lines) if line not in lines[:number]]
-    leaky = [line for line in lines if line["images"] or line["classes"]]
-    return Section("overlap", "Training and test data", {"lines": lines, "leaky": leaky})
+    context = {"lines": lines, "notes": request.data.leak_notes(), "levels": LEVELS}
+    return Section("overlap", "Training and test data", context)
 
 
 def training(request: Request) -> Section | None:
@@ -176,6 +177,8 @@ def results(request: Request) -> Section:
             ],
             "full": full,
             "text": tables.estimate_text,
+            "leaks": data.leaks,
+            "leak_notes": data.leak_notes(),
         },
     )
 

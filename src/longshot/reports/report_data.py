@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from longshot.base import Floats, Ints, UserError
 
 if TYPE_CHECKING:
-    from longshot.evaluation import Results
+    from longshot.evaluation import Leak, Results
     from longshot.tasks import Testbed
 
 
@@ -100,6 +100,9 @@ class ReportData:
     series: tuple[ReportSeries, ...]
     cells: Mapping[tuple[int, int], Cell]  # (bed, series) → rows
     judges: frozenset[tuple[int, int]] = frozenset()  # (bed, series) whose network chose the testbed's images
+    leaks: Mapping[tuple[int, int], Leak] = field(
+        default_factory=dict
+    )  # (bed, series) of which training saw something
 
     def column(self, bed: int) -> list[tuple[int, Cell]]:
         """The series that were measured on one testbed, in the report's order."""
@@ -108,7 +111,8 @@ class ReportData:
     def first_beds(self, number: int) -> ReportData:
         """The same report of its first testbeds alone."""
         cells = {(b, s): cell for (b, s), cell in self.cells.items() if b < number}
-        return replace(self, beds=self.beds[:number], cells=cells, judges=self.judges & {*cells})
+        leaks = {place: leak for place, leak in self.leaks.items() if place in cells}
+        return replace(self, beds=self.beds[:number], cells=cells, judges=self.judges & {*cells}, leaks=leaks)
 
     def fingerprints(self) -> dict[str, tuple[str, ...]]:
         """Dataset name → fingerprints, as the testbeds have them; one name can stand for several datasets."""
@@ -117,6 +121,10 @@ class ReportData:
             for name, fingerprint in sorted(bed.testbed.datasets.items()):
                 by_name[name] = tuple(dict.fromkeys((*by_name.get(name, ()), fingerprint)))
         return by_name
+
+    def leak_notes(self) -> list[str]:
+        """The footnotes of what training saw, each once."""
+        return list(dict.fromkeys(leak.note for _, leak in sorted(self.leaks.items())))
 
     def ranked(self, bed: int) -> list[tuple[int, Cell]]:
         """The same without those whose network judged the testbed: they are shown and not ranked."""
@@ -269,7 +277,7 @@ def _arrange(
         ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", copies[h])
         for h, name in zip(hashes, plain, strict=True)
     )
-    from longshot.evaluation import judges_in
+    from longshot.evaluation import judges_in, leaks_in
 
     kinds = {
         method: str(facts.get("kind", "frozen"))
@@ -290,16 +298,18 @@ def _arrange(
             notes += [name] if (backbone, method, setting, seed) in clashing else []
             measured = ReportSeries(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
             cells[hashes.index(bed), series.setdefault(measured, len(series))] = cell
-    judging = {pair for run in runs for pair in judges_in(run)}
-    places = {
-        (hashes.index(bed), number)
-        for bed, backbone in judging
+    by_backbone = {
+        (hashes[bed], each.backbone, bed, number)
         for each, number in series.items()
-        if bed in hashes and each.backbone == backbone
+        for bed in range(len(hashes))
+        if (bed, number) in cells
     }
+    judging = {pair for run in runs for pair in judges_in(run)}
+    leaking = {pair: leak for run in reversed(runs) for pair, leak in leaks_in(run).items()}
+    judges = frozenset((b, s) for bed, backbone, b, s in by_backbone if (bed, backbone) in judging)
+    leaks = {(b, s): leaking[bed, name] for bed, name, b, s in by_backbone if (bed, name) in leaking}
     missing = tuple(len(run.missing()) for run in opened)
-    judges = frozenset(places & {*cells})
-    return ReportData(tuple(runs), tuple(names), missing, beds, tuple(series), cells, judges)
+    return ReportData(tuple(runs), tuple(names), missing, beds, tuple(series), cells, judges, leaks)
 
 
 def _same(a: Cell, b: Cell) -> bool:

@@ -153,6 +153,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': '{"}',
+    "‡": r"$\ddagger$",
     "'": r"{'}",
     "-": r"{-}",  # no ligatures: -- in an option is two hyphens, not a dash
     "±": r"$\pm$",
@@ -239,6 +240,7 @@ def _row(data: ReportData, entry: SeriesEstimate) -> dict[str, Any]:
         "note": series.note,
         **{name: None if math.isnan(value) else value for name, value in numbers.items()},
         "mark": entry.mark,
+        "leak": leak.note if (leak := data.leaks.get((entry.bed, entry.series))) else "",
         "testbed_hash": bed.hash,
     }
 
@@ -261,10 +263,13 @@ def sheet(data: ReportData) -> Sheet:
         cells = row(series.title, series.backbone, series.setting)
         for bed in range(len(data.beds)):
             entry = entries.get((bed, s))
-            cells.append(SheetCell(estimate_text(entry), entry.mark) if entry else SheetCell("–"))
+            leak = data.leaks.get((bed, s))
+            text = estimate_text(entry) + (f" {leak.mark}" if leak else "") if entry else "–"
+            cells.append(SheetCell(text, entry.mark if entry else ""))
         body.append(cells)
     names = heads("Method", "Backbone", "Setting", *(bed.name for bed in data.beds))
-    return Sheet("", names, [body], NOTE + (JUDGE_NOTE if data.judges else ""), labels=3)
+    notes = [NOTE + (JUDGE_NOTE if data.judges else ""), *(f"{note}." for note in data.leak_notes())]
+    return Sheet("", names, [body], " ".join(notes), labels=3)
 
 
 def report_markdown(data: ReportData) -> str:

@@ -18,6 +18,8 @@ from .class_samplers import SiblingClasses as SiblingClasses  # All classes of a
 from .class_samplers import UniformClasses as UniformClasses  # Every set of classes is equally likely
 from .columns import content_hash as content_hash  # Hex SHA-256 over `facts` and every column's name, type and values
 from .columns import dictionary as dictionary  # The distinct strings that a string column or a column of string …
+from .columns import of_dataset as of_dataset  # Which tasks are of a dataset
+from .columns import places_among as places_among  # Where each string of a column's dictionary stands among names
 from .columns import ragged as ragged  # A list column as flat numbers
 from .columns import STANDARD as STANDARD  # The columns that every testbed has, and their types
 from .columns import Task as Task  # One few-shot task

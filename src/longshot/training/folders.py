@@ -18,10 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from longshot.base import UserError, atomic, write_text
+from longshot.base import UserError, atomic, canonical_json, write_text
 from longshot.models import WEIGHTS_FILE, Network
 
 TRAINING, HISTORY, STATE = "training.json", "history.jsonl", "state.safetensors"
+RECORD_FORMAT = 1  # of training.json
+_STATE_KEY = "longshot_state_2"  # in the header of a checkpoint; version 1 had the time in it
 _NETWORK, _OPTIMISER, _SOURCE = "network.", "optimiser.", "source."  # beginnings of names in a checkpoint
 
 
@@ -85,7 +87,13 @@ def check_folder(folder: Path, identity: dict[str, Any]) -> None:
             )
         return
     try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        record = json.loads(path.read_text(encoding="utf-8"))
+        earlier = record["settings"]
+        if record.get("format", RECORD_FORMAT) != RECORD_FORMAT:
+            raise UserError(
+                f"The training in {path} has format {record['format']}, this Longshot reads {RECORD_FORMAT}",
+                "go on with the version that wrote it, or choose another folder {out}",
+            )
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged", "choose another folder {out}, or delete this one") from None
     now = json.loads(json.dumps(identity))
@@ -117,8 +125,27 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
     # Not by safe_open, which opens the path twice: a training that goes on may replace the file in between.
     with (folder / STATE).open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
+    facts: dict[str, Any] = _state_of(folder / STATE, header["__metadata__"])["facts"]
     return facts
+
+
+def _state_of(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
+    """What the header of a checkpoint says beside tensors; UserError for one of another version."""
+    if _STATE_KEY not in header and "facts" in header:
+        raise UserError(
+            f"The checkpoint {path} has format 1, this Longshot reads 2",
+            "go on with the version that wrote it, or delete it to train from the beginning",
+        )
+    state: dict[str, Any] = json.loads(header[_STATE_KEY])
+    return state
+
+
+def read_seconds(folder: Path) -> float:
+    """How long the training of the folder took up to its checkpoint; 0 where that is not on record."""
+    try:
+        return float(json.loads((folder / TRAINING).read_text(encoding="utf-8"))["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
 
 
 def read_trained(folder: Path) -> TrainedNetwork:
@@ -133,7 +160,7 @@ def read_trained(folder: Path) -> TrainedNetwork:
         validation_interval=None if ends is None else (ends[0], ends[1]),
         best_step=facts["best_step"],
         steps=facts["step"],
-        seconds=facts["seconds"],
+        seconds=read_seconds(folder),
         notes=tuple(notes),
     )
 
@@ -165,7 +192,8 @@ def save_state(
                 numbers[f"{index}.{name}"] = value
     # A copy each: safetensors refuses tensors that share memory or do not lie row by row.
     copies = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
-    header = {"facts": json.dumps(dict(facts)), "optimiser": json.dumps(numbers)}
+    # One entry, since several come in any order; nothing of time, so that equal trainings give equal bytes.
+    header = {_STATE_KEY: canonical_json({"facts": dict(facts), "optimiser": numbers})}
     with atomic(folder / STATE) as temporary:
         save_file(copies, temporary, metadata=header)
 
@@ -187,7 +215,8 @@ def load_state(
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        facts, numbers = json.loads(header["facts"]), json.loads(header["optimiser"])
+        state = _state_of(path, header)
+        facts, numbers = state["facts"], state["optimiser"]
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise UserError(
             f"The checkpoint {path} ({path.stat().st_size:,} bytes) is damaged",

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from longshot import __version__
+from longshot.audit import write_seen
 from longshot.base import (
     Progress,
     UserError,
@@ -28,6 +29,7 @@ from longshot.training.base import Algorithm
 from longshot.training.distributed import Team, launch
 from longshot.training.folders import (
     HISTORY,
+    RECORD_FORMAT,
     STATE,
     TRAINING,
     TrainedNetwork,
@@ -36,6 +38,7 @@ from longshot.training.folders import (
     last_saved,
     load_state,
     read_facts,
+    read_seconds,
     read_trained,
     save_state,
 )
@@ -60,7 +63,6 @@ class _Facts:
     """What a checkpoint remembers beside tensors."""
 
     step: int = 0  # steps done
-    seconds: float = 0.0
     records: int = 0  # lines of history
     part: int = 0  # images or episodes computed at a time; 0: all of a step
     loss: float = 0.0  # sums since the last record
@@ -245,6 +247,7 @@ class _Training:
     team: Team
     folder: Path
     facts: _Facts = field(default_factory=_Facts)
+    seconds: float = 0.0  # of time, which no checkpoint holds: equal trainings have equal ones
 
     def resume(self) -> None:
         """Go on from the checkpoint of the folder, or begin one."""
@@ -253,8 +256,8 @@ class _Training:
             check_folder(self.folder, job.identity)
         loaded = load_state(self.folder, job.network, job.optimiser)
         if loaded is not None:
-            self.facts = _Facts(**loaded[0])
-            if self.facts.step < job.steps and not self._out_of_time(self.facts.seconds):
+            self.facts, self.seconds = _Facts(**loaded[0]), read_seconds(self.folder)
+            if self.facts.step < job.steps and not self._out_of_time():
                 self.facts.finished = False  # the same training with more steps or minutes
             job.source.restore(self.facts.step, loaded[1])
         if not self.team.leads:
@@ -262,17 +265,27 @@ class _Training:
         with explain_disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         cut_history(self.folder / HISTORY, self.facts.records)
-        versions = {"longshot": __version__, "torch": torch.__version__}
-        write_json(self.folder / TRAINING, {"settings": job.identity, "notes": job.notes, **versions})
+        self._write_record()
+        write_seen(self.folder, job.seen)
         if loaded is None:
             self._checkpoint()
+
+    def _write_record(self) -> None:
+        facts = {
+            "format": RECORD_FORMAT,
+            "settings": self.job.identity,
+            "notes": self.job.notes,
+            "seconds": self.seconds,
+        }
+        versions = {"longshot": __version__, "torch": torch.__version__}
+        write_json(self.folder / TRAINING, {**facts, "seconds": self.seconds, **versions})
 
     def go(self) -> None:
         """All steps that are missing."""
         job, facts = self.job, self.facts
         stepper = Stepper(job, self.team, facts.part or job.part)
         share = (self.team.rank, self.team.size)
-        began, saved = time.monotonic() - facts.seconds, time.monotonic()
+        began, saved = time.monotonic() - self.seconds, time.monotonic()
         every = max(1, job.validate_every // _RECORDS)
 
         if facts.step == 0 and job.algorithm.judges_start and job.validation is not None and self.team.leads:
@@ -300,8 +313,8 @@ class _Training:
                 facts.step, facts.part = facts.step + 1, stepper.part
                 facts.loss, facts.accuracy = facts.loss + loss, facts.accuracy + accuracy
                 facts.counted += 1
-                facts.seconds = self.team.share(time.monotonic() - began)
-                stop = facts.step >= job.steps or self._out_of_time(facts.seconds)
+                self.seconds = self.team.share(time.monotonic() - began)
+                stop = facts.step >= job.steps or self._out_of_time()
                 judged = job.validation is not None and (stop or facts.step % job.validate_every == 0)
                 if judged or stop or facts.step % every == 0:
                     self._record(rate, judged, began)
@@ -318,9 +331,9 @@ class _Training:
                 self._keep()
             self._checkpoint()
 
-    def _out_of_time(self, seconds: float) -> bool:
+    def _out_of_time(self) -> bool:
         minutes = self.job.settings.minutes
-        return minutes is not None and seconds >= 60 * minutes
+        return minutes is not None and self.seconds >= 60 * minutes
 
     def _record(self, rate: float, judged: bool, began: float) -> None:
         """Validate where it is time, keep the network if it is the best, and write a line of history."""
@@ -331,10 +344,10 @@ class _Training:
         accuracy = None
         if judged and self.job.validation is not None:
             accuracy = self._judge(self.job.validation)
-            facts.seconds = time.monotonic() - began
+            self.seconds = time.monotonic() - began
         line = {
             "step": facts.step,
-            "seconds": round(facts.seconds, 3),
+            "seconds": round(self.seconds, 3),
             "loss": facts.loss / facts.counted,
             "train_accuracy": facts.accuracy / facts.counted,
             "lr": rate,
@@ -378,6 +391,7 @@ class _Training:
 
     def _checkpoint(self) -> None:
         if self.team.leads:
+            self._write_record()
             save_state(
                 self.folder, self.job.network, self.job.optimiser, self.job.source.state(), vars(self.facts)
             )

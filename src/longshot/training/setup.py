@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from longshot.audit import SeenImages, Stage, digest_images, published_stage
 from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, rescale_preprocessing
 from longshot.base import parse_preprocessing as parse_preprocessing
 from longshot.data import Dataset, as_dataset
+from longshot.evaluation import training_stages
 from longshot.models import Network, cached_pixels, content_of, count_flops, count_parameters, row_positions
 from longshot.tasks import Pool, Shape, UniformClasses
 from longshot.training.base import Algorithm, TrainingDefaults, get_algorithm
@@ -64,6 +66,9 @@ class Job:
     images: int  # images of a step
     identity: dict[str, Any]  # what decides the weights: another identity is another training
     story: dict[str, Any]  # for the sidecar of the saved network
+    seen: list[
+        SeenImages | None
+    ]  # training images of the network and of those that it started from, by stage
     notes: list[str] = field(default_factory=list)
 
 
@@ -121,6 +126,8 @@ def prepare(
         identity["taxonomy"] = data.taxonomy_from
     if not blank:
         identity["images"] = _images(data, rows)
+    stages = [] if settings.start is None or blank else _lineage(str(settings.start), settings.allow_download)
+    own = None if blank else digest_images(data, _used_rows(data, train))
     return Job(
         algorithm=chosen,
         network=network,
@@ -149,9 +156,21 @@ def prepare(
                 "validation_classes": [data.class_ids[c] for c in held],
             },
             "training": identity,
+            "lineage": [stage.model_dump(mode="json") for stage, _ in stages],
         },
+        seen=[own, *(seen for _, seen in stages)],
         notes=notes,
     )
+
+
+def _lineage(start: str, allow_download: bool) -> list[Stage]:
+    """The trainings that the network to start from went through: what it saw, its descendants saw."""
+    from longshot.models import bare_name, load_backbone
+
+    if Path(start).exists():
+        return training_stages(start)
+    weights = load_backbone(start, "cpu", allow_download=allow_download).weights_hash
+    return [(published_stage(bare_name(start), weights), None)]
 
 
 def _used_rows(data: Dataset, *classes: Ints) -> Ints | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 20
+_ARRIVALS = 3  # that have another checksum than is published, before the next mirror is asked
 _TRIES = 5  # that bring not one byte, before the next mirror is asked
 _TIMES = (15, 60)  # seconds to connect, and of silence
 _AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))  # states of a server that may pass
@@ -84,7 +85,8 @@ def _from_address(url: str, file: RemoteFile, folder: Path, transfer: _Transfer)
     pooch = import_module("pooch")
     pooch.get_logger().setLevel(logging.WARNING)  # what it would say is said here
     check_address(url)
-    for _ in range(2):
+    arrived: list[str] = []  # what pooch says of each arrival: its checksum is in it
+    while len(arrived) < _ARRIVALS:
         try:
             with explain_disk_errors(folder):
                 path = pooch.retrieve(url, file.checksum, fname=file.name, path=folder, downloader=transfer)
@@ -92,10 +94,13 @@ def _from_address(url: str, file: RemoteFile, folder: Path, transfer: _Transfer)
         except ValueError as error:  # pooch's word for another checksum
             if "hash" not in str(error):
                 raise
-            # Otherwise the earlier part may be of another file: once more from the start.
-            if not transfer.resumed:
-                break
-    raise Unavailable(f"sent other bytes than the published {file.checksum}")
+            if str(error) in arrived and not transfer.resumed:
+                break  # the same bytes twice are no damage: another file lies there
+            arrived.append(str(error))
+            if len(arrived) < _ARRIVALS:
+                note(f"{file.name} arrived damaged from {_host(url)}; it is asked for again, from the start.")
+    times = "" if len(arrived) < _ARRIVALS else f", {_ARRIVALS} times and each time others"
+    raise Unavailable(f"sent other bytes than the published {file.checksum}{times}")
 
 
 def remote_size(url: str) -> int | None:

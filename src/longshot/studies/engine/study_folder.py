@@ -300,6 +300,7 @@ _ENDINGS = {"md": "md", "latex": "tex", "csv": "csv"}
 class _Story(LooseRecord):
     """What study.json says about the tables."""
 
+    format: Literal[1] = 1
     title: str = ""
     tables: tuple[str, ...] = Field(default=())
 
