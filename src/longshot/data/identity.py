@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 Digests: TypeAlias = NDArray[np.uint8]  # [M, 32]
 
 DIGEST_BYTES = 32
+HALVES = slice(0, DIGEST_BYTES), slice(DIGEST_BYTES, 2 * DIGEST_BYTES)  # of an image: its bytes, its pixels
 _BLOCK = 64  # images that a thread reads before it asks for more
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
 _SCHEMA = pa.schema(
@@ -210,7 +211,7 @@ def pixel_digests(
     """
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
     by_bytes = image_digests(dataset, chosen) if digests is None else digests
-    distinct, first, inverse = np.unique(_words(by_bytes), return_index=True, return_inverse=True)
+    distinct, first, inverse = np.unique(digest_words(by_bytes), return_index=True, return_inverse=True)
     pairs, todo = _recall_pixels(distinct)
     if len(todo):
         store, behind = innermost(dataset.store, chosen[first[todo]])
@@ -231,6 +232,15 @@ def pixel_digests(
         words = f"decode {dataset.name}"
         _fill(pairs, todo[order], blocks, lambda part: _remember_pixels(pairs[part]), words)
     return pairs[inverse, DIGEST_BYTES:]
+
+
+def digest_words(digests: Digests) -> NDArray[np.bytes_]:
+    """Digests [M, n] as [M] values of n bytes that can be sorted and compared.
+
+    >>> digest_words(np.array([[2, 1], [1, 0]], np.uint8))
+    array([b'\\x02\\x01', b'\\x01'], dtype='|S2')
+    """
+    return np.ascontiguousarray(digests).view(f"S{digests.shape[1]}").reshape(-1)
 
 
 def from_source(store: ImageStore) -> ImageStore:
@@ -393,11 +403,6 @@ def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
 # ---- digests of pixels, by the digest of the bytes
 
 
-def _words(digests: Digests) -> NDArray[np.bytes_]:
-    """Digests [M, 32] as [M] values that can be sorted and compared."""
-    return np.ascontiguousarray(digests).view(f"S{DIGEST_BYTES}").reshape(-1)
-
-
 def _pixel_file(part: int) -> str:
     """One of 16 files, by the first half byte of a digest: few enough to write often, small enough to read few."""
     return f"{part:x}.pixels"
@@ -405,9 +410,9 @@ def _pixel_file(part: int) -> str:
 
 def _load_pixels(file: Path) -> Digests:
     """What a file holds [n, 64], the digest of the bytes and that of the pixels; nothing where it is damaged."""
-    content = read_sealed(file)
-    usable = content is not None and len(content) % (2 * DIGEST_BYTES) == 0
-    return np.frombuffer(content if usable else b"", np.uint8).reshape(-1, 2 * DIGEST_BYTES)
+    content = read_sealed(file) or memoryview(b"")
+    content = content[: len(content) - len(content) % (2 * DIGEST_BYTES)]
+    return np.frombuffer(content, np.uint8).reshape(-1, 2 * DIGEST_BYTES)
 
 
 def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
@@ -421,12 +426,27 @@ def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
             rows = np.flatnonzero((parts == part) & unknown)
             if not len(table) or not len(rows):
                 continue
-            recorded = _words(table[:, :DIGEST_BYTES])
+            recorded = digest_words(table[:, :DIGEST_BYTES])
             at = np.minimum(np.searchsorted(recorded, digests[rows]), len(recorded) - 1)
             same = recorded[at] == digests[rows]
             pairs[rows[same]] = table[at[same]]
             unknown[rows[same]] = False
     return pairs, np.flatnonzero(unknown)
+
+
+def remembered_images(source: str) -> Digests:
+    """What is remembered of a source, whether its files are still the same or not: bytes and pixels [n, 64].
+
+    Zeros stand for pixels that were never decoded. Nothing is read but the cache.
+    """
+    tables = (_load(file) for file in cache_places("digests", _memory(source)))
+    parts = [
+        _matrix(table["digest"].combine_chunks()) for table in tables if table is not None and len(table)
+    ]
+    by_bytes = np.unique(digest_words(np.concatenate([*parts, np.zeros((0, DIGEST_BYTES), np.uint8)])))
+    pairs, _ = _recall_pixels(by_bytes)
+    pairs[:, :DIGEST_BYTES] = by_bytes.view(np.uint8).reshape(-1, DIGEST_BYTES)
+    return pairs
 
 
 def _remember_pixels(pairs: Digests) -> None:
@@ -437,7 +457,7 @@ def _remember_pixels(pairs: Digests) -> None:
             file = cache_dir("pixels") / _pixel_file(part)
             with file_lock(file.with_suffix(".lock")):
                 table = np.concatenate([_load_pixels(file), pairs[pairs[:, 0] >> 4 == part]])
-                rows = np.unique(_words(table[:, :DIGEST_BYTES]), return_index=True)[1]
+                rows = np.unique(digest_words(table[:, :DIGEST_BYTES]), return_index=True)[1]
                 write_sealed(file, np.ascontiguousarray(table[rows]).data)
     except UserError as error:  # a full or read-only disk costs time, not truth
         if "pixels" not in _unwritable:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from longshot.base import Ints, UserError, check_count, count, first, shown_location
 from longshot.data import (
+    HALVES,
     ImageError,
     content_digest,
     digest_of,
@@ -21,13 +21,13 @@ from longshot.data import (
     image_digests,
     innermost,
     pixel_digests,
-    short_digests,
 )
-from longshot.tasks import describe
-from longshot.tasks.content import ImageContent, ShortDigests
+from longshot.tasks import columns, describe
+from longshot.tasks.binding import check_names, match_images, open_datasets
+from longshot.tasks.content import ImageContent
 from longshot.tasks.measures import is_network_column, measure_again, say_drops, say_suspects
 from longshot.tasks.testbed import Testbed
-from longshot.tasks.testbed_file import check_names, open_datasets, say_sampler
+from longshot.tasks.testbed_file import say_sampler
 
 if TYPE_CHECKING:
     from longshot.data import Dataset, Digests, TaxonomyLike
@@ -61,6 +61,7 @@ class ImageCheck:
     by_bytes: int = 0  # read again, the same bytes
     by_pixels: int = 0  # other bytes that decode to the same pixels
     by_name: int = 0  # there under its name; nothing else is on record
+    renamed: int = 0  # by bytes or by pixels, under another name
     changed: tuple[str, ...] = ()
     reencoded: tuple[str, ...] = ()  # those by pixels
     missing: tuple[str, ...] = ()
@@ -84,9 +85,10 @@ class ImageCheck:
     def __str__(self) -> str:
         """``300 of 300 images: 298 by bytes, 0 by pixels, 0 by name only``."""
         sampled = "" if self.checked == self.images else " (a sample)"
+        renamed = f"; {self.renamed:,} are under other names" if self.renamed else ""
         return (
             f"{self.checked:,} of {count(self.images, 'image')} checked{sampled}: {self.by_bytes:,} the same by bytes, "
-            f"{self.by_pixels:,} by pixels, {self.by_name:,} by name only"
+            f"{self.by_pixels:,} by pixels, {self.by_name:,} by name only{renamed}"
         )
 
     @property
@@ -107,7 +109,7 @@ class ImageCheck:
 
     def record(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
-        numbers = ("images", "checked", "by_bytes", "by_pixels", "by_name", "more")
+        numbers = ("images", "checked", "by_bytes", "by_pixels", "by_name", "renamed", "more")
         lists = ("changed", "reencoded", "missing", "new")
         return {
             "dataset": self.dataset,
@@ -124,9 +126,8 @@ def check_images(
     dataset: Dataset,
     *,
     sample: int | None = None,
-    pixels: ShortDigests | None = None,
 ) -> ImageCheck:
-    """Read the images ``keys`` (sorted) again and compare them with what was recorded.
+    """Read the images ``keys`` (sorted) again, under whatever names, and compare them with what was recorded.
 
     Parameters
     ----------
@@ -140,33 +141,37 @@ def check_images(
         Where to look.
     sample : int, optional
         Read only so many, spread evenly over the keys.
-    pixels : array [M] of uint64, optional
-        Short digests of their pixels: an image with other bytes is then compared by these.
     """
     check_count("verify", "sample", 1 if sample is None else sample, least=1)
     positions = np.arange(len(keys))
     if sample is not None and sample < len(keys):
         positions = np.unique(np.linspace(0, len(keys) - 1, sample).astype(np.int64))
     chosen = keys.take(pa.array(positions))
-    indices = pc.index_in(chosen, value_set=dataset.keys.cast(chosen.type))
-    present = indices.is_valid().to_numpy(zero_copy_only=False)
-    rows = indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+    rows = columns.positions_in(chosen, dataset.keys)
+    renamed = np.zeros(len(chosen), np.bool_)
+    if content.is_full:
+        with contextlib.suppress(ImageError):  # reading again names the images that cannot be read
+            match = match_images(replace(content, digests=content.digests[positions]), chosen, dataset)
+            renamed = (match.rows >= 0) & (match.rows != rows)
+            rows = np.where(renamed, match.rows, rows)
+    present = rows >= 0
     missing = tuple(chosen.filter(pa.array(~present)).to_pylist())
     more = max(0, len(dataset) - content.of + len(missing)) if content.of else 0
-    checked = ImageCheck(name, len(keys), len(chosen), missing=missing, more=more)
+    checked = ImageCheck(name, len(keys), len(chosen), renamed=int(renamed.sum()), missing=missing, more=more)
+    rows, there = rows[present], chosen.filter(pa.array(present))
     if content.identity == "names":
-        return dataclasses.replace(checked, by_name=len(rows))
-    positions, there = positions[present], chosen.filter(pa.array(present))
+        return replace(checked, by_name=len(rows))
+    recorded = replace(content, digests=content.digests[positions[present]])
     digests = _read_again(dataset, rows)
-    differs = content.cut(short_digests(digests)) != content.digests[positions]
+    differs = recorded.differs(digests)
     comparable = content.exact and len(there) == len(keys) and not differs.any()
     other = comparable and content_digest(there, digests) != content.digest
     same_pixels = np.zeros(len(rows), np.bool_)
-    if pixels is not None and differs.any():
+    if content.is_full and differs.any():
         now = pixel_digests(dataset, rows[differs], digests=digests[differs], skip_bad=True)
-        same_pixels[differs] = short_digests(now) == pixels[positions[differs]]
+        same_pixels[differs] = (now == recorded.digests[differs][:, HALVES[1]]).all(axis=1)
     reencoded = tuple(there.filter(pa.array(differs & same_pixels)).to_pylist())
-    return dataclasses.replace(
+    return replace(
         checked,
         by_bytes=int((~differs).sum()),
         by_pixels=len(reencoded),
@@ -317,14 +322,14 @@ def inspect(
         raise UserError(f"{{sample:{sample}}} goes with {{verify:True}} only", "add it")
     again: Mapping[str, Mapping[str, Any]] = {}
     if taxonomy is not None or reduction is not None:
-        again = measure_again(bed, open_datasets(bed, datasets), taxonomy, reduction)
+        again = measure_again(*open_datasets(bed, datasets), taxonomy, reduction)
     if not verify:
         return Inspection(bed, name, None, coarsity=again)
-    opened = open_datasets(bed, datasets, check=False)
+    bound, opened = open_datasets(bed, datasets, check=False)
     checks = tuple(
         check_images(dataset, bed.content[dataset], bed.keys(dataset), opened[dataset], sample=sample)
         for dataset in bed.datasets
     )
-    findings = describe.verify(bed, opened)
+    findings = describe.verify(bound, opened, bed.datasets)
     findings += [f"{check.dataset}: {check.differences}." for check in checks if check.differences]
     return Inspection(bed, name, tuple(findings), checks, again)
