@@ -141,7 +141,7 @@ def rebind(
     if check and nowhere.any():
         raise _mismatch(name, keys, match, dataset)
     if not quiet and not match.by_name.all():
-        note(f"of {count(len(keys), 'image')} of '{name}' in {dataset.source} were bound: {match}")
+        note(f"'{name}' in {dataset.source}: {match}")
     found_keys = dataset.keys.take(pa.array(match.rows[~nowhere])).cast(keys.type)
     names = pc.replace_with_mask(keys, pa.array(~nowhere), found_keys)
     if names.equals(keys) and dataset.fingerprint == testbed.datasets[name]:
@@ -254,14 +254,18 @@ class ImageMatch(NamedTuple):
         return elsewhere
 
     def __str__(self) -> str:
-        """``300 images by name, 12 by content under other names, 2 by pixels (encoded anew)``."""
+        """``300 images are bound by name, 12 by content under other names, 2 by pixels (encoded anew)``."""
         kinds = (
             (self.by_name, "by name"),
             (self.renamed, "by content under other names"),
             (self.by_pixels, "by pixels (encoded anew)"),
+            (self.altered, "not at all: altered"),
+            (self.missing, "not at all: missing"),
         )
-        parts = [f"{int(mask.sum()):,} {words}" for mask, words in kinds if mask.any()]
-        return ", ".join(parts) or "none"
+        parts = [(int(mask.sum()), words) for mask, words in kinds if mask.any()]
+        (number, words), *further = parts or [(0, "by name")]
+        verb = "is" if number == 1 else "are"
+        return ", ".join([f"{count(number, 'image')} {verb} bound {words}", *(f"{n:,} {w}" for n, w in further)])
 
 
 def match_images(content: ImageContent, keys: pa.Array, dataset: Dataset) -> ImageMatch:

@@ -270,7 +270,9 @@ def say_balance(balance: Balance) -> str:
     )
 
 
-def verify(testbed: Testbed, datasets: Mapping[str, Dataset], recorded: Mapping[str, str]) -> list[str]:
+def verify(
+    testbed: Testbed, datasets: Mapping[str, Dataset], recorded: Mapping[str, str] | None = None
+) -> list[str]:
     """Every way in which the testbed does not fit its datasets, one sentence each; empty when all is well.
 
     The content hash was checked when the file was loaded. Here: fingerprints, every class id, every key, that
@@ -285,7 +287,7 @@ def verify(testbed: Testbed, datasets: Mapping[str, Dataset], recorded: Mapping[
                 f"{name}: the fingerprint is {dataset.fingerprint[:12]}…, the testbed has "
                 f"{fingerprint[:12]}…."
             )
-        findings += verify_one(testbed, name, dataset, classes=fingerprint == recorded[name])
+        findings += verify_one(testbed, name, dataset, classes=fingerprint == (recorded or testbed.datasets)[name])
     return findings
 
 
