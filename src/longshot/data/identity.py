@@ -82,6 +82,7 @@ def image_digests(
     rows: Ints | None = None,
     *,
     read_again: bool = False,
+    skip_bad: bool = False,
     workers: int = 2,
     look: Look | None = None,
 ) -> Digests:
@@ -98,6 +99,8 @@ def image_digests(
         Which of them; all by default.
     read_again : bool
         Read every image, also those whose file seems unchanged. What verifies does so.
+    skip_bad : bool
+        Zeros for an image that cannot be read; else it raises ``ImageError``.
     workers : int
         Threads that read and hash.
     look : Look, optional
@@ -139,7 +142,7 @@ def image_digests(
     def save(part: Ints) -> None:
         remember(dataset.source, keys.take(pa.array(part)), stamps[part], digests[part], looked=looked)
 
-    _fill(digests, todo, _hashed(store, behind, workers), save, f"digest {dataset.name}")
+    _fill(digests, todo, _hashed(store, behind, workers, skip_bad), save, f"digest {dataset.name}")
     return digests
 
 
@@ -210,7 +213,7 @@ def pixel_digests(
     ((2, 32), True)
     """
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
-    by_bytes = image_digests(dataset, chosen) if digests is None else digests
+    by_bytes = image_digests(dataset, chosen, skip_bad=skip_bad) if digests is None else digests
     distinct, first, inverse = np.unique(digest_words(by_bytes), return_index=True, return_inverse=True)
     pairs, todo = _recall_pixels(distinct)
     if len(todo):
@@ -218,17 +221,10 @@ def pixel_digests(
         prepare_rows(store, behind)
         order = np.argsort(behind, kind="stable")
 
-        def hash_pixels(row: int) -> bytes:
-            try:
-                return digest_of(store, row) + pixel_hash(store.read(row))
-            except ImageError:
-                if not skip_bad:
-                    raise
-                return bytes(2 * DIGEST_BYTES)
+        def hash_pixels(some: list[int]) -> Iterable[bytes]:
+            return (_or_zeros(_bytes_and_pixels, store, row, skip_bad) for row in some)
 
-        blocks = _by_blocks(
-            behind[order], lambda some: map(hash_pixels, some), workers or os.cpu_count() or 1
-        )
+        blocks = _by_blocks(behind[order], hash_pixels, workers or os.cpu_count() or 1)
         words = f"decode {dataset.name}"
         _fill(pairs, todo[order], blocks, lambda part: _remember_pixels(pairs[part]), words)
     return pairs[inverse, DIGEST_BYTES:]
@@ -260,17 +256,33 @@ def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
     return None if shipped is None else shipped(rows)
 
 
-def _hashed(store: ImageStore, rows: Ints, workers: int) -> Iterator[Digests]:
-    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``."""
+def _hashed(store: ImageStore, rows: Ints, workers: int, skip_bad: bool) -> Iterator[Digests]:
+    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``, or is zeros."""
 
     together = getattr(store, "encoded_rows", None)  # quicker where a store can give many at once
 
     def hash_bytes(some: list[int]) -> Iterable[bytes]:
         if together is None:
-            return (digest_of(store, row) for row in some)
+            return (_or_zeros(digest_of, store, row, skip_bad) for row in some)
         return (hashlib.sha256(data).digest() for data in together(some))
 
     return _by_blocks(rows, hash_bytes, workers)
+
+
+def _bytes_and_pixels(store: ImageStore, row: int) -> bytes:
+    return digest_of(store, row) + pixel_hash(store.read(row))
+
+
+def _or_zeros(
+    hash_row: Callable[[ImageStore, int], bytes], store: ImageStore, row: int, skip_bad: bool
+) -> bytes:
+    """``hash_row(store, row)``; as many zeros for an image that cannot be read where these may be skipped."""
+    try:
+        return hash_row(store, row)
+    except ImageError:
+        if not skip_bad:
+            raise
+        return bytes(DIGEST_BYTES if hash_row is digest_of else 2 * DIGEST_BYTES)
 
 
 def _by_blocks(
@@ -344,7 +356,7 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
         out: it may change again unseen.
     """
     tick = np.where(stamps[:, 1] % 1_000_000_000 == 0, _WHOLE_SECONDS, TICK)
-    settled = np.flatnonzero((stamps[:, 0] >= 0) & (looked - stamps[:, 1] > tick))
+    settled = np.flatnonzero((stamps[:, 0] >= 0) & (looked - stamps[:, 1] > tick) & digests.any(axis=1))
     if not len(settled):
         return
     rows = pa.array(settled)

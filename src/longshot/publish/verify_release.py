@@ -64,7 +64,7 @@ class _SourceFacts(LooseRecord):
 class ReleaseFacts(LooseRecord):
     """What a check needs of release.json."""
 
-    format: Literal[2]
+    format: Literal[2, 3]
     testbeds: tuple[_TestbedFacts, ...]
     sources: tuple[_SourceFacts, ...]
 
@@ -186,7 +186,7 @@ def _source(
             dataset = find(source.fingerprint, source.name, or_changed=True)
     except UserError as error:
         return [ReleaseCheck(subject, error.template, "missing")]
-    renamed = False
+    renamed, same_names = False, dataset.fingerprint == source.fingerprint
     try:
         checks = _images(root, source, own, dataset, sample)
         renamed = any(check.images is not None and check.images.renamed for check in checks)
@@ -199,10 +199,10 @@ def _source(
             rebind(bed, source.name, dataset, check=False, quiet=True),
             source.name,
             dataset,
-            classes=not renamed,
+            classes=same_names,
         )
     ]
-    if dataset.fingerprint != source.fingerprint and not renamed:
+    if not same_names and not renamed:
         by_names = {check.outcome for check in checks} & {"missing", "new"}
         checks.append(
             ReleaseCheck(

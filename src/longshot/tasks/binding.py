@@ -265,7 +265,9 @@ class ImageMatch(NamedTuple):
         parts = [(int(mask.sum()), words) for mask, words in kinds if mask.any()]
         (number, words), *further = parts or [(0, "by name")]
         verb = "is" if number == 1 else "are"
-        return ", ".join([f"{count(number, 'image')} {verb} bound {words}", *(f"{n:,} {w}" for n, w in further)])
+        return ", ".join(
+            [f"{count(number, 'image')} {verb} bound {words}", *(f"{n:,} {w}" for n, w in further)]
+        )
 
 
 def match_images(content: ImageContent, keys: pa.Array, dataset: Dataset) -> ImageMatch:
@@ -277,12 +279,14 @@ def match_images(content: ImageContent, keys: pa.Array, dataset: Dataset) -> Ima
     named = columns.positions_in(keys, dataset.keys)
     rows = np.full(len(keys), -1, np.int64)
     there = np.flatnonzero(named >= 0)
-    same = (content.by_bytes[there] == image_digests(dataset, named[there])).all(axis=1)
+    same = (content.by_bytes[there] == image_digests(dataset, named[there], skip_bad=True)).all(axis=1)
     rows[there[same]] = named[there[same]]
     by_name = rows >= 0
     by_pixels = np.zeros(len(keys), np.bool_)
     if not by_name.all():
-        _match(rows, content.digests, HALVES[0], image_digests(dataset), np.arange(len(dataset)))
+        _match(
+            rows, content.digests, HALVES[0], image_digests(dataset, skip_bad=True), np.arange(len(dataset))
+        )
     for nearby in (True, False):  # a file that was encoded anew where it is needs no look at the others
         before = rows < 0
         candidates = np.unique(named[before & (named >= 0)]) if nearby else np.arange(len(dataset))

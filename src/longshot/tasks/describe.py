@@ -287,7 +287,9 @@ def verify(
                 f"{name}: the fingerprint is {dataset.fingerprint[:12]}…, the testbed has "
                 f"{fingerprint[:12]}…."
             )
-        findings += verify_one(testbed, name, dataset, classes=fingerprint == (recorded or testbed.datasets)[name])
+        findings += verify_one(
+            testbed, name, dataset, classes=fingerprint == (recorded or testbed.datasets)[name]
+        )
     return findings
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,15 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from longshot.base import Ints, UserError, check_count, count, first, shown_location
+from longshot.base import UserError, check_count, count, first, shown_location
 from longshot.data import (
     HALVES,
-    ImageError,
     content_digest,
-    digest_of,
-    from_source,
     image_digests,
-    innermost,
     pixel_digests,
 )
 from longshot.tasks import columns, describe
@@ -30,7 +25,7 @@ from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import say_sampler
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset, Digests, TaxonomyLike
+    from longshot.data import Dataset, TaxonomyLike
 
 
 Outcome: TypeAlias = Literal["same", "changed", "missing", "new", "re-encoded", "names"]
@@ -150,10 +145,9 @@ def check_images(
     rows = columns.positions_in(chosen, dataset.keys)
     renamed = np.zeros(len(chosen), np.bool_)
     if content.is_full:
-        with contextlib.suppress(ImageError):  # reading again names the images that cannot be read
-            match = match_images(replace(content, digests=content.digests[positions]), chosen, dataset)
-            renamed = (match.rows >= 0) & (match.rows != rows)
-            rows = np.where(renamed, match.rows, rows)
+        match = match_images(replace(content, digests=content.digests[positions]), chosen, dataset)
+        renamed = (match.rows >= 0) & (match.rows != rows)
+        rows = np.where(renamed, match.rows, rows)
     present = rows >= 0
     missing = tuple(chosen.filter(pa.array(~present)).to_pylist())
     more = max(0, len(dataset) - content.of + len(missing)) if content.of else 0
@@ -162,7 +156,7 @@ def check_images(
     if content.identity == "names":
         return replace(checked, by_name=len(rows))
     recorded = replace(content, digests=content.digests[positions[present]])
-    digests = _read_again(dataset, rows)
+    digests = image_digests(dataset, rows, read_again=True, skip_bad=True)
     differs = recorded.differs(digests)
     comparable = content.exact and len(there) == len(keys) and not differs.any()
     other = comparable and content_digest(there, digests) != content.digest
@@ -179,24 +173,6 @@ def check_images(
         reencoded=reencoded,
         digest_differs=other,
     )
-
-
-def _read_again(dataset: Dataset, rows: Ints) -> Digests:
-    """The digests of images as they are now."""
-    try:
-        return image_digests(dataset, rows, read_again=True)
-    except ImageError:
-        pass  # one by one, so that one bad file does not hide the others
-    store, behind = innermost(dataset.store, rows)
-    store = from_source(store)
-
-    def read(row: int) -> bytes:
-        try:
-            return digest_of(store, row)
-        except ImageError:
-            return bytes(32)  # unlike any other
-
-    return np.frombuffer(b"".join(map(read, behind.tolist())), np.uint8).reshape(-1, 32)
 
 
 @dataclass(frozen=True, eq=False)
