@@ -85,10 +85,7 @@ def load_names(path: Path, used: pa.Array) -> SourceNames:
             return SourceNames(keys, used, names_only(len(used), len(keys)))
         if pa.types.is_uint64(digests.type):  # before format 3: the first 8 bytes of each digest
             short = digests.take(rows).to_numpy(zero_copy_only=False).astype(">u8").view(np.uint8)
-            exact = entry.exact and entry.images == len(used)
-            content = ImageContent(
-                "content", len(used), len(keys), entry.digest, 64, exact, short.reshape(-1, 8)
-            )
+            content = ImageContent("content", len(used), len(keys), entry.digest, 64, short.reshape(-1, 8))
             return SourceNames(keys, used, content)
         halves = [b"".join(column.take(rows).to_pylist()) for column in (digests, pixels)]
         images = [np.frombuffer(half, np.uint8).reshape(len(used), 32) for half in halves]

@@ -254,7 +254,7 @@ class ImageMatch(NamedTuple):
         return elsewhere
 
     def __str__(self) -> str:
-        """``300 images are bound by name, 12 by content under other names, 2 by pixels (encoded anew)``."""
+        """``of 314 images are bound 300 by name, 12 by content under other names, 2 by pixels (encoded anew)``."""
         kinds = (
             (self.by_name, "by name"),
             (self.renamed, "by content under other names"),
@@ -262,31 +262,26 @@ class ImageMatch(NamedTuple):
             (self.altered, "not at all: altered"),
             (self.missing, "not at all: missing"),
         )
-        parts = [(int(mask.sum()), words) for mask, words in kinds if mask.any()]
-        (number, words), *further = parts or [(0, "by name")]
-        verb = "is" if number == 1 else "are"
-        return ", ".join(
-            [f"{count(number, 'image')} {verb} bound {words}", *(f"{n:,} {w}" for n, w in further)]
-        )
+        parts = [f"{int(mask.sum()):,} {words}" for mask, words in kinds if mask.any()]
+        return f"of {count(len(self.rows), 'image')} are bound {', '.join(parts)}"
 
 
 def match_images(content: ImageContent, keys: pa.Array, dataset: Dataset) -> ImageMatch:
-    """Look for images (``keys`` with their full ``content``) in a dataset of any layout.
+    """Look for images (``keys`` with their ``content``) in a dataset of any layout.
 
     First under their names, then by the digest of their bytes, then by that of their pixels; each step reads only what
-    the one before did not settle.
+    the one before did not settle. Where less than full digests is on record, under their names alone.
     """
     named = columns.positions_in(keys, dataset.keys)
-    rows = np.full(len(keys), -1, np.int64)
-    there = np.flatnonzero(named >= 0)
-    same = (content.by_bytes[there] == image_digests(dataset, named[there], skip_bad=True)).all(axis=1)
-    rows[there[same]] = named[there[same]]
+    rows, there = named.copy(), np.flatnonzero(named >= 0)
+    if content.identity == "content":
+        digests = image_digests(dataset, named[there], skip_bad=True)
+        rows[there[content.take(there).differs(digests)]] = -1
     by_name = rows >= 0
     by_pixels = np.zeros(len(keys), np.bool_)
-    if not by_name.all():
-        _match(
-            rows, content.digests, HALVES[0], image_digests(dataset, skip_bad=True), np.arange(len(dataset))
-        )
+    if by_name.all() or not content.is_full:
+        return ImageMatch(rows, by_name, by_pixels, ~by_name & (named >= 0))
+    _match(rows, content.digests, HALVES[0], image_digests(dataset, skip_bad=True), np.arange(len(dataset)))
     for nearby in (True, False):  # a file that was encoded anew where it is needs no look at the others
         before = rows < 0
         candidates = np.unique(named[before & (named >= 0)]) if nearby else np.arange(len(dataset))

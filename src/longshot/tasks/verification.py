@@ -1,8 +1,9 @@
-"""Checking images against what was recorded of them, by bytes, by pixels, by name; ``inspect`` with such checks."""
+"""Checking images against what was recorded, by bytes, by pixels, by name; ``inspect`` and ``identify_dataset``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -10,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from longshot.base import UserError, check_count, count, first, shown_location
+from longshot.base import UserError, check_count, count, first, load_target, plugged, shown_location
 from longshot.data import (
     HALVES,
-    content_digest,
+    as_dataset,
+    digest_words,
     image_digests,
     pixel_digests,
+    registry,
+    remembered_images,
 )
 from longshot.tasks import columns, describe
 from longshot.tasks.binding import check_names, match_images, open_datasets
@@ -25,7 +29,7 @@ from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import say_sampler
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset, TaxonomyLike
+    from longshot.data import Dataset, DatasetLike, TaxonomyLike
 
 
 Outcome: TypeAlias = Literal["same", "changed", "missing", "new", "re-encoded", "names"]
@@ -63,13 +67,12 @@ class ImageCheck:
     # in the dataset, and not when it was recorded, where all its names are on record
     new: tuple[str, ...] = ()
     more: int = 0  # images that the dataset has beyond those it had, where their names are not on record
-    digest_differs: bool = False  # the digest over all is another, the short one of each the same
 
     @property
     def outcome(self) -> Outcome:
         """The worst of what was found."""
         kinds: list[tuple[Outcome, object]] = [
-            ("changed", self.changed or self.digest_differs),
+            ("changed", self.changed),
             ("missing", self.missing),
             ("new", self.new or self.more),
             ("re-encoded", self.reencoded),
@@ -98,8 +101,6 @@ class ImageCheck:
         parts = [f"{count(keys, 'image')} {words} ({first(keys)})" for keys, words in kinds if keys]
         if self.more:
             parts.append(f"{count(self.more, 'image')} new (which, only a release can tell)")
-        if self.digest_differs:
-            parts.append("the digest over all images is another, though the short digest of each is the same")
         return ", ".join(parts)
 
     def record(self) -> dict[str, Any]:
@@ -143,11 +144,9 @@ def check_images(
         positions = np.unique(np.linspace(0, len(keys) - 1, sample).astype(np.int64))
     chosen = keys.take(pa.array(positions))
     rows = columns.positions_in(chosen, dataset.keys)
-    renamed = np.zeros(len(chosen), np.bool_)
-    if content.is_full:
-        match = match_images(replace(content, digests=content.digests[positions]), chosen, dataset)
-        renamed = (match.rows >= 0) & (match.rows != rows)
-        rows = np.where(renamed, match.rows, rows)
+    match = match_images(content.take(positions), chosen, dataset)
+    renamed = (match.rows >= 0) & (match.rows != rows)
+    rows = np.where(renamed, match.rows, rows)
     present = rows >= 0
     missing = tuple(chosen.filter(pa.array(~present)).to_pylist())
     more = max(0, len(dataset) - content.of + len(missing)) if content.of else 0
@@ -155,11 +154,9 @@ def check_images(
     rows, there = rows[present], chosen.filter(pa.array(present))
     if content.identity == "names":
         return replace(checked, by_name=len(rows))
-    recorded = replace(content, digests=content.digests[positions[present]])
+    recorded = content.take(positions[present])
     digests = image_digests(dataset, rows, read_again=True, skip_bad=True)
     differs = recorded.differs(digests)
-    comparable = content.exact and len(there) == len(keys) and not differs.any()
-    other = comparable and content_digest(there, digests) != content.digest
     same_pixels = np.zeros(len(rows), np.bool_)
     if content.is_full and differs.any():
         now = pixel_digests(dataset, rows[differs], digests=digests[differs], skip_bad=True)
@@ -171,7 +168,6 @@ def check_images(
         by_pixels=len(reencoded),
         changed=tuple(there.filter(pa.array(differs & ~same_pixels)).to_pylist()),
         reencoded=reencoded,
-        digest_differs=other,
     )
 
 
@@ -309,3 +305,92 @@ def inspect(
     findings = describe.verify(bound, opened, bed.datasets)
     findings += [f"{check.dataset}: {check.differences}." for check in checks if check.differences]
     return Inspection(bed, name, tuple(findings), checks, again)
+
+
+def identify_dataset(
+    dataset: DatasetLike, testbeds: Sequence[Testbed | str | Path] | None = None
+) -> dict[str, Any]:
+    """Say which testbeds and known datasets the images of a folder serve, and what is missing, altered or encoded anew.
+
+    Every image is read and decoded once; what was found is remembered.
+
+    Parameters
+    ----------
+    dataset : Dataset, path or name
+        The images, in any layout.
+    testbeds : sequence of Testbed or path, optional
+        What to compare with; by default the testbed files in the current folder, and those that come with Longshot.
+
+    Returns
+    -------
+    dict
+        ``source``, ``classes``, ``images`` and ``fingerprint`` of the dataset, and two lists of rows. ``testbeds``, a
+        row for each of their datasets: ``images`` in use, how many are here ``by_name``, ``renamed`` or ``reencoded``
+        (the same pixels in other bytes), ``altered`` (another image has the name) or ``missing``, ``examples`` of
+        these, and whether it ``serves``. ``datasets`` that are remembered and share images: ``images`` remembered,
+        how many are here ``by_bytes`` or ``reencoded``, how many are ``missing``.
+
+    Examples
+    --------
+    >>> identify_dataset("toybox", ["easy.parquet"])["testbeds"][0]["serves"]
+    True
+    """
+    data = as_dataset(dataset)
+    own = [image_digests(data, skip_bad=True)]
+    own.append(pixel_digests(data, digests=own[0], skip_bad=True))
+    beds = _beds_at_hand() if testbeds is None else {}
+    for bed in testbeds or ():
+        beds[bed.name if isinstance(bed, Testbed) else str(bed)] = (
+            bed if isinstance(bed, Testbed) else Testbed.load(bed)
+        )
+    rows = [
+        {"testbed": label, "dataset": name, **_count_images(bed, name, data)}
+        for label, bed in beds.items()
+        for name in bed.datasets
+    ]
+    shared: list[dict[str, Any]] = []
+    for entry in registry.entries():
+        images = remembered_images(entry["source"])
+        same, alike = (
+            np.isin(digest_words(images[:, half]), digest_words(digests)) & images[:, half].any(axis=1)
+            for half, digests in zip(HALVES, own, strict=True)
+        )
+        numbers = {
+            "by_bytes": same.sum(),
+            "reencoded": (alike & ~same).sum(),
+            "missing": (~same & ~alike).sum(),
+        }
+        if entry["source"] != data.source and (same | alike).any():
+            facts = {"dataset": entry["name"], "source": entry["source"], "images": len(images)}
+            shared.append({**facts, **{part: int(number) for part, number in numbers.items()}})
+    facts = {"source": data.source, "classes": len(data.class_ids), "images": len(data)}
+    rows.sort(key=lambda row: (row["altered"] + row["missing"]) / max(row["images"], 1))
+    return {**facts, "fingerprint": data.fingerprint, "testbeds": rows, "datasets": shared}
+
+
+def _beds_at_hand() -> dict[str, Testbed]:
+    """The testbeds that lie here and those that come with Longshot."""
+    files = {path.name: path for path in sorted(Path().glob("*.parquet"))}
+    for target in plugged("testbeds").values():
+        files |= load_target(target)()
+    beds = {}
+    for label, path in files.items():
+        with contextlib.suppress(UserError):  # a table of another kind
+            beds[label] = Testbed.load(path)
+    return beds
+
+
+def _count_images(testbed: Testbed, name: str, dataset: Dataset) -> dict[str, Any]:
+    """What a dataset has of the images that a testbed uses of one of its own."""
+    keys = testbed.keys(name)
+    match = match_images(testbed.content[name], keys, dataset)
+    unlike = keys.filter(pa.array(match.rows < 0)).to_pylist()
+    parts = {
+        "by_name": match.by_name,
+        "renamed": match.renamed,
+        "reencoded": match.by_pixels,
+        "altered": match.altered,
+        "missing": match.missing,
+    }
+    numbers = {part: int(mask.sum()) for part, mask in parts.items()}
+    return {"images": len(keys), **numbers, "examples": unlike[:3], "serves": not unlike}
