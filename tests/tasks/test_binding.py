@@ -188,11 +188,11 @@ def arrays(root: Path) -> Path:
 
 
 HOW = {
-    folder: "are bound by content under other names",
-    archive: "are bound by content under other names",
+    folder: "images bound by content under other names",
+    archive: "images bound by content under other names",
     superset: "",
-    bitmaps: "are bound by pixels (encoded anew)",
-    arrays: "are bound by pixels (encoded anew)",
+    bitmaps: "images bound by pixels (encoded anew)",
+    arrays: "images bound by pixels (encoded anew)",
 }
 
 

@@ -254,7 +254,7 @@ class ImageMatch(NamedTuple):
         return elsewhere
 
     def __str__(self) -> str:
-        """``of 314 images are bound 300 by name, 12 by content under other names, 2 by pixels (encoded anew)``."""
+        """``300 images bound by name, 12 by content under other names, 2 by pixels (encoded anew)``."""
         kinds = (
             (self.by_name, "by name"),
             (self.renamed, "by content under other names"),
@@ -263,7 +263,7 @@ class ImageMatch(NamedTuple):
             (self.missing, "not at all: missing"),
         )
         parts = [f"{int(mask.sum()):,} {words}" for mask, words in kinds if mask.any()]
-        return f"of {count(len(self.rows), 'image')} are bound {', '.join(parts)}"
+        return ", ".join(parts).replace(" ", " images bound ", 1)
 
 
 def match_images(content: ImageContent, keys: pa.Array, dataset: Dataset) -> ImageMatch:
