@@ -213,7 +213,7 @@ def _remember_half(source: str, start: int) -> None:
     keys = pa.array([f"k{number}" for number in range(start, 200, 2)])
     stamps = np.full((len(keys), 3), 5, np.int64)
     for row in range(0, len(keys), 10):
-        digests = np.full((10, 32), start, np.uint8)
+        digests = np.full((10, 32), start + 1, np.uint8)
         identity.remember(source, keys.slice(row, 10), stamps[row : row + 10], digests, looked=10_000_000_000)
 
 
@@ -227,7 +227,7 @@ def test_two_writers_lose_nothing(fresh_cache: Path) -> None:
     keys = pa.array([f"k{number}" for number in range(200)])
     digests, fresh = identity.recall("here", keys, np.full((200, 3), 5, np.int64))
     assert fresh.all()
-    assert digests[:, 0].tolist() == [0, 1] * 100
+    assert digests[:, 0].tolist() == [1, 2] * 100
 
 
 def test_a_full_disk_costs_the_memory_and_not_the_digests(

@@ -69,7 +69,7 @@ def test_a_loader_that_loses_rows_is_told(make_dataset) -> None:
 
 
 def test_a_dataset_that_changed_is_refused_at_once(make_dataset) -> None:
-    bed = sample(make_dataset([20] * 6), tasks=2)
+    bed = sample(make_dataset([20] * 6), tasks=2, identity="names")
     with pytest.raises(UserError, match="has changed since the testbed was drawn"):
         bed.episodes(datasets={"small": make_dataset([21] * 6)})
 

@@ -42,6 +42,8 @@ class Plugin:
         Format of datasets → its class.
     shapes, classes, instances : dict
         Word of a sampler → its class; settings are given as in a call, ``every-nth(n=3)``.
+    testbeds : dict
+        Any name → a function that returns label → path of testbed files that come with the package.
     studies : dict
         Recipe → the module that holds ``RECIPE``; its presets are YAML files in ``presets/`` beside that module.
     """
@@ -57,6 +59,7 @@ class Plugin:
     shapes: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
     instances: Mapping[str, str] = field(default_factory=dict)
+    testbeds: Mapping[str, str] = field(default_factory=dict)
     studies: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""``longshot datasets``: list, get, add, describe, check and forget datasets."""
+"""``longshot datasets``: list, get, add, describe, check, identify and forget datasets."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _plan(name: str, to: str | None, as_json: bool) -> None:
 @shared("json")
 @click.pass_context
 def datasets_command(ctx: click.Context, as_json: bool) -> None:
-    """List the datasets that are known, or get, add, describe, check and forget one.
+    """List the datasets that are known, or get, add, describe, check, identify and forget one.
 
     \b
     Example:
@@ -245,6 +245,39 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
     else:
         click.echo(f"All {len(checked.dataset):,} images of '{checked.dataset.name}' can be read.")
     checked.raise_if_bad()
+
+
+@datasets_command.command("identify")
+@click.argument("dataset")
+@click.argument("testbeds", nargs=-1)
+@shared("json")
+def identify(dataset: str, testbeds: tuple[str, ...], as_json: bool) -> None:
+    """Say which TESTBEDS and known datasets the images of DATASET serve, whatever they are called.
+
+    \b
+    Example:
+        longshot datasets identify ./birds                # testbeds of this folder and those that come with Longshot
+        longshot datasets identify ./birds hard.parquet
+
+    Images are compared by their bytes and by their pixels; what is missing, altered or encoded anew is counted.
+    """
+    import longshot
+
+    facts = longshot.identify_dataset(dataset, testbeds or None)
+    if as_json:
+        echo_json(facts)
+        return
+    click.echo(f"{facts['source']}: {facts['classes']:,} classes, {facts['images']:,} images")
+    related = [row for row in facts["testbeds"] if row["altered"] + row["missing"] < row["images"]]
+    strangers = len(facts["testbeds"]) - len(related)
+    for row in related:
+        row["examples"] = ", ".join(row["examples"])
+        row["serves"] = "yes" if row["serves"] else "no"
+    print_table(
+        related, title="Testbeds with these images", footer=f"{strangers:,} testbeds have none of them"
+    )
+    if facts["datasets"]:
+        print_table(facts["datasets"], title="\nRemembered datasets with these images")
 
 
 @datasets_command.command("forget")

@@ -200,6 +200,7 @@ _COMMAND_OF = {
     "training.list_spaces": "tune --list",
     "find_overlap": "datasets overlap",
     "get_dataset": "datasets get",
+    "identify_dataset": "datasets identify",
     "data.list_downloads": "datasets get --list",
     "find_suspects": "datasets suspects",
     "data.add_dataset": "datasets add",

@@ -55,6 +55,9 @@ from .digests import are_sorted as are_sorted  # Whether distinct keys are in or
 from .digests import compare_content as compare_content  # What differs between images as they were recorded and as …
 from .digests import content_digest as content_digest  # One SHA-256, in hex, over images
 from .identity import digest_of as digest_of  # The digest (32 bytes) of one row of a store, read now
+from .identity import digest_words as digest_words  # Digests as values that can be sorted and compared
+from .identity import HALVES as HALVES  # of the 64 bytes of an image: those of its bytes, those of its pixels
+from .identity import remembered_images as remembered_images  # What is remembered of a source, bytes and pixels
 from .identity import from_source as from_source  # The store, where it reads unpacked copies with copies that were …
 from .identity import image_digests as image_digests  # The SHA-256 digest of images of a dataset
 from .identity import look_at as look_at  # The stamps of rows, now
@@ -75,6 +78,7 @@ from .opening import branches as branches  # First parts of the class ids that h
 from .opening import find_bad as find_bad  # Decode every image and list those that cannot be read
 from .opening import take_rows as take_rows  # The dataset with these rows only
 from .opening import under as under  # The classes below one branch of the class ids, such as all species of one …
+from .registry import sources_with as sources_with  # Datasets that are remembered with all of these images
 from .registry import find as find  # Reopen the dataset with this fingerprint
 from .digests import Shipment as Shipment  # How images come to the workers of an executor
 from .digests import portable_dataset as portable_dataset  # The dataset as workers can open it

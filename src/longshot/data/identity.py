@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 Digests: TypeAlias = NDArray[np.uint8]  # [M, 32]
 
 DIGEST_BYTES = 32
+HALVES = slice(0, DIGEST_BYTES), slice(DIGEST_BYTES, 2 * DIGEST_BYTES)  # of an image: its bytes, its pixels
 _BLOCK = 64  # images that a thread reads before it asks for more
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
 _SCHEMA = pa.schema(
@@ -81,6 +82,7 @@ def image_digests(
     rows: Ints | None = None,
     *,
     read_again: bool = False,
+    skip_bad: bool = False,
     workers: int = 2,
     look: Look | None = None,
 ) -> Digests:
@@ -97,6 +99,8 @@ def image_digests(
         Which of them; all by default.
     read_again : bool
         Read every image, also those whose file seems unchanged. What verifies does so.
+    skip_bad : bool
+        Zeros for an image that cannot be read; else it raises ``ImageError``.
     workers : int
         Threads that read and hash.
     look : Look, optional
@@ -138,7 +142,7 @@ def image_digests(
     def save(part: Ints) -> None:
         remember(dataset.source, keys.take(pa.array(part)), stamps[part], digests[part], looked=looked)
 
-    _fill(digests, todo, _hashed(store, behind, workers), save, f"digest {dataset.name}")
+    _fill(digests, todo, _hashed(store, behind, workers, skip_bad), save, f"digest {dataset.name}")
     return digests
 
 
@@ -209,28 +213,30 @@ def pixel_digests(
     ((2, 32), True)
     """
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
-    by_bytes = image_digests(dataset, chosen) if digests is None else digests
-    distinct, first, inverse = np.unique(_words(by_bytes), return_index=True, return_inverse=True)
+    by_bytes = image_digests(dataset, chosen, skip_bad=skip_bad) if digests is None else digests
+    distinct, first, inverse = np.unique(digest_words(by_bytes), return_index=True, return_inverse=True)
     pairs, todo = _recall_pixels(distinct)
     if len(todo):
         store, behind = innermost(dataset.store, chosen[first[todo]])
         prepare_rows(store, behind)
         order = np.argsort(behind, kind="stable")
 
-        def hash_pixels(row: int) -> bytes:
-            try:
-                return digest_of(store, row) + pixel_hash(store.read(row))
-            except ImageError:
-                if not skip_bad:
-                    raise
-                return bytes(2 * DIGEST_BYTES)
+        def hash_pixels(some: list[int]) -> Iterable[bytes]:
+            return (_or_zeros(_bytes_and_pixels, store, row, skip_bad) for row in some)
 
-        blocks = _by_blocks(
-            behind[order], lambda some: map(hash_pixels, some), workers or os.cpu_count() or 1
-        )
+        blocks = _by_blocks(behind[order], hash_pixels, workers or os.cpu_count() or 1)
         words = f"decode {dataset.name}"
         _fill(pairs, todo[order], blocks, lambda part: _remember_pixels(pairs[part]), words)
     return pairs[inverse, DIGEST_BYTES:]
+
+
+def digest_words(digests: Digests) -> NDArray[np.bytes_]:
+    """Digests [M, n] as [M] values of n bytes that can be sorted and compared.
+
+    >>> digest_words(np.array([[2, 1], [1, 0]], np.uint8))
+    array([b'\\x02\\x01', b'\\x01'], dtype='|S2')
+    """
+    return np.ascontiguousarray(digests).view(f"S{digests.shape[1]}").reshape(-1)
 
 
 def from_source(store: ImageStore) -> ImageStore:
@@ -250,17 +256,33 @@ def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
     return None if shipped is None else shipped(rows)
 
 
-def _hashed(store: ImageStore, rows: Ints, workers: int) -> Iterator[Digests]:
-    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``."""
+def _hashed(store: ImageStore, rows: Ints, workers: int, skip_bad: bool) -> Iterator[Digests]:
+    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``, or is zeros."""
 
     together = getattr(store, "encoded_rows", None)  # quicker where a store can give many at once
 
     def hash_bytes(some: list[int]) -> Iterable[bytes]:
         if together is None:
-            return (digest_of(store, row) for row in some)
+            return (_or_zeros(digest_of, store, row, skip_bad) for row in some)
         return (hashlib.sha256(data).digest() for data in together(some))
 
     return _by_blocks(rows, hash_bytes, workers)
+
+
+def _bytes_and_pixels(store: ImageStore, row: int) -> bytes:
+    return digest_of(store, row) + pixel_hash(store.read(row))
+
+
+def _or_zeros(
+    hash_row: Callable[[ImageStore, int], bytes], store: ImageStore, row: int, skip_bad: bool
+) -> bytes:
+    """``hash_row(store, row)``; as many zeros for an image that cannot be read where these may be skipped."""
+    try:
+        return hash_row(store, row)
+    except ImageError:
+        if not skip_bad:
+            raise
+        return bytes(DIGEST_BYTES if hash_row is digest_of else 2 * DIGEST_BYTES)
 
 
 def _by_blocks(
@@ -334,7 +356,7 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
         out: it may change again unseen.
     """
     tick = np.where(stamps[:, 1] % 1_000_000_000 == 0, _WHOLE_SECONDS, TICK)
-    settled = np.flatnonzero((stamps[:, 0] >= 0) & (looked - stamps[:, 1] > tick))
+    settled = np.flatnonzero((stamps[:, 0] >= 0) & (looked - stamps[:, 1] > tick) & digests.any(axis=1))
     if not len(settled):
         return
     rows = pa.array(settled)
@@ -393,11 +415,6 @@ def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
 # ---- digests of pixels, by the digest of the bytes
 
 
-def _words(digests: Digests) -> NDArray[np.bytes_]:
-    """Digests [M, 32] as [M] values that can be sorted and compared."""
-    return np.ascontiguousarray(digests).view(f"S{DIGEST_BYTES}").reshape(-1)
-
-
 def _pixel_file(part: int) -> str:
     """One of 16 files, by the first half byte of a digest: few enough to write often, small enough to read few."""
     return f"{part:x}.pixels"
@@ -405,9 +422,9 @@ def _pixel_file(part: int) -> str:
 
 def _load_pixels(file: Path) -> Digests:
     """What a file holds [n, 64], the digest of the bytes and that of the pixels; nothing where it is damaged."""
-    content = read_sealed(file)
-    usable = content is not None and len(content) % (2 * DIGEST_BYTES) == 0
-    return np.frombuffer(content if usable else b"", np.uint8).reshape(-1, 2 * DIGEST_BYTES)
+    content = read_sealed(file) or memoryview(b"")
+    content = content[: len(content) - len(content) % (2 * DIGEST_BYTES)]
+    return np.frombuffer(content, np.uint8).reshape(-1, 2 * DIGEST_BYTES)
 
 
 def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
@@ -421,12 +438,27 @@ def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
             rows = np.flatnonzero((parts == part) & unknown)
             if not len(table) or not len(rows):
                 continue
-            recorded = _words(table[:, :DIGEST_BYTES])
+            recorded = digest_words(table[:, :DIGEST_BYTES])
             at = np.minimum(np.searchsorted(recorded, digests[rows]), len(recorded) - 1)
             same = recorded[at] == digests[rows]
             pairs[rows[same]] = table[at[same]]
             unknown[rows[same]] = False
     return pairs, np.flatnonzero(unknown)
+
+
+def remembered_images(source: str) -> Digests:
+    """What is remembered of a source, whether its files are still the same or not: bytes and pixels [n, 64].
+
+    Zeros stand for pixels that were never decoded. Nothing is read but the cache.
+    """
+    tables = (_load(file) for file in cache_places("digests", _memory(source)))
+    parts = [
+        _matrix(table["digest"].combine_chunks()) for table in tables if table is not None and len(table)
+    ]
+    by_bytes = np.unique(digest_words(np.concatenate([*parts, np.zeros((0, DIGEST_BYTES), np.uint8)])))
+    pairs, _ = _recall_pixels(by_bytes)
+    pairs[:, :DIGEST_BYTES] = by_bytes.view(np.uint8).reshape(-1, DIGEST_BYTES)
+    return pairs
 
 
 def _remember_pixels(pairs: Digests) -> None:
@@ -437,7 +469,7 @@ def _remember_pixels(pairs: Digests) -> None:
             file = cache_dir("pixels") / _pixel_file(part)
             with file_lock(file.with_suffix(".lock")):
                 table = np.concatenate([_load_pixels(file), pairs[pairs[:, 0] >> 4 == part]])
-                rows = np.unique(_words(table[:, :DIGEST_BYTES]), return_index=True)[1]
+                rows = np.unique(digest_words(table[:, :DIGEST_BYTES]), return_index=True)[1]
                 write_sealed(file, np.ascontiguousarray(table[rows]).data)
     except UserError as error:  # a full or read-only disk costs time, not truth
         if "pixels" not in _unwritable:

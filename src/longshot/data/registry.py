@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from longshot.base import (
@@ -34,6 +35,7 @@ from longshot.base import (
 from longshot.data.dataset import Dataset
 from longshot.data.file_readers import read_object
 from longshot.data.formats import split_spec
+from longshot.data.identity import HALVES, Digests, digest_words, remembered_images
 from longshot.data.identity import forget as forget_digests
 from longshot.data.scan import scan_file
 from longshot.data.stores import unescape_name
@@ -161,6 +163,17 @@ def find(
         f"{changed.fingerprint[:12]})",
         f"restore it, or {remedy}",
     )
+
+
+def sources_with(digests: Digests) -> list[str]:
+    """Datasets that are there and remembered with all of these images [M, 64], by their bytes or by their pixels."""
+    sources = []
+    for entry in entries():
+        images = remembered_images(entry["source"]) if entry["present"] else digests[:0]
+        alike = [np.isin(digest_words(digests[:, part]), digest_words(images[:, part])) for part in HALVES]
+        if (alike[0] | alike[1]).all():
+            sources.append(str(entry["source"]))
+    return sources
 
 
 def entries() -> list[dict[str, Any]]:

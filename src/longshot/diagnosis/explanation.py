@@ -357,7 +357,8 @@ def explain(
     opened = {}
     for bed_name, each in every.items():
         own = {source: data for source, data in (datasets or {}).items() if source in each.datasets}
-        opened[bed_name] = open_datasets(each, own)
+        every[bed_name], opened[bed_name] = open_datasets(each, own)
+    bed = every[name]
     explanation = explain_testbed(
         bed,
         opened[name],
@@ -372,8 +373,8 @@ def explain(
         device=device,
     )
     compositions: dict[str, dict[str, Sequence[Composition]]] = {}
-    for other, each in further:
-        every_gap = _gaps(each, opened[other], attributes or {}, no_pixels)
+    for other, _ in further:
+        every_gap = _gaps(every[other], opened[other], attributes or {}, no_pixels)
         compositions[other] = {source: composition(gaps) for source, _, gaps, _ in every_gap}
     explanation = replace(explanation, name=name, further=compositions)
     if task is not None:

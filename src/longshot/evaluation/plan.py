@@ -67,12 +67,13 @@ class EvaluationPlan:
         self.workers = workers or _cores()
         self.opened = open_backbones(backbones, device)
         testbeds_by_name = open_testbeds(testbeds)
-        self.testbeds = {bed.content_hash: bed for bed in testbeds_by_name.values()}
         for name, bed in testbeds_by_name.items():
             _check_queries(name, bed)
+        self.datasets: dict[str, Dataset] = {}
+        if any(name not in self.given for name in self.backbones):
+            testbeds_by_name, self.datasets = find_datasets(testbeds_by_name, datasets or {})
+        self.testbeds = {bed.content_hash: bed for bed in testbeds_by_name.values()}
         self.names = {bed.content_hash: name for name, bed in reversed(testbeds_by_name.items())}
-        needs_data = any(name not in self.given for name in self.backbones)
-        self.datasets = find_datasets(testbeds_by_name, datasets or {}) if needs_data else {}
         for name in self.given:
             for testbed in self.testbeds.values():
                 for dataset, fingerprint in testbed.datasets.items():

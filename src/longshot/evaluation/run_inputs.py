@@ -305,13 +305,13 @@ def _labelled(backbones: object) -> list[tuple[str | None, Any]]:
 
 def find_datasets(
     testbeds: Mapping[str, Testbed], datasets: Mapping[str, Dataset | str | Path]
-) -> dict[str, Dataset]:
-    """Fingerprint → dataset for all that the testbeds use; ``datasets`` (name → dataset or path) come first.
+) -> tuple[dict[str, Testbed], dict[str, Dataset]]:
+    """The testbeds bound to what they use, and fingerprint → dataset; ``datasets`` (name → dataset or path) come first.
 
-    UserError where the images that a testbed uses have other names or other bytes than when it was drawn.
+    UserError where images that a testbed uses are missing or altered.
     """
     from longshot.data import as_dataset
-    from longshot.tasks import find_dataset
+    from longshot.tasks import find_dataset, rebind
 
     used = {name for testbed in testbeds.values() for name in testbed.datasets}
     unknown = sorted(set(datasets) - used)
@@ -320,28 +320,21 @@ def find_datasets(
             f"The dataset '{unknown[0]}' was given, but no testbed uses it; they use: {', '.join(sorted(used))}."
         )
     opened = {name: as_dataset(dataset) for name, dataset in datasets.items()}
+    remembered: dict[str, Dataset] = {}
+    bound: dict[str, Testbed] = {}
     by_fingerprint: dict[str, Dataset] = {}
-    for testbed in testbeds.values():
+    by_content: set[str] = set()
+    for bed_name, testbed in testbeds.items():
         for name, fingerprint in testbed.datasets.items():
-            if name in opened:
-                # Binding says what differs when this is not the dataset the testbed was drawn from.
-                testbed.bind(name, opened[name].keys, opened[name].fingerprint)
-                by_fingerprint[fingerprint] = opened[name]
-            elif fingerprint not in by_fingerprint:
-                remembered = find_dataset(testbed, name)
-                if remembered.fingerprint != fingerprint:
-                    testbed.bind(name, remembered.keys, remembered.fingerprint)  # says what differs
-                by_fingerprint[fingerprint] = remembered
-    for testbed in testbeds.values():
-        for name, fingerprint in testbed.datasets.items():
-            testbed.check_content(name, by_fingerprint[fingerprint])
-    by_content = {
-        fingerprint
-        for testbed in testbeds.values()
-        for name, fingerprint in testbed.datasets.items()
-        if testbed.content[name].identity == "content"
-    }
-    return {  # where no testbed vouches for more than names, nor does what is computed
+            if name not in opened and fingerprint not in remembered:
+                remembered[fingerprint] = find_dataset(testbed, name)
+            dataset = opened[name] if name in opened else remembered[fingerprint]
+            testbed = rebind(testbed, name, dataset)
+            by_fingerprint[dataset.fingerprint] = dataset
+            if testbed.content[name].identity == "content":
+                by_content.add(dataset.fingerprint)
+        bound[bed_name] = testbed
+    return bound, {  # where no testbed vouches for more than names, nor does what is computed
         fingerprint: dataset if fingerprint in by_content else dataset.with_identity("names")
         for fingerprint, dataset in by_fingerprint.items()
     }
@@ -364,7 +357,8 @@ def check_features(testbed: Testbed, name: str, features: Features) -> None:
     )
     if len(rows) < len(keys):
         return  # binding says what is missing
-    changed = keys.filter(pa.array(content.cut(features.digests[rows]) != content.digests)).to_pylist()
+    short = features.digests[rows].astype(">u8").view(np.uint8).reshape(-1, 8)
+    changed = keys.filter(pa.array(content.differs(short))).to_pylist()
     if changed:
         raise UserError(
             f"The features '{features.backbone}' were made from other images: "

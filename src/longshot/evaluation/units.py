@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from longshot.base import atomic, hash_json, note
-from longshot.tasks import content_hash
+from longshot.tasks import checksum
 
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 SCHEMA = pa.schema(
@@ -118,7 +118,7 @@ def write_rows(folder: Path, unit_id: str, rows: pa.Table) -> None:
     }
     for path, table in files.items():
         with atomic(path) as temporary:
-            sealed = table.replace_schema_metadata({_DIGEST: content_hash(table, "")})
+            sealed = table.replace_schema_metadata({_DIGEST: checksum(table, "")})
             pq.write_table(sealed, temporary, **_WRITE)
 
 
@@ -145,7 +145,7 @@ def _read_sealed(path: Path) -> pa.Table:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         table.validate(full=True)  # damaged bytes can decode to lengths that lead nowhere
         digest = (table.schema.metadata or {}).get(_DIGEST)  # absent from files of earlier versions
-        changed = digest is not None and digest != content_hash(table, "").encode()
+        changed = digest is not None and digest != checksum(table, "").encode()
     except PermissionError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

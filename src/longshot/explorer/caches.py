@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from longshot.base import Ints, UserError, cache_dir
 from longshot.explorer.library import Item
 from longshot.explorer.run_index_build import open_table, task_columns, write_table
-from longshot.tasks import Testbed, dictionary, pack, unpack
+from longshot.tasks import Testbed, bound_here, dictionary, pack, unpack
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -100,7 +100,7 @@ def rows_of(dataset: Dataset, keys: Sequence[str]) -> Ints:
     return finder.find(keys)
 
 
-FORMAT = 1
+FORMAT = 2
 _OPEN = 6
 
 
@@ -125,7 +125,7 @@ class CachedTestbed:
 
 
 class TestbedCache:
-    """Testbeds by content hash."""
+    """Testbeds by their checksum: files of the same tasks may have other names and measurements."""
 
     def __init__(self, base: Path | None = None) -> None:
         self._base = base or cache_dir("explorer", "testbeds")
@@ -134,23 +134,22 @@ class TestbedCache:
 
     def open(self, item: Item) -> CachedTestbed:
         """The testbed of an item; UserError where its file is gone or was changed."""
-        content_hash = str(item.facts["hash"])
+        checksum = str(item.facts["checksum"])
         with self._lock:
-            return self._open.get(content_hash, lambda: self._read(content_hash, item.path, item.name))
+            return self._open.get(checksum, lambda: self._read(checksum, item.path, item.name))
 
-    def _read(self, content_hash: str, path: Path, name: str) -> CachedTestbed:
-        folder = self._base / f"{content_hash[:32]}-{FORMAT}"
+    def _read(self, checksum: str, path: Path, name: str) -> CachedTestbed:
+        folder = self._base / f"{checksum[:32]}-{FORMAT}"
         if not (folder / "meta.json").is_file():
             testbed = Testbed.load(path)
-            if testbed.content_hash != content_hash:
+            if testbed.checksum != checksum:
                 raise UserError(f"{path.name} holds another testbed by now ({testbed.content_hash[:12]}…).")
             _write(testbed, folder)
         facts = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         table = open_table(folder / "testbed.arrow")
         content = unpack(facts["meta"]["content"], facts["digests"])
-        return CachedTestbed(
-            Testbed(table, facts["meta"], name, content=content), open_table(folder / "tasks.arrow"), folder
-        )
+        testbed = bound_here(Testbed(table, facts["meta"], name, content=content))
+        return CachedTestbed(testbed, open_table(folder / "tasks.arrow"), folder)
 
 
 def _write(testbed: Testbed, folder: Path) -> None:

@@ -104,6 +104,7 @@ def testbed_header(path: Path) -> dict[str, Any]:
         return {"kind": "other"}
     return {
         "hash": str(facts["content_hash"]),
+        "checksum": str(facts.get("checksum", facts["content_hash"])),
         "tasks": metadata.num_rows,
         "datasets": {str(name): str(value) for name, value in facts["datasets"].items()},
         "sampler": say_sampler(facts["sampler"])[:400],

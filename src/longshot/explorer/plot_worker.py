@@ -242,7 +242,7 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
     if task is not None:
         part = testbed.table.slice(task, 1)
         testbed = testbed.changed(part.set_column(part.schema.get_field_index("task"), "task", [[0]]))
-    datasets = open_datasets(testbed, {})
+    testbed, datasets = open_datasets(testbed, {})
     # Measuring takes minutes, so it is not done for a page; what an explanation has measured before is used.
     measured = all(is_measured(dataset) for dataset in datasets.values())
     if not measured and not any(dataset.attributes is not None for dataset in datasets.values()):

@@ -117,14 +117,11 @@ def _find(
     testbed = cached.testbed
     rows = rows_of(dataset, keys)  # what is gone from the dataset by now has −1, and is shown crossed out
     content = testbed.content[dataset_name]
-    digests: list[int | None] = [None] * len(keys)
+    digests: list[bytes] = [b""] * len(keys)
     if content.identity == "content" and len(content.digests):
-        digests = [int(content.digests[at]) for at in cached.used[dataset_name].find(keys).tolist()]
+        digests = [bytes(content.digests[at]) for at in cached.used[dataset_name].find(keys).tolist()]
     prepare(dataset, rows[rows >= 0])
-    return [
-        ImageRequest(dataset, int(row), digest, content.bits or 64)
-        for row, digest in zip(rows, digests, strict=True)
-    ]
+    return [ImageRequest(dataset, int(row), digest) for row, digest in zip(rows, digests, strict=True)]
 
 
 def prepare(dataset: Dataset, rows: Any) -> None:
@@ -170,7 +167,7 @@ def large_picture(site: Site, position: dict[str, Any]) -> tuple[bytes, bool]:
     if position["name"] != cached.testbed.content_hash[:10]:
         raise NotThere("This picture has another address by now.")
     images = image_requests(site, cached, task.dataset, [keys[number]])
-    vouched = images[0].digest is not None
+    vouched = bool(images[0].digest)
     name = picture_address(["large", cached.testbed.content_hash, task.dataset, keys[number]])
     data, lasting = site.pictures.get(
         name if vouched else _stamped(name, images), lambda: site.pictures.single(images[0])
@@ -230,7 +227,7 @@ def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
     images: list[ImageRequest] = []
     for task, position in tasks:
         images += image_requests(site, cached, task.dataset, [task.query[position]])
-    vouched = all(image.digest is not None for image in images)
+    vouched = all(image.digest for image in images)
     name = picture_address(["queries", params["name"], "" if vouched else _stamps(images)])
     data, lasting = site.pictures.get(name, lambda: site.pictures.tiles(images))
     return data, lasting and vouched

@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 PLUGIN = Plugin(
     "Testbeds that others run: release, verify, bench.",
+    testbeds={"suites": "longshot.publish.suite:shipped_testbeds"},
     commands={
         "bench": (
             "longshot.publish.publish_commands:command",

@@ -97,11 +97,6 @@ def release_command(
 @click.command()
 @click.argument("folder", type=PATH)
 @datasets_option("Where a source lives; default: where this machine saw it last.")
-@click.option(
-    "--pixels",
-    is_flag=True,
-    help="Compare images whose bytes differ by their pixels: says which copies are only encoded anew.",
-)
 @click.option("--sample", type=COUNT, help="Read only so many images of each source.")
 @shared("json")
 def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
@@ -110,17 +105,17 @@ def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
     \b
     Example:
       longshot verify hard-toybox
-      longshot verify hard-toybox --dataset birds=./birds --pixels
+      longshot verify hard-toybox --dataset birds=./birds
 
     It says how many images were the same by bytes, by pixels or by name only, and which changed, are missing or are
-    new.
+    new. Images may have other names and lie in another layout: they are found by content.
 
     \b
     Exit codes (of several the first):
       3  something changed: a file of the release, an image, or the class of one
       4  something is missing: a file, a source or an image
       5  something is new: a file or an image that the release does not name
-      6  images are encoded anew, with the same pixels (--pixels)
+      6  images are encoded anew, with the same pixels
       7  as far as names tell: the release vouches for the names of images only
       0  all is as it was
       2  a mistake in the input

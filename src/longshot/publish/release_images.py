@@ -1,7 +1,7 @@
 """The images of a release: names of all with digests of those that tasks use, and small pictures of some.
 
-``digest`` is the short digest (64 bits) of an image's bytes, ``pixels`` that of its decoded pixels; both are empty for
-images that no task uses, and for all where a testbed vouches for names only.
+``digest`` is the SHA-256 of an image's bytes, ``pixels`` that of its decoded pixels; both are empty for images that no
+task uses, and for all where a testbed vouches for names only.
 
 A fingerprint covers names; small pictures tell whether the pixels are the same, too.
 Averages over 8 × 8 fields differ by well under one grey level between decoders, and by many between other pictures.
@@ -21,15 +21,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from longshot.base import Floats, UserError, atomic, canonical_json, read_parquet
-from longshot.data import Dataset, content_digest, image_digests, pixel_digests, short_digests
-from longshot.tasks import ContentEntry, ImageContent, ShortDigests, Testbed, names_only
+from longshot.data import HALVES, Dataset
+from longshot.tasks import ContentEntry, ImageContent, Testbed, full_content, names_only, read_images
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
 
 
 _META_KEY = b"longshot"
-_SCHEMA = pa.schema([("key", pa.string()), ("digest", pa.uint64()), ("pixels", pa.uint64())])
+_SCHEMA = pa.schema([("key", pa.string()), ("digest", pa.binary(32)), ("pixels", pa.binary(32))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,6 @@ class SourceNames:
     keys: pa.Array  # all, sorted
     used: pa.Array  # those in use, sorted
     content: ImageContent  # of those
-    pixels: ShortDigests | None  # of those [M]; None for names only
 
     def some_keys(self, most: int) -> list[str]:
         """Some of those in use, evenly over their sorted list."""
@@ -55,23 +54,17 @@ def read_names(dataset: Dataset, name: str, testbeds: Sequence[Testbed]) -> Sour
     used = pc.unique(pa.concat_arrays([bed.keys(name).cast(pa.string()) for bed in testbeds]))
     used = used.take(pc.sort_indices(used))
     if dataset.identity == "names" or any(bed.content[name].identity == "names" for bed in testbeds):
-        return SourceNames(keys, used, names_only(len(used), len(dataset)), None)
-    rows = dataset.find_rows(used)
-    digests = image_digests(dataset, rows)
-    digest, short = content_digest(used, digests), short_digests(digests)
-    content = ImageContent("content", len(used), len(dataset), digest, 64, True, short)
-    return SourceNames(keys, used, content, short_digests(pixel_digests(dataset, rows, digests=digests)))
+        return SourceNames(keys, used, names_only(len(used), len(dataset)))
+    return SourceNames(keys, used, read_images(dataset, dataset.find_rows(used)))
 
 
 def write_names(path: Path, names: SourceNames) -> None:
     """Write the file; equal names give equal bytes."""
     positions = pc.index_in(names.keys, value_set=names.used)
     columns = [names.keys]
-    for numbers in (names.content.digests, names.pixels):
-        if numbers is None or names.content.identity == "names":
-            columns.append(pa.nulls(len(names.keys), pa.uint64()))
-        else:
-            columns.append(pa.array(numbers, pa.uint64()).take(positions))
+    for half in HALVES:
+        words: list[bytes | None] = [bytes(digest) for digest in names.content.digests[:, half]]
+        columns.append(pa.array(words or [None] * len(names.used), pa.binary(32)).take(positions))
     table = pa.table(columns, schema=_SCHEMA)
     meta = {_META_KEY: canonical_json(names.content.entry()).encode()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,15 +82,16 @@ def load_names(path: Path, used: pa.Array) -> SourceNames:
         if rows.null_count:
             raise ValueError("it lacks images that the testbeds use")
         if entry.identity == "names":
-            return SourceNames(keys, used, names_only(len(used), len(keys)), None)
-        short, short_pixels = (
-            column.take(rows).cast(pa.uint64()).to_numpy(zero_copy_only=True) for column in (digests, pixels)
-        )
+            return SourceNames(keys, used, names_only(len(used), len(keys)))
+        if pa.types.is_uint64(digests.type):  # before format 3: the first 8 bytes of each digest
+            short = digests.take(rows).to_numpy(zero_copy_only=False).astype(">u8").view(np.uint8)
+            content = ImageContent("content", len(used), len(keys), entry.digest, 64, short.reshape(-1, 8))
+            return SourceNames(keys, used, content)
+        halves = [b"".join(column.take(rows).to_pylist()) for column in (digests, pixels)]
+        images = [np.frombuffer(half, np.uint8).reshape(len(used), 32) for half in halves]
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"the names of its images cannot be read from {path.name}: {error}") from error
-    exact = entry.exact and entry.images == len(used)
-    content = ImageContent("content", len(used), len(keys), entry.digest, 64, exact, short)
-    return SourceNames(keys, used, content, short_pixels)
+    return SourceNames(keys, used, full_content(np.concatenate(images, axis=1), len(keys)))
 
 
 SIDE = 8

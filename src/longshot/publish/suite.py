@@ -117,6 +117,14 @@ def open_suite(source: str | Path | Sequence[str | Path], methods: Sequence[str]
     return _from_files([Path(each) for each in sources], methods)
 
 
+def shipped_testbeds() -> dict[str, Path]:
+    """The testbeds of the suites that come with Longshot: ``toybox-1/uniform`` → its file."""
+    folders = [Path(__file__).with_name("suites") / name for name in BUILT_IN]
+    return {
+        f"{folder.name}/{file.stem}": file for folder in folders for file in sorted(folder.glob("*.parquet"))
+    }
+
+
 def write_suite(suite: Suite, out: str | Path) -> Path:
     """Write a suite for others: suite.json and its testbeds.
 

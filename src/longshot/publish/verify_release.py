@@ -17,7 +17,17 @@ from longshot.base import LooseRecord, UserError, hash_file, in_words, progress,
 from longshot.data import Dataset, as_dataset, find
 from longshot.publish.release_images import differing, load_names
 from longshot.publish.write_release import FILE, SUMS
-from longshot.tasks import ContentEntry, ImageCheck, Outcome, Testbed, check_images, describe, worst_outcome
+from longshot.tasks import (
+    ContentEntry,
+    ImageCheck,
+    Outcome,
+    Testbed,
+    check_images,
+    describe,
+    find_dataset,
+    rebind,
+    worst_outcome,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class _SourceFacts(LooseRecord):
 class ReleaseFacts(LooseRecord):
     """What a check needs of release.json."""
 
-    format: Literal[2]
+    format: Literal[2, 3]
     testbeds: tuple[_TestbedFacts, ...]
     sources: tuple[_SourceFacts, ...]
 
@@ -73,7 +83,6 @@ def verify(
     folder: str | os.PathLike[str],
     *,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
-    pixels: bool = False,
     sample: int | None = None,
 ) -> list[ReleaseCheck]:
     """Check a copy of a release: every file against its hash, every task against your images, which are read again.
@@ -84,9 +93,6 @@ def verify(
         The release.
     datasets : mapping, optional
         Source → dataset or path; the others are looked for where this machine saw them last.
-    pixels : bool
-        Compare an image whose bytes differ by its decoded pixels: a copy that was encoded anew without loss is then
-        told apart from other pictures.
     sample : int, optional
         Read only so many images of each source.
 
@@ -121,7 +127,7 @@ def verify(
         checks.append(ReleaseCheck(f"testbed {entry.name}", problem, "changed" if problem else "same"))
     with progress("compare sources", total=len(names), unit="sources") as bar:
         for source in facts.sources:
-            checks += _source(root, source, beds, given_datasets.get(source.name), pixels, sample)
+            checks += _source(root, source, beds, given_datasets.get(source.name), sample)
             bar.advance()
     return checks
 
@@ -166,28 +172,37 @@ def _source(
     source: _SourceFacts,
     beds: Mapping[str, Testbed],
     at_hand: Dataset | str | Path | None,
-    pixels: bool,
     sample: int | None,
 ) -> list[ReleaseCheck]:
     """One source: is it here, does every task find its images, and are they made of the same bytes."""
     subject = f"source {source.name}"
-    try:
-        dataset = (
-            find(source.fingerprint, source.name, or_changed=True) if at_hand is None else as_dataset(at_hand)
-        )
-    except UserError as error:
-        return [ReleaseCheck(subject, error.template, "missing")]
     own = {name: bed for name, bed in beds.items() if source.name in bed.datasets}
     try:
-        checks = _images(root, source, own, dataset, pixels, sample)
+        if at_hand is not None:
+            dataset = as_dataset(at_hand)
+        elif own:
+            dataset = find_dataset(next(iter(own.values())), source.name)
+        else:
+            dataset = find(source.fingerprint, source.name, or_changed=True)
+    except UserError as error:
+        return [ReleaseCheck(subject, error.template, "missing")]
+    renamed, same_names = False, dataset.fingerprint == source.fingerprint
+    try:
+        checks = _images(root, source, own, dataset, sample)
+        renamed = any(check.images is not None and check.images.renamed for check in checks)
     except UserError as error:
         checks = [ReleaseCheck(f"{subject}, images", error.template, "changed")]
     checks += [
         ReleaseCheck(f"{subject}, testbed {name}", text.removeprefix(f"{source.name}: "), _misfit(text))
         for name, bed in own.items()
-        for text in describe.verify_one(bed, source.name, dataset)
+        for text in describe.verify_one(
+            rebind(bed, source.name, dataset, check=False, quiet=True),
+            source.name,
+            dataset,
+            classes=same_names,
+        )
     ]
-    if dataset.fingerprint != source.fingerprint:
+    if not same_names and not renamed:
         by_names = {check.outcome for check in checks} & {"missing", "new"}
         checks.append(
             ReleaseCheck(
@@ -211,7 +226,6 @@ def _images(
     source: _SourceFacts,
     beds: Mapping[str, Testbed],
     dataset: Dataset,
-    pixels: bool,
     sample: int | None,
 ) -> list[ReleaseCheck]:
     """The images of a source: those in use by bytes (and pixels), all of them by name."""
@@ -228,12 +242,14 @@ def _images(
         names.used,
         dataset,
         sample=sample,
-        pixels=names.pixels if pixels else None,
     )
-    now = dataset.keys.cast(pa.string())
-    gone = names.keys.filter(pc.invert(pc.is_in(names.keys, value_set=now))).to_pylist()
-    new = now.filter(pc.invert(pc.is_in(now, value_set=names.keys))).to_pylist()
-    check = dataclasses.replace(check, missing=tuple(gone), new=tuple(sorted(new)), more=0)
+    if check.renamed:  # another layout: what no task uses cannot be compared by name
+        check = dataclasses.replace(check, more=0)
+    else:
+        now = dataset.keys.cast(pa.string())
+        gone = names.keys.filter(pc.invert(pc.is_in(names.keys, value_set=now))).to_pylist()
+        new = now.filter(pc.invert(pc.is_in(now, value_set=names.keys))).to_pylist()
+        check = dataclasses.replace(check, missing=tuple(gone), new=tuple(sorted(new)), more=0)
     checks = [ReleaseCheck(f"source {source.name}, images", check.differences, check.outcome, check)]
     if names.content.identity == "names":  # of the source; a testbed may vouch for more
         checks += [

@@ -17,7 +17,7 @@ from longshot.publish.release_card import front_matter, release_card
 from longshot.publish.release_images import SourceNames, read_names, thumbnails, write_names
 from longshot.tasks import Testbed, columns, open_datasets, say_sampler, say_suspects
 
-FORMAT = 2
+FORMAT = 3
 FILE = "release.json"
 SUMS = "SHA256SUMS"
 _PICTURES = 32  # images per source whose pixels a copy is compared with
@@ -101,7 +101,7 @@ def release(
     _check_date(published)
     listed = [runs] if isinstance(runs, Results | str | os.PathLike) else runs
     results = [run if isinstance(run, Results) else Results(run) for run in listed]
-    sources = _sources(beds, licences, datasets or {})
+    beds, sources = _sources(beds, licences, datasets or {})
     facts: dict[str, Any] = {
         "format": FORMAT,
         "title": title,
@@ -185,12 +185,14 @@ def _sources(
     testbeds: Mapping[str, Testbed],
     licences: Mapping[str, str],
     datasets: Mapping[str, Dataset | str | Path],
-) -> list[tuple[dict[str, Any], SourceNames]]:
-    """Every dataset of the testbeds: fingerprint, counts, licence, content; and the names of its images."""
+) -> tuple[dict[str, Testbed], list[tuple[dict[str, Any], SourceNames]]]:
+    """The testbeds with their datasets: fingerprint, counts, licence, content; and the names of their images."""
     opened: dict[str, Dataset] = {}
-    for bed in testbeds.values():
+    bound: dict[str, Testbed] = {}
+    for bed_name, bed in testbeds.items():
         at_hand = {name: dataset for name, dataset in datasets.items() if name in bed.datasets}
-        for name, dataset in open_datasets(bed, at_hand).items():
+        bound[bed_name], own = open_datasets(bed, at_hand)
+        for name, dataset in own.items():
             if opened.setdefault(name, dataset).fingerprint != dataset.fingerprint:
                 raise UserError(
                     f"Two testbeds of the release mean different datasets by '{name}' (fingerprints "
@@ -204,7 +206,7 @@ def _sources(
         )
     sources: list[tuple[dict[str, Any], SourceNames]] = []
     for number, (name, dataset) in enumerate(sorted(opened.items())):
-        of_source = [bed for bed in testbeds.values() if name in bed.datasets]
+        of_source = [bed for bed in bound.values() if name in bed.datasets]
         names = read_names(dataset, name, of_source)
         entry = {
             "name": name,
@@ -218,7 +220,7 @@ def _sources(
             "thumbnails": thumbnails(dataset, names.some_keys(_PICTURES)),
         }
         sources.append((entry, names))
-    return sources
+    return bound, sources
 
 
 def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[str, Any]]:

@@ -16,20 +16,25 @@ from .class_samplers import draw_within as draw_within  # Draw the ways from the
 from .class_samplers import SemanticClasses as SemanticClasses  # Classes close in meaning, every class about equally …
 from .class_samplers import SiblingClasses as SiblingClasses  # All classes of a task belong to one super-class
 from .class_samplers import UniformClasses as UniformClasses  # Every set of classes is equally likely
-from .columns import content_hash as content_hash  # Hex SHA-256 over `facts` and every column's name, type and values
+from .columns import checksum as checksum  # Hex SHA-256 over `facts` and every column's name, type and values
 from .columns import dictionary as dictionary  # The distinct strings that a string column or a column of string …
 from .columns import of_dataset as of_dataset  # Which tasks are of a dataset
 from .columns import places_among as places_among  # Where each string of a column's dictionary stands among names
 from .columns import ragged as ragged  # A list column as flat numbers
 from .columns import STANDARD as STANDARD  # The columns that every testbed has, and their types
 from .columns import Task as Task  # One few-shot task
+from .binding import bound_here as bound_here  # The testbed with the names that its images have on this machine
+from .binding import find_dataset as find_dataset  # A dataset of the testbed as this machine remembers it
+from .binding import open_datasets as open_datasets  # The testbed bound to its datasets, and these by name
+from .binding import rebind as rebind  # The testbed with its images called as they are in a dataset
 from .content import ContentEntry as ContentEntry  # What the metadata of a testbed says about the images of one …
 from .content import ImageContent as ImageContent  # The images that a testbed uses of one dataset
 from .content import names_only as names_only  # Of images whose bytes were not looked at
-from .content import pack as pack  # All short digests as text
+from .content import pack as pack  # All digests as text
+from .content import read_images as read_images  # What some images are made of now
 from .content import say_changed as say_changed  # `2 of the 300 images of 'birds' that the testbed uses are not …
 from .content import say_identity as say_identity  # In words what the metadata of a testbed says under `content`
-from .content import ShortDigests as ShortDigests  # The first bits of the digests of images
+from .content import full_content as full_content  # The content of images with these digests [M, 64]
 from .content import unpack as unpack  # What `entry` and `pack` wrote
 from .describe import Balance as Balance  # How often the classes of one dataset occur, beside drawing each class …
 from .describe import bars as bars  # Counts of the values
@@ -102,11 +107,10 @@ from .splits.split import Split as Split  # Class ids of the three parts, the fi
 from .streams import Stream as Stream  # Random numbers of one stage, for every task or (task, class) slot
 from .streams import Streams as Streams  # The streams of some tasks of one testbed
 from .testbed import Testbed as Testbed  # A frozen list of tasks with its provenance
-from .testbed_file import find_dataset as find_dataset  # A dataset of the testbed as this machine remembers it
-from .testbed_file import open_datasets as open_datasets  # The datasets of a testbed by name
 from .testbed_file import read_outline as read_outline  # What the tasks of a file are like, without their images …
 from .testbed_file import sampler_settings as sampler_settings  # Setting and value as words, the three choices first
 from .testbed_file import say_sampler as say_sampler  # How tasks were drawn, in one line
+from .verification import identify_dataset as identify_dataset  # Say which testbeds and known datasets images serve
 from .verification import check_images as check_images  # Read the images `keys` (sorted) again and compare them …
 from .verification import EXIT_CODES as EXIT_CODES  # Of several the first counts
 from .verification import ImageCheck as ImageCheck  # What was checked of the images that tasks use of one dataset …

@@ -127,10 +127,14 @@ def used_labels(table: pa.Table, labels: Mapping[str, Mapping[str, str]]) -> dic
 
 def places_among(table: pa.Table, name: str, names: pa.Array) -> Ints:
     """Where each string of a column's :func:`dictionary` stands among ``names``; −1 where it does not."""
-    words = dictionary(table, name)
+    return positions_in(dictionary(table, name), names)
+
+
+def positions_in(words: pa.Array, names: pa.Array) -> Ints:
+    """Where each of the ``words`` [M] stands among ``names``; −1 where it does not."""
     indices = pc.index_in(words, value_set=names.cast(words.type)).fill_null(-1)
-    places: Ints = indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return places
+    positions: Ints = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return positions
 
 
 def strings(rows: Ragged, names: pa.Array) -> pa.Array:
@@ -150,7 +154,7 @@ def numbers(rows: Ragged, kind: pa.DataType, values: pa.Array | None = None) -> 
     return pa.ListArray.from_arrays(offsets, flat, type=list_of(kind))
 
 
-def content_hash(table: pa.Table, facts: str) -> str:
+def checksum(table: pa.Table, facts: str) -> str:
     """Hex SHA-256 over ``facts`` and every column's name, type and values.
 
     Neither chunks nor the order inside a dictionary nor Parquet's encoding changes it: strings are hashed

@@ -1,22 +1,23 @@
-"""What the images of a testbed are made of: one digest over all that it uses, and a short one of each.
+"""What the images of a testbed are made of: the digest of each one's bytes and that of its pixels.
 
-The digest over all tells whether anything changed; the short ones, the first 64 bits of each image's own digest, tell
-what. Where a testbed uses many images a few times each, fewer bits of each are kept (24 at least), so that the file
-stays small: the digest over all still covers every bit.
+Both are SHA-256 and stand in the file in full, 64 bytes for an image. So whoever has the file can compute its content
+hash, a part of a testbed knows its images as exactly as the testbed does, and images are found in any copy of a
+dataset: under their names, under other names by their bytes, or encoded anew by their pixels. Files of formats 1 and 2
+know less: nothing, or the first 3 to 8 bytes of each digest; they are bound by names.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from longshot.base import Ints, LooseRecord, UserError, count, first, note
 from longshot.data import (
@@ -24,18 +25,19 @@ from longshot.data import (
     ContentChanges,
     are_sorted,
     compare_content,
-    content_digest,
+    digest_words,
     image_digests,
-    short_digests,
+    pixel_digests,
 )
 from longshot.tasks import columns
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset
+    from longshot.base import Bools
+    from longshot.data import Dataset, Digests
 
-ShortDigests: TypeAlias = NDArray[np.uint64]
-_MOST_BYTES, _LEAST_BYTES = 8, 3  # of an image's digest that are kept
-_SHARE = 0.48  # of the size of the task lists, which digests may add to a file
+DIGEST_BYTES = 32
+FULL = 2 * DIGEST_BYTES  # of an image: the digest of its bytes and that of its pixels
+_SLICE = 1 << 18  # images hashed at a time: bounds memory, changes no hash
 
 
 class ContentEntry(LooseRecord):
@@ -44,9 +46,10 @@ class ContentEntry(LooseRecord):
     identity: str
     images: int
     of: int = 0  # images that the dataset had; 0: not on record
-    digest: str = ""  # hex; over the full digests where ``exact``, else over the short ones
-    bits: int = 0  # of each image's digest in ``longshot.digests``
-    exact: bool = False
+    digest: str = ""  # hex; see ``images_digest``
+    bits: int = (
+        0  # of each image in ``longshot.digests``: 512, of bytes and pixels; in format 2 24 to 64, of bytes
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +64,33 @@ class ImageContent:
     of: int = 0  # images that the whole dataset had; 0: not on record
     digest: str = ""
     bits: int = 0
-    exact: bool = False  # the digest is over all 256 bits of each image, not made from short digests
-    digests: ShortDigests = field(default_factory=lambda: np.zeros(0, np.uint64))  # [images], in key order
+    # [images, bits / 8], in key order: of the bytes, then of the pixels
+    digests: Digests = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
 
     def entry(self) -> dict[str, Any]:
-        """What the metadata says, without the short digests."""
+        """What the metadata says, without the digests of each image."""
         return {name: value for name, value in asdict(self).items() if name != "digests"}
 
-    def cut(self, digests: ShortDigests) -> ShortDigests:
-        """Short digests with as many bits as are kept here."""
-        return digests & _mask(self.bits)
+    @property
+    def is_full(self) -> bool:
+        """Whether both digests of each image are on record: then it is found in any copy."""
+        return self.bits == 8 * FULL
+
+    @property
+    def by_bytes(self) -> Digests:
+        """The digests of the images' bytes [images, 32]; fewer columns in format 2."""
+        return self.digests[:, :DIGEST_BYTES]
+
+    def take(self, positions: Ints) -> ImageContent:
+        """The content of some of the images, by their positions."""
+        digests = self.digests[positions] if self.identity == "content" else self.digests
+        return replace(self, images=len(positions), digests=digests)
+
+    def differs(self, digests: Digests) -> Bools:
+        """Which images have other bytes [M], by as much as is on record of them and as is given [M, 32 or less]."""
+        width = min(self.by_bytes.shape[1], digests.shape[1])
+        differing: Bools = (self.by_bytes[:, :width] != digests[:, :width]).any(axis=1)
+        return differing
 
 
 def used_keys(table: pa.Table, name: str) -> pa.Array:
@@ -88,6 +108,57 @@ def used_keys(table: pa.Table, name: str) -> pa.Array:
     return distinct.take(pc.sort_indices(distinct))
 
 
+def content_hash(
+    table: pa.Table, fingerprints: Mapping[str, str], contents: Mapping[str, ImageContent]
+) -> str:
+    """Hex SHA-256 over tasks, labels and images: what a testbed is, whatever its images and classes are called.
+
+    Hashed are ``b"longshot testbed 3\\n"``; of all tasks the ways, the numbers of support images and of queries, as
+    int64; the support and query labels, as int16; then 64 bytes for each support image, task after task, and for each
+    query image. All numbers are little-endian. The 64 bytes of an image are the SHA-256 of its bytes and that of its
+    pixels; where names are to be enough, SHA-256 of ``"FINGERPRINT\\nKEY"`` (of the dataset, of the image) and zeros.
+    """
+    digest = hashlib.sha256(b"longshot testbed 3\n")
+    parts = [columns.ragged(table, part) for part in ("support", "query")]
+    for numbers in (table.column("way").to_numpy(), *(part.lengths for part in parts)):
+        digest.update(numbers.astype("<i8").tobytes())
+    for part in ("support_label", "query_label"):
+        digest.update(columns.ragged(table, part).values.astype("<i2").tobytes())
+    tables: list[Digests] = []
+    places = [np.zeros(len(part.values), np.int64) for part in parts]
+    for name, content in contents.items():
+        keys, own = used_keys(table, name), columns.of_dataset(table, name)
+        base = sum(map(len, tables))
+        tables.append(
+            content.digests if content.identity == "content" else _by_name(fingerprints[name], keys)
+        )
+        for part, rows, column in zip(("support", "query"), parts, places, strict=True):
+            mentioned = np.repeat(own, rows.lengths)
+            column[mentioned] = base + columns.places_among(table, part, keys)[rows.values[mentioned]]
+    images = np.concatenate([*tables, np.zeros((0, FULL), np.uint8)])
+    for column in places:
+        for start in range(0, len(column), _SLICE):
+            digest.update(images[column[start : start + _SLICE]].data)
+    return digest.hexdigest()
+
+
+def _by_name(fingerprint: str, keys: pa.Array) -> Digests:
+    """What stands for images of which only the names are vouched for [M, 64]."""
+    texts = (f"{fingerprint}\n{key}".encode("utf-8", "surrogatepass") for key in keys.to_pylist())
+    hashed = b"".join(hashlib.sha256(text).digest() + bytes(DIGEST_BYTES) for text in texts)
+    return np.frombuffer(hashed, np.uint8).reshape(-1, FULL)
+
+
+def full_content(digests: Digests, of: int) -> ImageContent:
+    """The content of images with these digests [M, 64], of a dataset with ``of`` images."""
+    return ImageContent("content", len(digests), of, images_digest(digests), 8 * FULL, digests)
+
+
+def images_digest(digests: Digests) -> str:
+    """Hex SHA-256 over the images of a set: their 64 bytes each, every image once, sorted."""
+    return hashlib.sha256(np.unique(digest_words(digests)).tobytes()).hexdigest()
+
+
 def read_content(table: pa.Table, dataset: Dataset, *, rows: Ints | None = None) -> ImageContent:
     """What the images of a dataset that the tasks use are made of now; ``rows`` are theirs, each once, where known."""
     if rows is None:
@@ -96,13 +167,15 @@ def read_content(table: pa.Table, dataset: Dataset, *, rows: Ints | None = None)
         return names_only(len(rows), len(dataset))
     keys = dataset.keys.take(pa.array(rows))
     if not are_sorted(keys):
-        order = pc.sort_indices(keys).to_numpy()
-        keys, rows = keys.take(pa.array(order)), rows[order]
+        rows = rows[pc.sort_indices(keys).to_numpy()]
+    return read_images(dataset, rows)
+
+
+def read_images(dataset: Dataset, rows: Ints) -> ImageContent:
+    """What some images are made of now; ``rows`` are in the order of their keys."""
     digests = image_digests(dataset, rows)
-    bits = 8 * _kept_bytes(table, dataset.name, len(keys))
-    short = short_digests(digests) & _mask(bits)
-    digest = content_digest(keys, digests)
-    return ImageContent("content", len(keys), len(dataset), digest, bits, True, short)
+    pixels = pixel_digests(dataset, rows, digests=digests)
+    return full_content(np.concatenate([digests, pixels], axis=1), len(dataset))
 
 
 def names_only(images: int, of: int = 0) -> ImageContent:
@@ -115,7 +188,14 @@ def subset(content: ImageContent, keys: pa.Array, chosen: pa.Array) -> ImageCont
     if len(chosen) == len(keys) or content.identity == "names":
         return content if len(chosen) == len(keys) else names_only(len(chosen), content.of)
     rows = pc.index_in(chosen, value_set=keys).to_numpy(zero_copy_only=False)
-    return _from_short(chosen, content.digests[rows], content.bits, content.of)
+    return _of_digests(content.digests[rows], content.of)
+
+
+def _of_digests(digests: Digests, of: int) -> ImageContent:
+    """The content of images of which as many bytes of the digests are known as there are columns."""
+    if digests.shape[1] == FULL:
+        return full_content(digests, of)
+    return ImageContent("content", len(digests), of, "", 8 * digests.shape[1], digests)
 
 
 def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent:
@@ -130,24 +210,19 @@ def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent
         if "names" in (content.identity, other.identity):
             keys, content = together, names_only(len(together), content.of)
             continue
-        bits = min(content.bits, other.bits)
-        digests, other_digests = content.digests & _mask(bits), other.digests & _mask(bits)
-        changes = compare_content(keys, digests, other_keys, other_digests)
-        if changes.changed:
+        width = min(content.bits, other.bits) // 8
+        digests, other_digests = content.digests[:, :width], other.digests[:, :width]
+        changed = compare_content(keys, digests, other_keys, other_digests).changed
+        if changed:
             raise UserError(
                 f"Two of the testbeds use other images of '{name}' under the same names: "
-                f"{ContentChanges(changes.changed, [], [])}",
+                f"{ContentChanges(changed, [], [])}",
                 "draw both from the same copy of the dataset",
             )
-        if len(together) == len(keys) and bits == content.bits:  # nothing is added
-            continue
-        if len(together) == len(other_keys) and bits == other.bits:
-            keys, content = together, other
-            continue
-        joined = np.zeros(len(together), np.uint64)
+        joined = np.zeros((len(together), width), np.uint8)
         for some, numbers in ((keys, digests), (other_keys, other_digests)):
             joined[pc.index_in(some, value_set=together).to_numpy(zero_copy_only=False)] = numbers
-        keys, content = together, _from_short(together, joined, bits, content.of)
+        keys, content = together, _of_digests(joined, content.of)
     return content
 
 
@@ -160,23 +235,18 @@ def check_content(name: str, content: ImageContent, keys: pa.Array, dataset: Dat
             f"'{name}' is used by names only: whether {count(len(keys), 'image')} of it still have the bytes that the "
             "testbed was drawn from was not checked"
         )
-    else:
-        digests = image_digests(dataset, dataset.find_rows(keys))
-        changed = compare_content(keys, content.digests, keys, content.cut(short_digests(digests))).changed
-        if changed or (content.exact and content_digest(keys, digests) != content.digest):
-            raise UserError(
-                say_changed(name, changed, len(keys)),
-                f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
-            )
+        return
+    digests = image_digests(dataset, dataset.find_rows(keys))
+    changed = keys.filter(pa.array(content.differs(digests))).to_pylist()
+    if changed:
+        raise UserError(
+            say_changed(name, changed, len(keys)),
+            f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
+        )
 
 
 def say_changed(name: str, changed: list[str], images: int) -> str:
     """``2 of the 300 images of 'birds' that the testbed uses are not …: 'a', 'b'``."""
-    if not changed:  # made on purpose: the bits that are kept of each agree
-        return (
-            f"The digest over the {count(images, 'image')} of '{name}' that the testbed uses is another than when it "
-            "was drawn, though the short digest of each is the same"
-        )
     verb = "has" if len(changed) == 1 else "have"
     return (
         f"{len(changed):,} of the {count(images, 'image')} of '{name}' that the testbed uses {verb} other bytes than "
@@ -200,9 +270,9 @@ def say_identity(entries: Mapping[str, Any]) -> str:
 
 
 def pack(contents: Mapping[str, ImageContent]) -> str:
-    """All short digests as text: datasets by name, images by key, little-endian, base64."""
+    """All digests as text: datasets by name, images by key, base64; in format 2 each has its last byte first."""
     parts = [
-        content.digests.astype("<u8").view(np.uint8).reshape(-1, 8)[:, 8 - content.bits // 8 :].tobytes()
+        (content.digests if content.is_full else content.digests[:, ::-1]).tobytes()
         for _, content in sorted(contents.items())
     ]
     return base64.b64encode(b"".join(parts)).decode("ascii")
@@ -219,42 +289,19 @@ def unpack(entries: Mapping[str, Any], packed: str) -> dict[str, ImageContent]:
     for name in sorted(entries):
         facts = ContentEntry.model_validate(entries[name])
         width = facts.bits // 8
-        if facts.identity not in IDENTITIES or (facts.identity == "content") != (3 <= width <= 8):
+        if facts.identity not in IDENTITIES or (facts.identity == "content") != (
+            width in (*range(3, 9), FULL)
+        ):
             raise ValueError("no identity of that name")
         piece = data[start : start + width * facts.images]
         start += width * facts.images
         if len(piece) < width * facts.images:
             raise ValueError("digests are missing")
-        padded = np.zeros((facts.images if width else 0, 8), np.uint8)
-        padded[:, 8 - width :] = piece.reshape(len(padded), width)
-        digests = padded.view("<u8").reshape(-1).astype(np.uint64)
+        digests = piece.reshape(facts.images if width else 0, width)
+        digests = digests if width in (0, FULL) else digests[:, ::-1]
         contents[name] = ImageContent(
-            facts.identity, facts.images, facts.of, facts.digest, facts.bits, facts.exact, digests
+            facts.identity, facts.images, facts.of, facts.digest, facts.bits, digests
         )
     if start != len(data):
         raise ValueError("there are more digests than images")
     return contents
-
-
-def _from_short(keys: pa.Array, digests: ShortDigests, bits: int, of: int) -> ImageContent:
-    """The content of images of which only short digests are known."""
-    padded = np.zeros((len(digests), 32), np.uint8)
-    padded[:, :8] = digests.astype(">u8").view(np.uint8).reshape(-1, 8)
-    return ImageContent("content", len(keys), of, content_digest(keys, padded), bits, False, digests)
-
-
-def _kept_bytes(table: pa.Table, name: str, images: int) -> int:
-    """How many bytes of each image's digest are kept, so that they take at most a share of the task lists' size."""
-    own_tasks = pa.array(columns.of_dataset(table, name))
-    mentions = 0
-    for part in ("support", "query"):
-        lengths = pc.list_value_length(table.column(part).filter(own_tasks))
-        mentions += pc.sum(lengths).as_py() or 0
-    index_bytes = mentions * max(images - 1, 1).bit_length() / 8
-    each = int(_SHARE * index_bytes * 3 / 4 / max(images, 1))
-    return min(_MOST_BYTES, max(_LEAST_BYTES, each))
-
-
-def _mask(bits: int) -> np.uint64:
-    """The first ``bits`` of 64."""
-    return np.uint64(((1 << bits) - 1) << (64 - bits))

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from longshot.base import UserError
-from longshot.tasks.testbed_file import open_datasets
+from longshot.tasks.binding import open_datasets
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -62,7 +62,8 @@ class EpisodeDataset(TorchDataset[EpisodeTensors]):
         self.testbed = testbed
         self.images: Loader
         if isinstance(images, str):
-            self.images = PictureLoader(images, open_datasets(testbed, datasets))
+            self.testbed, opened = open_datasets(testbed, datasets)
+            self.images = PictureLoader(images, opened)
         elif isinstance(images, Features):
             self.images = FeatureLoader(images, testbed)
         else:

@@ -18,17 +18,15 @@ from longshot.tasks.content import (
     ImageContent,
     check_content,
     names_only,
-    pack,
     read_content,
     subset,
     used_keys,
 )
 from longshot.tasks.testbed_file import (
     FORMAT,
-    bind,
     claim_testbed,
     concat,
-    hashed_facts,
+    hashes,
     read_file,
     write_file,
 )
@@ -141,8 +139,9 @@ class Testbed:
         for name in datasets:
             if name not in contents:
                 contents[name] = names_only(len(used_keys(table, name)))
+        full = all(contents[name].is_full or contents[name].identity == "names" for name in datasets)
         meta = {
-            "format": FORMAT,
+            "format": FORMAT if full else 2,  # tasks of an old file have no more digests than it has
             "datasets": dict(datasets),
             "content": {name: contents[name].entry() for name in datasets},
             "features": features,
@@ -152,12 +151,12 @@ class Testbed:
         }
         if any((labels or {}).values()):
             meta["labels"] = columns.used_labels(table, labels or {})
-        meta["content_hash"] = columns.content_hash(table, hashed_facts(meta, pack(contents)))
+        meta.update(hashes(table, meta, contents))
         return cls(table, json.loads(canonical_json(meta)), content=contents)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Testbed:
-        """Read a testbed file and verify its content hash.
+        """Read a testbed file and verify its content hash and its checksum.
 
         Parameters
         ----------
@@ -207,8 +206,8 @@ class Testbed:
     ) -> Testbed:
         """A testbed of the same datasets with other tasks.
 
-        ``content`` is carried over from this testbed unless given. ``facts`` replace ``sampler``, ``seed`` and
-        ``features``.
+        ``content`` is carried over from this testbed unless given. ``facts`` replace ``sampler``, ``seed``,
+        ``features`` and ``datasets``.
 
         Parameters
         ----------
@@ -217,7 +216,7 @@ class Testbed:
         content : mapping, optional
             Name → ``ImageContent``.
         **facts
-            ``sampler``, ``seed``, ``features``.
+            ``sampler``, ``seed``, ``features``, ``datasets``.
 
         Returns
         -------
@@ -229,9 +228,9 @@ class Testbed:
                 name: subset(self.content[name], self.keys(name), used_keys(table, name))
                 for name in self.datasets
             }
-        kept_facts = {name: self.meta[name] for name in ("sampler", "seed", "features")}
-        kept_facts["labels"] = self.labels
-        return Testbed.create(table, datasets=self.datasets, content=content, **{**kept_facts, **facts})
+        own_facts = {name: self.meta[name] for name in ("sampler", "seed", "features", "datasets")}
+        own_facts["labels"] = self.labels
+        return Testbed.create(table, content=content, **{**own_facts, **facts})
 
     def keys(self, name: str) -> pa.Array:
         """The images that the tasks of dataset ``name`` use: their keys, each once, sorted.
@@ -272,8 +271,16 @@ class Testbed:
 
     @property
     def content_hash(self) -> str:
-        """Hex SHA-256 of tasks and provenance."""
+        """Hex SHA-256 over tasks, labels and images: the same whatever images and classes are called.
+
+        What was measured, and how the tasks were drawn, is not part of it.
+        """
         return str(self.meta["content_hash"])
+
+    @property
+    def checksum(self) -> str:
+        """Hex SHA-256 over all that the file says: names, measurements and how the tasks were drawn, too."""
+        return str(self.meta.get("checksum", self.content_hash))
 
     @property
     def datasets(self) -> dict[str, str]:
@@ -330,7 +337,8 @@ class Testbed:
         force : bool
             Replace a file that is something else than this testbed.
         """
-        claim_testbed(path, {"content_hash": self.content_hash}, force=force)
+        checksum = {"checksum": self.checksum} if "checksum" in self.meta else {}
+        claim_testbed(path, {"content_hash": self.content_hash, **checksum}, force=force)
         write_file(path, self.table, self.meta, self.content)
 
     def show(self, task: int | None = None) -> Any:
@@ -392,6 +400,8 @@ class Testbed:
         TaskRows
             Rows of support and query per task, with their labels.
         """
+        from longshot.tasks.binding import bind
+
         return bind(self, name, keys, fingerprint)
 
     def episodes(

@@ -1,14 +1,14 @@
 """The Parquet file that a testbed lives in, with its provenance, and where a testbed comes from.
 
-Tasks are rows; provenance and digests of the images are in the file's metadata. From it come the datasets behind a
-testbed, the testbeds that it joins, and in words how it was drawn.
+Tasks are rows; provenance and digests of the images are in the file's metadata. From it come the testbeds that it
+joins, and in words how it was drawn.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,6 @@ from pydantic import Field
 from longshot.base import (
     LooseRecord,
     OutputKind,
-    Ragged,
-    TaskRows,
     UserError,
     canonical_json,
     claim_output,
@@ -32,16 +30,23 @@ from longshot.base import (
     read_parquet,
 )
 from longshot.tasks import columns
-from longshot.tasks.content import ImageContent, pack, union, unpack, used_keys
+from longshot.tasks.content import (
+    ImageContent,
+    content_hash,
+    names_only,
+    pack,
+    union,
+    unpack,
+    used_keys,
+)
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset
     from longshot.tasks.testbed import Testbed
 
 
-FORMAT = 2
+FORMAT = 3
 _META_KEY = b"longshot"
-_DIGESTS_KEY = b"longshot.digests"  # short digests of the images used; see ``content.pack``
+_DIGESTS_KEY = b"longshot.digests"  # digests of the images used; see ``content.pack``
 # Fixed, so that equal tables give equal files.
 _WRITE = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 30}
 _ROW_GROUP = 1 << 16
@@ -53,7 +58,7 @@ class _Meta(LooseRecord):
 
     format: int
     datasets: dict[str, str]  # name → fingerprint
-    content: dict[str, dict[str, Any]]  # name → what its images are made of
+    content: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name → what its images are made of
     features: str | None
     sampler: dict[str, Any]
     seed: int | None
@@ -87,9 +92,10 @@ def claim_testbed(
     sampler = now.pop("sampler", {}) if "concat" not in there.get("sampler", {}) else {}
     pairs = [(name, there.get(name), value) for name, value in now.items()]
     pairs += [(name, there.get("sampler", {}).get(name), value) for name, value in sampler.items()]
-    differing = [
-        name.replace("_", " ") for name, before, value in pairs if name != "sampler" and before != value
-    ]
+    changed = [name for name, before, value in pairs if name != "sampler" and before != value]
+    if "content_hash" not in changed:  # the same tasks
+        changed = ["names or measurements" if name == "checksum" else name for name in changed]
+    differing = [name.replace("_", " ") for name in changed if name != "checksum"]
     if differing:
         raise UserError(
             f"{path} holds another testbed, whose {' and '.join(differing)} "
@@ -132,15 +138,19 @@ def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageCont
     meta, packed = _read_meta(file, metadata)
     try:
         table = columns.canonical(table.replace_schema_metadata(None))
-        content_hash = columns.content_hash(table, hashed_facts(meta, packed))
-        if content_hash != meta["content_hash"]:
-            raise UserError(
-                f"its content hash is {content_hash[:12]}…, but its metadata says "
-                f"{str(meta['content_hash'])[:12]}…: it was changed after it was written",
-                "take an unchanged copy or draw it again with {sample()}",
-            )
         columns.check(table)
+        if meta["format"] == 1:  # says nothing about the bytes of its images
+            meta["content"] = {
+                name: names_only(len(used_keys(table, name))).entry() for name in meta["datasets"]
+            }
         contents = _read_content(table, meta, packed)
+        for name, value in hashes(table, meta, contents).items():
+            if value != meta.get(name):
+                raise UserError(
+                    f"its {name.replace('_', ' ')} is {value[:12]}…, but its metadata says "
+                    f"{str(meta.get(name))[:12]}…: it was changed after it was written",
+                    "take an unchanged copy or draw it again with {sample()}",
+                )
     except UserError as error:
         raise UserError(f"The testbed {file} is not valid: {error.template}") from error
     return table, meta, contents
@@ -164,10 +174,20 @@ def read_outline(file: Path) -> tuple[pa.Table, str]:
     return table.combine_chunks(), str(meta["content_hash"])
 
 
-def hashed_facts(meta: Mapping[str, Any], packed: str) -> str:
-    """What the content hash covers beside the columns: all but itself, labels and the version that wrote it."""
-    facts = {k: v for k, v in meta.items() if k not in ("content_hash", "creator", "labels")}
-    return canonical_json({**facts, "digests": packed})
+def hashes(table: pa.Table, meta: Mapping[str, Any], contents: Mapping[str, ImageContent]) -> dict[str, str]:
+    """The content hash, and the checksum over all columns and facts: what it says beside its tasks was not changed.
+
+    The checksum leaves out labels and the version that wrote the file. In formats 1 and 2 it was the content hash.
+    """
+    facts = {k: v for k, v in meta.items() if k not in ("content_hash", "checksum", "creator", "labels")}
+    if meta["format"] == 1:
+        del facts["content"]
+    else:
+        facts["digests"] = pack(contents)
+    checksum = columns.checksum(table, canonical_json(facts))
+    if meta["format"] < FORMAT:
+        return {"content_hash": checksum}
+    return {"content_hash": content_hash(table, meta["datasets"], contents), "checksum": checksum}
 
 
 def _read_meta(file: Path, metadata: Mapping[bytes, bytes]) -> tuple[dict[str, Any], str]:
@@ -180,14 +200,12 @@ def _read_meta(file: Path, metadata: Mapping[bytes, bytes]) -> tuple[dict[str, A
         )
     try:
         meta: dict[str, Any] = json.loads(raw)
-        if meta["format"] == 1:
+        version = int(meta["format"])
+        if not 1 <= version <= FORMAT:
+            remedy = "update longshot" if version > FORMAT else "draw it again with {sample()}"
             raise UserError(
-                f"{file} has testbed format 1, which says nothing about the bytes of its images",
-                "draw it again with {sample()}",
-            )
-        if meta["format"] != FORMAT:
-            raise UserError(
-                f"{file} has testbed format {meta['format']}, this version reads {FORMAT}", "update longshot"
+                f"{file} has testbed format {version}, and this version of longshot reads formats 1 to {FORMAT}",
+                remedy,
             )
         _Meta.model_validate(meta)
         return meta, metadata.get(_DIGESTS_KEY, b"").decode("ascii")
@@ -214,107 +232,6 @@ def _read_content(table: pa.Table, meta: Mapping[str, Any], packed: str) -> dict
                 "draw it again with {sample()}",
             )
     return contents
-
-
-def open_datasets(
-    testbed: Testbed, datasets: Mapping[str, Dataset | str | Path] | None = None, *, check: bool = True
-) -> dict[str, Dataset]:
-    """The datasets of a testbed by name: the given ones, the others through the registry.
-
-    Names and bytes of the images in use are checked, unless ``check`` is False: then the caller finds out by itself
-    what differs.
-    """
-    from longshot.data import as_dataset
-
-    datasets = datasets or {}
-    check_names(testbed, datasets)
-    opened: dict[str, Dataset] = {}
-    for name in testbed.datasets:
-        source = datasets.get(name)
-        if source is None:
-            opened[name] = find_dataset(testbed, name)
-        else:
-            opened[name] = as_dataset(source)
-        if testbed.content[name].identity == "names":  # so does all that is made with the testbed
-            opened[name] = opened[name].with_identity("names")
-        if check:
-            testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
-            testbed.check_content(name, opened[name])
-    return opened
-
-
-def find_dataset(testbed: Testbed, name: str) -> Dataset:
-    """A dataset of the testbed as this machine remembers it: among copies, one with the bytes that it was drawn from.
-
-    Where there is none, another copy, or what lies there now: binding and ``check_content`` say what differs.
-    """
-    from longshot.data import find
-
-    def has_the_bytes(dataset: Dataset) -> bool:
-        try:
-            testbed.check_content(name, dataset)
-        except UserError:
-            return False
-        return True
-
-    by_names = testbed.content[name].identity == "names"
-    return find(
-        testbed.datasets[name], name, or_changed=True, has_the_bytes=None if by_names else has_the_bytes
-    )
-
-
-def check_names(testbed: Testbed, names: Iterable[str]) -> None:
-    """UserError when a name is none of the testbed's datasets."""
-    unknown = set(names) - set(testbed.datasets)
-    if unknown:
-        raise UserError(
-            f"The testbed has no dataset '{min(unknown)}'; it has: {', '.join(testbed.datasets)}."
-        )
-
-
-def bind(testbed: Testbed, name: str, keys: pa.Array, fingerprint: str) -> TaskRows:
-    """See :meth:`Testbed.bind`."""
-    check_names(testbed, [name])
-    positions = np.flatnonzero(columns.of_dataset(testbed.table, name))
-    rows: dict[str, Ragged] = {}
-    missing: set[str] = set()
-    for part in ("support", "query"):
-        picked = columns.ragged(testbed.table, part).take(positions)
-        names = columns.dictionary(testbed.table, part)
-        values = columns.places_among(testbed.table, part, keys)[picked.values]
-        absent = picked.values[values < 0]
-        missing.update(names.take(pa.array(np.unique(absent))).to_pylist())
-        rows[part] = picked.with_values(values)
-    if fingerprint != testbed.datasets[name]:
-        raise _mismatch(testbed, name, fingerprint, missing)
-    if missing:
-        raise UserError(
-            f"{len(missing):,} images of the testbed are not among the {len(keys):,} given keys of '{name}', for "
-            f"example '{min(missing)}'; bind it to the whole dataset."
-        )
-    return TaskRows(
-        tasks=positions,
-        ways=testbed.table.column("way").to_numpy().astype(np.int64)[positions],
-        support=rows["support"],
-        support_label=columns.ragged(testbed.table, "support_label").take(positions),
-        query=rows["query"],
-        query_label=columns.ragged(testbed.table, "query_label").take(positions),
-    )
-
-
-def _mismatch(testbed: Testbed, name: str, fingerprint: str, missing: set[str]) -> UserError:
-    difference = (
-        "all images of the testbed are still there, but other images or classes were added or removed"
-    )
-    if missing:
-        difference = (
-            f"{len(missing):,} of the testbed's images are no longer there, for example '{min(missing)}'"
-        )
-    return UserError(
-        f"The dataset '{name}' has changed since the testbed was drawn (fingerprint {fingerprint[:12]}…, the "
-        f"testbed has {testbed.datasets[name][:12]}…): {difference}",
-        f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
-    )
 
 
 def concat(testbeds: Sequence[Testbed]) -> Testbed:

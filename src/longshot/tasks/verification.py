@@ -1,36 +1,35 @@
-"""Checking images against what was recorded of them, by bytes, by pixels, by name; ``inspect`` with such checks."""
+"""Checking images against what was recorded, by bytes, by pixels, by name; ``inspect`` and ``identify_dataset``."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from longshot.base import Ints, UserError, check_count, count, first, shown_location
+from longshot.base import UserError, check_count, count, first, load_target, plugged, shown_location
 from longshot.data import (
-    ImageError,
-    content_digest,
-    digest_of,
-    from_source,
+    HALVES,
+    as_dataset,
+    digest_words,
     image_digests,
-    innermost,
     pixel_digests,
-    short_digests,
+    registry,
+    remembered_images,
 )
-from longshot.tasks import describe
-from longshot.tasks.content import ImageContent, ShortDigests
+from longshot.tasks import columns, describe
+from longshot.tasks.binding import check_names, match_images, open_datasets
+from longshot.tasks.content import ImageContent
 from longshot.tasks.measures import is_network_column, measure_again, say_drops, say_suspects
 from longshot.tasks.testbed import Testbed
-from longshot.tasks.testbed_file import check_names, open_datasets, say_sampler
+from longshot.tasks.testbed_file import say_sampler
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset, Digests, TaxonomyLike
+    from longshot.data import Dataset, DatasetLike, TaxonomyLike
 
 
 Outcome: TypeAlias = Literal["same", "changed", "missing", "new", "re-encoded", "names"]
@@ -61,19 +60,19 @@ class ImageCheck:
     by_bytes: int = 0  # read again, the same bytes
     by_pixels: int = 0  # other bytes that decode to the same pixels
     by_name: int = 0  # there under its name; nothing else is on record
+    renamed: int = 0  # by bytes or by pixels, under another name
     changed: tuple[str, ...] = ()
     reencoded: tuple[str, ...] = ()  # those by pixels
     missing: tuple[str, ...] = ()
     # in the dataset, and not when it was recorded, where all its names are on record
     new: tuple[str, ...] = ()
     more: int = 0  # images that the dataset has beyond those it had, where their names are not on record
-    digest_differs: bool = False  # the digest over all is another, the short one of each the same
 
     @property
     def outcome(self) -> Outcome:
         """The worst of what was found."""
         kinds: list[tuple[Outcome, object]] = [
-            ("changed", self.changed or self.digest_differs),
+            ("changed", self.changed),
             ("missing", self.missing),
             ("new", self.new or self.more),
             ("re-encoded", self.reencoded),
@@ -84,9 +83,10 @@ class ImageCheck:
     def __str__(self) -> str:
         """``300 of 300 images: 298 by bytes, 0 by pixels, 0 by name only``."""
         sampled = "" if self.checked == self.images else " (a sample)"
+        renamed = f"; {self.renamed:,} are under other names" if self.renamed else ""
         return (
             f"{self.checked:,} of {count(self.images, 'image')} checked{sampled}: {self.by_bytes:,} the same by bytes, "
-            f"{self.by_pixels:,} by pixels, {self.by_name:,} by name only"
+            f"{self.by_pixels:,} by pixels, {self.by_name:,} by name only{renamed}"
         )
 
     @property
@@ -101,13 +101,11 @@ class ImageCheck:
         parts = [f"{count(keys, 'image')} {words} ({first(keys)})" for keys, words in kinds if keys]
         if self.more:
             parts.append(f"{count(self.more, 'image')} new (which, only a release can tell)")
-        if self.digest_differs:
-            parts.append("the digest over all images is another, though the short digest of each is the same")
         return ", ".join(parts)
 
     def record(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
-        numbers = ("images", "checked", "by_bytes", "by_pixels", "by_name", "more")
+        numbers = ("images", "checked", "by_bytes", "by_pixels", "by_name", "renamed", "more")
         lists = ("changed", "reencoded", "missing", "new")
         return {
             "dataset": self.dataset,
@@ -124,9 +122,8 @@ def check_images(
     dataset: Dataset,
     *,
     sample: int | None = None,
-    pixels: ShortDigests | None = None,
 ) -> ImageCheck:
-    """Read the images ``keys`` (sorted) again and compare them with what was recorded.
+    """Read the images ``keys`` (sorted) again, under whatever names, and compare them with what was recorded.
 
     Parameters
     ----------
@@ -140,58 +137,38 @@ def check_images(
         Where to look.
     sample : int, optional
         Read only so many, spread evenly over the keys.
-    pixels : array [M] of uint64, optional
-        Short digests of their pixels: an image with other bytes is then compared by these.
     """
     check_count("verify", "sample", 1 if sample is None else sample, least=1)
     positions = np.arange(len(keys))
     if sample is not None and sample < len(keys):
         positions = np.unique(np.linspace(0, len(keys) - 1, sample).astype(np.int64))
     chosen = keys.take(pa.array(positions))
-    indices = pc.index_in(chosen, value_set=dataset.keys.cast(chosen.type))
-    present = indices.is_valid().to_numpy(zero_copy_only=False)
-    rows = indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+    rows = columns.positions_in(chosen, dataset.keys)
+    match = match_images(content.take(positions), chosen, dataset)
+    renamed = (match.rows >= 0) & (match.rows != rows)
+    rows = np.where(renamed, match.rows, rows)
+    present = rows >= 0
     missing = tuple(chosen.filter(pa.array(~present)).to_pylist())
     more = max(0, len(dataset) - content.of + len(missing)) if content.of else 0
-    checked = ImageCheck(name, len(keys), len(chosen), missing=missing, more=more)
+    checked = ImageCheck(name, len(keys), len(chosen), renamed=int(renamed.sum()), missing=missing, more=more)
+    rows, there = rows[present], chosen.filter(pa.array(present))
     if content.identity == "names":
-        return dataclasses.replace(checked, by_name=len(rows))
-    positions, there = positions[present], chosen.filter(pa.array(present))
-    digests = _read_again(dataset, rows)
-    differs = content.cut(short_digests(digests)) != content.digests[positions]
-    comparable = content.exact and len(there) == len(keys) and not differs.any()
-    other = comparable and content_digest(there, digests) != content.digest
+        return replace(checked, by_name=len(rows))
+    recorded = content.take(positions[present])
+    digests = image_digests(dataset, rows, read_again=True, skip_bad=True)
+    differs = recorded.differs(digests)
     same_pixels = np.zeros(len(rows), np.bool_)
-    if pixels is not None and differs.any():
+    if content.is_full and differs.any():
         now = pixel_digests(dataset, rows[differs], digests=digests[differs], skip_bad=True)
-        same_pixels[differs] = short_digests(now) == pixels[positions[differs]]
+        same_pixels[differs] = (now == recorded.digests[differs][:, HALVES[1]]).all(axis=1)
     reencoded = tuple(there.filter(pa.array(differs & same_pixels)).to_pylist())
-    return dataclasses.replace(
+    return replace(
         checked,
         by_bytes=int((~differs).sum()),
         by_pixels=len(reencoded),
         changed=tuple(there.filter(pa.array(differs & ~same_pixels)).to_pylist()),
         reencoded=reencoded,
-        digest_differs=other,
     )
-
-
-def _read_again(dataset: Dataset, rows: Ints) -> Digests:
-    """The digests of images as they are now."""
-    try:
-        return image_digests(dataset, rows, read_again=True)
-    except ImageError:
-        pass  # one by one, so that one bad file does not hide the others
-    store, behind = innermost(dataset.store, rows)
-    store = from_source(store)
-
-    def read(row: int) -> bytes:
-        try:
-            return digest_of(store, row)
-        except ImageError:
-            return bytes(32)  # unlike any other
-
-    return np.frombuffer(b"".join(map(read, behind.tolist())), np.uint8).reshape(-1, 32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,14 +294,103 @@ def inspect(
         raise UserError(f"{{sample:{sample}}} goes with {{verify:True}} only", "add it")
     again: Mapping[str, Mapping[str, Any]] = {}
     if taxonomy is not None or reduction is not None:
-        again = measure_again(bed, open_datasets(bed, datasets), taxonomy, reduction)
+        again = measure_again(*open_datasets(bed, datasets), taxonomy, reduction)
     if not verify:
         return Inspection(bed, name, None, coarsity=again)
-    opened = open_datasets(bed, datasets, check=False)
+    bound, opened = open_datasets(bed, datasets, check=False)
     checks = tuple(
         check_images(dataset, bed.content[dataset], bed.keys(dataset), opened[dataset], sample=sample)
         for dataset in bed.datasets
     )
-    findings = describe.verify(bed, opened)
+    findings = describe.verify(bound, opened, bed.datasets)
     findings += [f"{check.dataset}: {check.differences}." for check in checks if check.differences]
     return Inspection(bed, name, tuple(findings), checks, again)
+
+
+def identify_dataset(
+    dataset: DatasetLike, testbeds: Sequence[Testbed | str | Path] | None = None
+) -> dict[str, Any]:
+    """Say which testbeds and known datasets the images of a folder serve, and what is missing, altered or encoded anew.
+
+    Every image is read and decoded once; what was found is remembered.
+
+    Parameters
+    ----------
+    dataset : Dataset, path or name
+        The images, in any layout.
+    testbeds : sequence of Testbed or path, optional
+        What to compare with; by default the testbed files in the current folder, and those that come with Longshot.
+
+    Returns
+    -------
+    dict
+        ``source``, ``classes``, ``images`` and ``fingerprint`` of the dataset, and two lists of rows. ``testbeds``, a
+        row for each of their datasets: ``images`` in use, how many are here ``by_name``, ``renamed`` or ``reencoded``
+        (the same pixels in other bytes), ``altered`` (another image has the name) or ``missing``, ``examples`` of
+        these, and whether it ``serves``. ``datasets`` that are remembered and share images: ``images`` remembered,
+        how many are here ``by_bytes`` or ``reencoded``, how many are ``missing``.
+
+    Examples
+    --------
+    >>> identify_dataset("toybox", ["easy.parquet"])["testbeds"][0]["serves"]
+    True
+    """
+    data = as_dataset(dataset)
+    own = [image_digests(data, skip_bad=True)]
+    own.append(pixel_digests(data, digests=own[0], skip_bad=True))
+    beds = _beds_at_hand() if testbeds is None else {}
+    for bed in testbeds or ():
+        beds[bed.name if isinstance(bed, Testbed) else str(bed)] = (
+            bed if isinstance(bed, Testbed) else Testbed.load(bed)
+        )
+    rows = [
+        {"testbed": label, "dataset": name, **_count_images(bed, name, data)}
+        for label, bed in beds.items()
+        for name in bed.datasets
+    ]
+    shared: list[dict[str, Any]] = []
+    for entry in registry.entries():
+        images = remembered_images(entry["source"])
+        same, alike = (
+            np.isin(digest_words(images[:, half]), digest_words(digests)) & images[:, half].any(axis=1)
+            for half, digests in zip(HALVES, own, strict=True)
+        )
+        numbers = {
+            "by_bytes": same.sum(),
+            "reencoded": (alike & ~same).sum(),
+            "missing": (~same & ~alike).sum(),
+        }
+        if entry["source"] != data.source and (same | alike).any():
+            facts = {"dataset": entry["name"], "source": entry["source"], "images": len(images)}
+            shared.append({**facts, **{part: int(number) for part, number in numbers.items()}})
+    facts = {"source": data.source, "classes": len(data.class_ids), "images": len(data)}
+    rows.sort(key=lambda row: (row["altered"] + row["missing"]) / max(row["images"], 1))
+    return {**facts, "fingerprint": data.fingerprint, "testbeds": rows, "datasets": shared}
+
+
+def _beds_at_hand() -> dict[str, Testbed]:
+    """The testbeds that lie here and those that come with Longshot."""
+    files = {path.name: path for path in sorted(Path().glob("*.parquet"))}
+    for target in plugged("testbeds").values():
+        files |= load_target(target)()
+    beds = {}
+    for label, path in files.items():
+        with contextlib.suppress(UserError):  # a table of another kind
+            beds[label] = Testbed.load(path)
+    return beds
+
+
+def _count_images(testbed: Testbed, name: str, dataset: Dataset) -> dict[str, Any]:
+    """What a dataset has of the images that a testbed uses of one of its own."""
+    keys = testbed.keys(name)
+    match = match_images(testbed.content[name], keys, dataset)
+    unlike = keys.filter(pa.array(match.rows < 0)).to_pylist()
+    parts = {
+        "by_name": match.by_name,
+        "renamed": match.renamed,
+        "reencoded": match.by_pixels,
+        "altered": match.altered,
+        "missing": match.missing,
+    }
+    numbers = {part: int(mask.sum()) for part, mask in parts.items()}
+    return {"images": len(keys), **numbers, "examples": unlike[:3], "serves": not unlike}

@@ -314,7 +314,10 @@ class Lab(Generic[Settings, Data]):
     def evaluate(self, testbeds: Iterable[str], backbone: str, methods: Calls, into: str = "run") -> Results:
         """Methods on testbeds; rows that are there already are kept."""
         named = {name: self.testbeds[name] for name in testbeds}
-        results = self.job.evaluate(named, self.backbone(backbone), methods, self.datasets, into)
+        path = self.backbone(backbone)
+        label = _inside_study(path)  # so that rows do not say where the study lies
+        chosen = path if label == path else {label: path}
+        results = self.job.evaluate(named, chosen, methods, self.datasets, into)
         if into == "run":
             self._results, self._scores = results, None
         return results

@@ -268,9 +268,14 @@ class StudyJob(Generic[Settings, Data]):
     workers: int | None = None
 
     def evaluate(
-        self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName, into: str = "run"
+        self,
+        testbeds: Testbeds,
+        backbone: str | Mapping[str, str],
+        methods: Calls,
+        datasets: DatasetsByName,
+        into: str = "run",
     ) -> Results:
-        """Methods on testbeds through a backbone, into a folder of the study."""
+        """Methods on testbeds through a backbone (or label → backbone), into a folder of the study."""
         from longshot.evaluation import evaluate
 
         options = self._options(testbeds, datasets, into)
