@@ -277,7 +277,7 @@ def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
     simple = {**shape, **classes}.items()
     settings = {**choices, **{key: value for key, value in simple if isinstance(value, int | float | str)}}
     split = "train" if "train" in dataset.splits else None
-    testbed = sample(dataset, tasks=2, seed=0, split=split, **settings)
+    testbed = sample(dataset, tasks=2, seed=0, split=split, copies="allow", **settings)
     drawn_episodes = []
     for task in testbed:
         parts = {"support": (task.support, task.support_label), "query": (task.query, task.query_label)}
