@@ -77,6 +77,10 @@ class CopyGroups:
         """Which images [N] have another label than the first of their group."""
         return np.asarray(labels != labels[self.group])
 
+    def suspects(self, labels: Labels) -> Bools:
+        """Which images [N] a dataset can do without: all but the first of a group, all of one with several labels."""
+        return np.asarray(_several(self.group, labels) | (self.group != np.arange(len(self.group))))
+
     def counts(self, labels: Labels) -> dict[str, int]:
         """Images beyond the first of each group that equal an earlier one, the others, and those that clash."""
         equal = int((self.equal != np.arange(len(self.equal))).sum())

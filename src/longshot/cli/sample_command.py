@@ -144,7 +144,7 @@ instance_options = together(
     _hard(
         "--exclude-suspects",
         is_flag=True,
-        help="Draw no image whose label looks wrong to a judge, and no copies.",
+        help="Draw no image whose label looks wrong to a judge.",
     ),
     _hard(
         "--judging",

@@ -127,8 +127,8 @@ def sample(
     allow_repeats : bool
         Let the same task occur twice.
     exclude_suspects : bool
-        With a judge: draw no image whose label looks wrong to it, and no second file of equal bytes. ``find_suspects``
-        also finds near copies, and writes the dataset without all of them.
+        With a judge: draw no image whose label looks wrong to it. ``find_suspects`` lists them and copies, and writes
+        the dataset without all of them.
     limits : ImageLimits, optional
         Rules for all images as an object, in place of ``query_where``, ``support_where`` and ``disjoint_pools``.
     measures : sequence of callables
