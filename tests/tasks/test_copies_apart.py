@@ -85,7 +85,7 @@ def features(dataset: Dataset) -> Features:
 
 
 def plant(dataset: Dataset, seed: int, versions: bool = False) -> CopyGroups:
-    """Chains of copies within classes, some across; with ``versions`` every photo and its altered version are one group."""
+    """Chains of copies within classes, some across; with ``versions`` a photo and its altered version are one group."""
     rng, rows = np.random.default_rng(seed), np.arange(len(dataset))
     pairs = [(row, row + 1, 1) for row in rows[::VERSIONS]] if versions else []
     for start in dataset.offsets[:-1]:
@@ -115,9 +115,9 @@ def check(bed: Testbed, groups: CopyGroups, dataset: Dataset) -> None:
         if len(set(dataset.labels[groups.equal == first])) > 1
         for row in np.flatnonzero(groups.equal == first).tolist()
     }
-    place = {key: row for row, key in enumerate(dataset.keys.to_pylist())}
+    row_of = {key: row for row, key in enumerate(dataset.keys.to_pylist())}
     for task in bed:
-        support, query = ([place[key] for key in part] for part in (task.support, task.query))
+        support, query = ([row_of[key] for key in part] for part in (task.support, task.query))
         assert not {groups.group[row] for row in support} & {groups.group[row] for row in query}
         classes = {groups.group[row]: set[int]() for row in [*support, *query]}
         for row in [*support, *query]:
@@ -251,7 +251,8 @@ def test_what_is_counted_and_recorded(make_dataset, planted) -> None:
     assert bed.meta["sampler"]["copies"] == {"name": "apart", "equal": 2, "near": 2, "contradicting": 2}
     # a: {0, 1}, {2, 3}, 4 are left; b: 8 … 11
     with pytest.raises(
-        UserError, match="Class 'a' of 'small' has 3 images to draw from .3 of its 6 images are left out"
+        UserError,
+        match="Class 'a' of 'small' has 3 images, 3 of 6 being left out as copies, but a task needs 4",
     ):
         sample(dataset, tasks=3, way=2, shot=2, query=2, identity="names")
 

@@ -106,7 +106,7 @@ def test_too_few_images_without_their_copies(twice: Path, run_cli: RunCli, tmp_p
     )
     assert (
         done.returncode == 2
-        and "has 8 images to draw from (8 of its 16 images are left out as copies)" in done.stderr
+        and "has 8 images, 8 of 16 being left out as copies, but a task needs 10" in done.stderr
     )
     assert "or draw copies with --copies allow." in done.stderr
 
@@ -144,7 +144,7 @@ def test_a_card_tells_how_many(mixed: Path, run_cli: RunCli, tmp_path: Path) -> 
 
 def test_datasets_check_lists_copies(twice: Path, run_cli: RunCli) -> None:
     text = run_cli("datasets", "check", twice).stdout
-    assert "24 images are copies of others (18 equal, 6 near); tasks keep them apart." in text
+    assert "24 images are copies of others (18 equal, 6 near): kept apart" in text
     assert "… and 14 more: --json lists all." in text
     listed = json.loads(run_cli("datasets", "check", twice, "--json").stdout)["copies"]
     assert [row["kind"] for row in listed].count("near") == 6
@@ -173,7 +173,7 @@ def test_equal_photographs_of_two_classes_are_left_out(twice: Path, run_cli: Run
         f"{folders[1].name}/wrong.jpg",
     }
     text = run_cli("datasets", "check", tmp_path / "photos", "--copies", "equal").stdout
-    assert "3 of the equal images have different labels: no task has them." in text
+    assert "3 equal ones with different labels left out" in text
 
 
 def test_a_published_list_stays_as_it_is_and_is_counted(twice: Path, run_cli: RunCli, tmp_path: Path) -> None:

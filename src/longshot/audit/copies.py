@@ -31,7 +31,7 @@ from longshot.data import Dataset, innermost, pixel_digests
 Labels: TypeAlias = NDArray[np.integer[Any]]  # the class of each image
 COPY_RULES = ("apart", "equal", "allow")
 MOST_SEARCHED = (
-    50_000  # images among which near copies are searched unless one asks for more: some ten minutes
+    50_000  # images among which near copies are searched by default: some ten minutes on two cores
 )
 
 
@@ -137,7 +137,7 @@ def copy_groups(dataset: Dataset, near: bool = True) -> CopyGroups:
     [0, 1, 2, 1]
     """
     rows = np.arange(len(dataset))
-    if getattr(innermost(dataset.store, rows[:0])[0], "without_copies", False):
+    if _all_different(dataset):
         return CopyGroups(rows, rows, near)
     if near:
         pairs = _near_pairs(dataset)
@@ -166,17 +166,24 @@ def find_copies(dataset: Dataset, rule: str | None = None) -> tuple[str, CopyGro
     """
     if rule is not None and rule not in COPY_RULES:
         raise UserError(f"{{copies:{rule}}} is no rule for copies", f"choose {', '.join(COPY_RULES)}")
-    chosen = "apart" if rule is None else rule
-    if rule is None and dataset.identity == "names":
+    chosen = rule or "apart"
+    if rule is not None or _all_different(dataset):
+        pass
+    elif dataset.identity == "names":
         chosen = "allow"
         note(f"'{dataset.name}' is used by names only, so no copies among its images are looked for")
-    elif rule is None and len(dataset) > MOST_SEARCHED:
+    elif len(dataset) > MOST_SEARCHED:
         chosen = "equal"
         note(
             f"near copies are not looked for among the {len(dataset):,} images of '{dataset.name}', only equal ones; "
             "{copies:apart} compares them all"
         )
     return chosen, None if chosen == "allow" else copy_groups(dataset, near=chosen == "apart")
+
+
+def _all_different(dataset: Dataset) -> bool:
+    """Whether a dataset draws its own pictures and says that no two are alike."""
+    return getattr(innermost(dataset.store, np.arange(0))[0], "without_copies", False)
 
 
 def _near_pairs(dataset: Dataset) -> Ints:

@@ -284,7 +284,7 @@ def sample(
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
-        for data, (judges, held_out), (rule, groups) in zip(opened, networks, copies, strict=True):
+        for data, (judges, held_out), found_copies in zip(opened, networks, copies, strict=True):
             beside: dict[str, Any] = {"held_out": held_out, "score": score, "device": device}
             chooser = make_instances(instances, settings, judges=judges, **beside)
             if judged := _judged(chooser):
@@ -292,7 +292,7 @@ def sample(
             if out is not None and target is None:
                 claim_testbed(out, {"sampler": {"instances": settings_of(chooser)}}, force=force)
             panel: Sequence[Judge] = judges or getattr(chooser, "panel", ())
-            testbed = _draw(request, data, chooser, bar, panel, rule, groups)
+            testbed = _draw(replace(request, copies=found_copies), data, chooser, bar, panel)
             if word == "filtered":
                 testbed = filter_tasks(testbed, data, judges, held_out, tasks, settings, score, device)
                 testbed = testbed.with_content({data.name: data})
@@ -315,20 +315,19 @@ class _Request:
     reduction: str | None  # by which coarsity is measured
     exclude_suspects: bool
     target: float | None  # accuracy that held-out networks shall have
+    copies: tuple[str, CopyGroups | None] = (
+        "allow",
+        None,
+    )  # the rule, and what it keeps apart in this dataset
 
 
 def _draw(
-    request: _Request,
-    dataset: Dataset,
-    instances: Instances,
-    bar: Progress,
-    judges: Sequence[Judge],
-    rule: str,
-    copies: CopyGroups | None,
+    request: _Request, dataset: Dataset, instances: Instances, bar: Progress, judges: Sequence[Judge]
 ) -> Testbed:
     """The tasks of one dataset."""
     shape, classes, split = request.recipe.shape, request.recipe.classes, request.split
     suspects = find_excluded(judges) if request.exclude_suspects else None
+    rule, copies = request.copies
     replayed = request.facts["classes"] == {"name": "replay"}
     streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
     everything, pools, dropped = make_pools(
