@@ -21,10 +21,12 @@ from longshot.statistics import mean_interval
 from longshot.tasks import dictionary, of_dataset, places_among, ragged
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from longshot.audit import Stage, TestedImages
     from longshot.evaluation.plan import EvaluationPlan
     from longshot.evaluation.results import Results
-    from longshot.tasks import ShortDigests, Testbed
+    from longshot.tasks import Testbed
 
 _PACKAGES = ("longshot", "numpy", "torch", "pyarrow", "scipy", "pillow")
 _OPTIONAL = ("onnxruntime", "openvino")  # engines
@@ -182,7 +184,7 @@ def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
     digests = image_digests(dataset, rows)
 
     @cache
-    def pixels() -> ShortDigests:
+    def pixels() -> NDArray[np.uint64]:
         return short_digests(pixel_digests(dataset, rows, digests=digests, skip_bad=True))
 
     return TestedImages(*facts, short_digests(digests), pixels)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from longshot.base import Ints, TaskRows, UserError, hash_text, note
 from longshot.models import AnyMethod, ImageMethod, Method, get_method, variant_methods
-from longshot.tasks import Testbed, say_changed
+from longshot.tasks import Testbed, say_changed, straddling_tasks
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -334,10 +334,20 @@ def find_datasets(
             if testbed.content[name].identity == "content":
                 by_content.add(dataset.fingerprint)
         bound[bed_name] = testbed
+        _note_copies(testbed)
     return bound, {  # where no testbed vouches for more than names, nor does what is computed
         fingerprint: dataset if fingerprint in by_content else dataset.with_identity("names")
         for fingerprint, dataset in by_fingerprint.items()
     }
+
+
+def _note_copies(testbed: Testbed) -> None:
+    """Tell how many tasks have equal images on both sides or in two classes, by the digests in the testbed."""
+    if number := straddling_tasks(testbed):
+        note(
+            f"{number:,} of {len(testbed):,} tasks of '{testbed.name or testbed.content_hash[:12]}' have equal images "
+            "on both sides or in two classes, so their accuracy says too much; {sample()} keeps copies apart"
+        )
 
 
 def check_features(testbed: Testbed, name: str, features: Features) -> None:
