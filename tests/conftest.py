@@ -25,6 +25,7 @@ from forked import ForkServer
 
 ROOT = Path(__file__).resolve().parents[1]
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+SHARED_CACHES = ("toybox", "copies")  # by content alone, whoever made it
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,9 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         from longshot.base import cache_dir
 
-        pictures = cache_dir("toybox")  # the user's own: pictures that are drawn already are not drawn again
         session = tempfile.mkdtemp(prefix="longshot-tests-")
-        Path(session, "toybox").symlink_to(pictures)
+        for folder in SHARED_CACHES:  # the user's own: what is drawn or searched already is not made again
+            Path(session, folder).symlink_to(cache_dir(folder))
         config.longshot_cache = session  # type: ignore[attr-defined]
         os.environ["LONGSHOT_CACHE"] = session
 
@@ -63,8 +64,10 @@ def cache() -> Path:
 
 @pytest.fixture
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache for one test, seen by this process and by the commands it runs."""
+    """An empty cache for one test, seen by this process and by the commands it runs; copies are not searched anew."""
     path = tmp_path / "cache"
+    path.mkdir()
+    (path / "copies").symlink_to(Path(os.environ["LONGSHOT_CACHE"], "copies").resolve())
     monkeypatch.setenv("LONGSHOT_CACHE", str(path))
     return path
 
@@ -77,7 +80,6 @@ def own_toys(cache: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) ->
     """
 
     def use(part: FewToys) -> None:
-        fresh_cache.mkdir()
         (cache / "converted").mkdir(exist_ok=True)
         for shared_folder in ("toybox", "converted"):
             (fresh_cache / shared_folder).symlink_to(cache / shared_folder)
@@ -127,7 +129,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
             x, y = (int(corner) for corner in rng.integers(2, 12, size=2))
             box = (x, y, x + 24, y + 24)
             draw = ImageDraw.Draw(image)
-            (draw.ellipse if shape == "round" else draw.rectangle)(box, fill=colour)
+            # of dark squares the search for near copies would see little else, and take them for copies
+            fill = "royalblue" if colour == "navy" else colour
+            (draw.ellipse if shape == "round" else draw.rectangle)(box, fill=fill)
             image.save(folder / f"{number:03d}.jpg", quality=90)
     return root
 
@@ -162,17 +166,19 @@ def tree(tmp_path: Path, fresh_cache: Path) -> Callable[[Mapping[str, int]], Pat
 
     def make(classes: Mapping[str, int]) -> Path:
         root = tmp_path / "pictures"
-        for class_id, number in classes.items():
+        for label, (class_id, number) in enumerate(classes.items()):
             (root / class_id).mkdir(parents=True, exist_ok=True)
-            for i in range(number):
-                _save_image(root / class_id / f"{i:03d}.png")
+            for i in range(number):  # no two alike: copies are kept apart
+                _save_image(root / class_id / f"{i:03d}.png", (i % 256, i // 256, label))
         return root
 
     return make
 
 
 class GreyStore:
-    """A picture whose grey value tells its row."""
+    """A picture whose grey value tells its row; samplers look at none, and nobody looks for copies."""
+
+    without_copies = True
 
     def read(self, row: int) -> Image.Image:
         return Image.new("RGB", (40, 30), (row % 256,) * 3)

@@ -114,7 +114,6 @@ def test_other_files_empty_classes_and_a_damaged_registry(
     for number, name in enumerate(("ant", "bee")):
         (tmp_path / "photos" / name / "1.png").write_bytes(picture(number))
     (tmp_path / "photos" / "ant" / "letter.pdf").write_bytes(b"x")
-    fresh_cache.mkdir()
     (fresh_cache / "registry.json").write_text("{")
     done = run_cli("datasets", "show", tmp_path / "photos")
     assert "1 class folder of" in done.stderr and "without images ('cat'): left out" in done.stderr

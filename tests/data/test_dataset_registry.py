@@ -159,7 +159,6 @@ def test_opening_again_writes_nothing(tree: MakeTree, fresh_cache: Path) -> None
 def test_a_damaged_registry_is_set_aside_and_made_anew(
     content: str, fresh_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fresh_cache.mkdir()
     (fresh_cache / "registry.json").write_text(content, "latin-1")
     assert registry.entries() == []
     notes = capsys.readouterr().err

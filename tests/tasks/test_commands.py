@@ -55,7 +55,9 @@ def test_dropped_classes_are_told(photos: Path, run_cli, tmp_path: Path) -> None
     shutil.copytree(photos, tmp_path / "few")
     for number in range(20):
         (tmp_path / "few" / "round" / "gold" / f"{number:03d}.jpg").unlink()
-    done = run_cli("sample", tmp_path / "few", "--drop-small", "-o", tmp_path / "a.parquet")
+    done = run_cli(
+        "sample", tmp_path / "few", "--drop-small", "--copies", "equal", "-o", tmp_path / "a.parquet"
+    )
     assert "left out 1 classes with fewer than 15 images" in done.stdout
 
 
@@ -86,10 +88,10 @@ def test_sample_without_a_file_to_write(photos: Path, run_cli) -> None:
 
 
 def test_fewer_distinct_tasks_than_wanted(run_cli, photos: Path, tmp_path: Path) -> None:
-    for name in ("a", "b"):
+    for name, colour in (("a", "gold"), ("b", "olive")):
         (tmp_path / "tiny" / name).mkdir(parents=True)
         for number in range(2):
-            shutil.copy(photos / "round" / "gold" / f"{number:03d}.jpg", tmp_path / "tiny" / name)
+            shutil.copy(photos / "round" / colour / f"{number:03d}.jpg", tmp_path / "tiny" / name)
     args = (
         "sample",
         tmp_path / "tiny",

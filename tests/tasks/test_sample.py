@@ -53,6 +53,7 @@ def test_the_settings_are_in_the_metadata(make_dataset) -> None:
         "split": None,
         "allow_repeats": False,
         "dropped_classes": 1,
+        "copies": {"name": "apart"},
     }
     assert bed.meta["seed"] == 5 and bed.datasets == {"small": dataset.fingerprint}
 

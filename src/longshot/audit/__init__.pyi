@@ -1,6 +1,12 @@
 """What other rooms may use of this one, a line each."""
 
 from .classes import RELATIONS as RELATIONS  # the strongest first
+from .copies import COPY_RULES as COPY_RULES  # what may be done about copies
+from .copies import CopyGroups as CopyGroups  # Which images of a dataset are copies of each other
+from .copies import copy_groups as copy_groups  # Find the groups of copies within a dataset
+from .copies import equal_groups as equal_groups  # The groups of equal values
+from .copies import find_copies as find_copies  # The groups of images that a rule keeps apart
+from .copies import say_copies as say_copies  # How many images are copies, in words
 from .find import View as View  # A dataset without what it shares with another
 from .find import find_overlap as find_overlap  # Find images and classes that two datasets share
 from .find import find_suspects as find_suspects  # Find images whose label looks wrong, and images that are copies …

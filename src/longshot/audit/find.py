@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from longshot.audit.classes import read_nouns, shared_classes
-from longshot.audit.pairs import KINDS, NEIGHBOURS, SIMILARITY, Embed, find_pairs
+from longshot.audit.copies import copy_groups
+from longshot.audit.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
 from longshot.audit.record import KIND, Overlap, check_first_side, make_overlap, remember
 from longshot.base import (
     PAGE,
@@ -191,7 +193,7 @@ def find_suspects(
 
     A label is suspected where another class is at least 100 times as probable: every image is judged by a linear
     discriminant on the backbone's features that was fitted without it, as in confident learning. Copies are equal
-    files and near copies; the first of its class is not suspected, unless copies carry different labels.
+    images and near copies; the first of its class is not suspected, unless copies carry different labels.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ def find_suspects(
     backbone : str
         Whose features judge the labels; see ``list_backbones``.
     near_copies : bool
-        Look for near copies too, which reads every image; otherwise only for files of equal bytes.
+        Look for near copies too; otherwise only for equal images, whatever file they are in.
     out : path, optional
         Also write the suspects there as CSV: key, class, reason, looks_like, odds.
     view : path, optional
@@ -235,11 +237,8 @@ def find_suspects(
         claim_output(view, VIEW_KIND, force=force, name="view")
     data = as_dataset(dataset)
     features = embed(data, backbone, device=device)
-    near = None
-    if near_copies:
-        pairs = find_pairs(data, data, workers=workers, device=device)
-        near = pairs.rows[pairs.kind < KINDS.index("similar")]
-    suspects = suspects_of(features, near)
+    copies = np.flatnonzero(copy_groups(data, near_copies).suspects(data.labels))
+    suspects = replace(suspects_of(features), copies=copies, near=near_copies)
     if out is not None:
         with delivered(out) as temporary:
             csv.write_csv(suspects.table(), temporary)

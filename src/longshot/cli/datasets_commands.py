@@ -14,6 +14,8 @@ from longshot.cli.common import COUNT, echo_json, print_table, shared
 if TYPE_CHECKING:
     from longshot.data import Dataset
 
+_SHOWN_COPIES = 10
+
 
 @click.command("get")
 @click.argument("name", required=False)
@@ -226,24 +228,40 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
 @click.argument("dataset")
 @click.option("--workers", type=COUNT, help="Threads that decode; all cores by default.")
 @click.option("--refresh", is_flag=True, help="Decode every image again, also those known to be good.")
+@click.option(
+    "--copies",
+    type=click.Choice(["apart", "equal", "allow"]),
+    help="Which copies to list: equal images and near copies, equal images, none. [apart; over 50,000 images: equal]",
+)
 @shared("json")
-def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> None:
-    """Decode every image of DATASET and list those that cannot be read; exit code 2 when there are any.
+def check(dataset: str, workers: int | None, refresh: bool, copies: str | None, as_json: bool) -> None:
+    """Decode every image of DATASET; list those that cannot be read, with exit code 2, and copies of others.
 
     \b
     Example:
         longshot datasets check toybox
     """
+    from longshot.audit import find_copies, say_copies
     from longshot.data import check_dataset
 
     checked = check_dataset(dataset, workers=workers, refresh=refresh)
+    groups = None if checked.bad else find_copies(checked.dataset, copies)[1]
     if as_json:
         bad = [{"key": key, "reason": reason} for key, reason in checked.bad]
-        echo_json({"images": len(checked.dataset), "bad": bad})
+        listed = [] if groups is None else groups.table(checked.dataset)
+        echo_json({"images": len(checked.dataset), "bad": bad, "copies": listed})
     elif checked.bad:
         print_table([{"image": key, "reason": reason} for key, reason in checked.bad])
     else:
         click.echo(f"All {len(checked.dataset):,} images of '{checked.dataset.name}' can be read.")
+    if groups is not None and not as_json:
+        listed = groups.table(checked.dataset)
+        click.echo(
+            say_copies(**groups.counts(checked.dataset.labels)) if listed else "None is a copy of another."
+        )
+        print_table(listed[:_SHOWN_COPIES])
+        if len(listed) > _SHOWN_COPIES:
+            click.echo(f"… and {len(listed) - _SHOWN_COPIES:,} more: --json lists all.")
     checked.raise_if_bad()
 
 

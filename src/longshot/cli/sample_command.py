@@ -134,11 +134,17 @@ instance_options = together(
         is_flag=True,
         help="An image that is support in one task is never a query in another.",
     ),
+    _images(
+        "--copies",
+        type=click.Choice(["apart", "equal", "allow"]),
+        help="apart: equal images and near copies are never on both sides of a task nor in two classes of it. equal: "
+        "only equal images; near copies are not looked for. allow: all are drawn. [apart; over 50,000 images: equal]",
+    ),
     _hard("--features", type=FILE_PLACE, help="Features FILE.npy in place of --judge."),
     _hard(
         "--exclude-suspects",
         is_flag=True,
-        help="Draw no image whose label looks wrong to a judge, and no copies.",
+        help="Draw no image whose label looks wrong to a judge.",
     ),
     _hard(
         "--judging",
@@ -241,7 +247,7 @@ def command(
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o easy.parquet.")
     import longshot
-    from longshot.tasks import dropped_classes, is_network_column, say_drops, say_suspects, summary
+    from longshot.tasks import describe, is_network_column, say_drops, say_suspects
 
     options = {name: value for name, value in options.items() if value != ()}  # repeatable, and not written
     start = time.monotonic()
@@ -249,7 +255,7 @@ def command(
         _estimate(datasets, {**options, "published": published}, as_json)
         return
     testbed = longshot.sample(datasets, published=published, out=out, **options)
-    facts = summary(testbed)
+    facts = describe.summary(testbed)
     if as_json:
         echo_json({"path": str(out), **facts})
         return
@@ -266,9 +272,9 @@ def command(
             click.echo(f"{name} {values['min']:.4g} to {values['max']:.4g}, mean {values['mean']:.4g}")
     for line in say_drops(testbed.meta["sampler"], list(testbed.datasets)):
         click.echo(line)
-    if sentence := say_suspects(testbed):
-        click.echo(sentence)
-    dropped = dropped_classes(testbed)
+    for line in filter(None, [say_suspects(testbed), *describe.say_copies(testbed)]):
+        click.echo(line)
+    dropped = describe.dropped_classes(testbed)
     if dropped:
         from longshot.tasks import make_shape
 

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from longshot.audit import equal_groups
 from longshot.base import Ints, TaskRows, UserError, hash_text, note
+from longshot.data import image_digests, short_digests
 from longshot.models import AnyMethod, ImageMethod, Method, get_method, variant_methods
-from longshot.tasks import Testbed, say_changed
+from longshot.tasks import Testbed, say_changed, straddling_tasks
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -335,6 +337,7 @@ def find_datasets(
     for testbed in testbeds.values():
         for name, fingerprint in testbed.datasets.items():
             testbed.check_content(name, by_fingerprint[fingerprint])
+        _note_copies(testbed, by_fingerprint)
     by_content = {
         fingerprint
         for testbed in testbeds.values()
@@ -345,6 +348,22 @@ def find_datasets(
         fingerprint: dataset if fingerprint in by_content else dataset.with_identity("names")
         for fingerprint, dataset in by_fingerprint.items()
     }
+
+
+def _note_copies(testbed: Testbed, datasets: Mapping[str, Dataset]) -> None:
+    """Tell how many tasks have equal files on both sides or in two classes; ``datasets`` by fingerprint."""
+    if straddling_tasks(testbed) == 0:  # by short digests, which can only agree too often
+        return
+    groups = {
+        name: equal_groups(short_digests(image_digests(data, data.find_rows(testbed.keys(name)))))
+        for name, data in ((name, datasets[fingerprint]) for name, fingerprint in testbed.datasets.items())
+        if testbed.content[name].identity == data.identity == "content"
+    }
+    if number := straddling_tasks(testbed, groups):
+        note(
+            f"{number:,} of {len(testbed):,} tasks of '{testbed.name or testbed.content_hash[:12]}' have equal images "
+            "on both sides or in two classes, so their accuracy says too much; {sample()} keeps copies apart"
+        )
 
 
 def check_features(testbed: Testbed, name: str, features: Features) -> None:

@@ -191,6 +191,7 @@ def training_sections(path: str) -> list[dict[str, Any]]:
 
 def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
     """Images whose label looks wrong, by features of this dataset that lie in the cache."""
+    from longshot.audit import equal_groups
     from longshot.base import cache_places
     from longshot.models import Features, suspects_of
 
@@ -217,7 +218,7 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
             ]
             rows += [
                 {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
-                for row in suspected.copies.tolist()
+                for row in ([] if features.digests is None else equal_groups(features.digests).later.tolist())
             ]
             note = f"By the features of {features.backbone}: another class is 100 times as probable as the label."
             return _facts("suspects", rows, note)
@@ -277,7 +278,7 @@ def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
     simple = {**shape, **classes}.items()
     settings = {**choices, **{key: value for key, value in simple if isinstance(value, int | float | str)}}
     split = "train" if "train" in dataset.splits else None
-    testbed = sample(dataset, tasks=2, seed=0, split=split, **settings)
+    testbed = sample(dataset, tasks=2, seed=0, split=split, copies="allow", **settings)
     drawn_episodes = []
     for task in testbed:
         parts = {"support": (task.support, task.support_label), "query": (task.query, task.query_label)}

@@ -43,6 +43,7 @@ def release_card(facts: Mapping[str, Any]) -> str:
             f"- **{bed['name']}**: {bed['said']}; seed {bed['seed']}"
             + (f"; features `{bed['features'][:16]}…`" if bed["features"] else "")
             + (f"; {bed['suspects']}" if bed.get("suspects") else "")
+            + "".join(f"; {sentence}" for sentence in bed.get("copies", ()))
             for bed in facts["testbeds"]
         ),
         *_difficulty(facts["testbeds"]),

@@ -15,7 +15,7 @@ from longshot.evaluation import Results, TestbedLike, names_only, open_distinct_
 from longshot.publish.croissant import CROISSANT_FILE, croissant_record
 from longshot.publish.release_card import front_matter, release_card
 from longshot.publish.release_images import SourceNames, read_names, thumbnails, write_names
-from longshot.tasks import Testbed, columns, open_datasets, say_sampler, say_suspects
+from longshot.tasks import Testbed, columns, describe, open_datasets, say_sampler, say_suspects
 
 FORMAT = 2
 FILE = "release.json"
@@ -176,6 +176,10 @@ def _testbed(number: int, name: str, bed: Testbed) -> dict[str, Any]:
         "sampler": bed.meta["sampler"],
         "said": say_sampler(bed.meta["sampler"]),
         "suspects": say_suspects(bed),
+        "copies": [
+            *describe.say_copies(bed),
+            describe.say_straddling(describe.straddling_tasks(bed), len(bed)),
+        ],
         "seed": bed.meta["seed"],
         "features": bed.meta["features"],
     }

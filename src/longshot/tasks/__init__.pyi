@@ -33,6 +33,7 @@ from .describe import Balance as Balance  # How often the classes of one dataset
 from .describe import bars as bars  # Counts of the values
 from .describe import bin_edges as bin_edges  # Edges [B + 1] of equally wide intervals that hold all values
 from .describe import Change as Change  # A measure of the same tasks before and after selection, where both are known
+from .describe import straddling_tasks as straddling_tasks  # How many tasks have copies on both sides or in two …
 from .describe import dropped_classes as dropped_classes  # Classes that were left out of the draw for having too …
 from .describe import summary as summary  # The facts of a testbed as plain JSON values
 from .difficult import DifficultInstances as DifficultInstances  # Supports on which the query loss is high

@@ -36,6 +36,9 @@ class Pool:
     query_mask: Bools | None = None  # [N] images that may be queries; None: all
     support_mask: Bools | None = None  # [N] images that may be support; None: all
     label: str = ""  # which of several pools it is, for the tasks drawn from it
+    # [N] where copies are kept apart: the image that may not be support beside an image, itself or a copy; -1: none
+    twins: Ints | None = None
+    distinct_mask: Bools | None = None  # [N] where copies are kept apart: one image of each group
 
     @property
     def sizes(self) -> Ints:
@@ -52,10 +55,20 @@ class Pool:
         """Ids of the classes that may be drawn, [P]."""
         return tuple(self.dataset.class_ids[c] for c in self.classes)
 
+    @cached_property
+    def distinct_sizes(self) -> Ints:
+        """Images of every class of the dataset, copies that are kept apart counted once, [C]."""
+        return self.sizes if self.distinct_mask is None else self._count(self.distinct_mask)
+
     @property
     def restricted(self) -> bool:
         """Whether a rule limits the images."""
         return self.query_mask is not None or self.support_mask is not None
+
+    @property
+    def alike(self) -> bool:
+        """Whether queries and support are drawn from the same images."""
+        return self.query_mask is self.support_mask
 
     @cached_property
     def query_sizes(self) -> Ints:
@@ -79,6 +92,37 @@ class Pool:
             support_mask=_both_masks(self.support_mask, support),
         )
 
+    def keep_apart(self, group: Ints, turn: Ints) -> Pool:
+        """The pool with one image of each group [N] among the queries and one among the support; never both in a task.
+
+        Of a group the image with the lowest ``turn`` [N] may be a query. It may be support, too; where a rule forbids
+        that, the image with the lowest turn among those that may. This is the last restriction of a pool.
+        """
+        rows = np.arange(len(group))
+        copied = np.bincount(group, minlength=len(group))[group] > 1
+        masks: list[Bools] = []
+        for mask in (self.query_mask, self.support_mask):
+            members = np.flatnonzero(copied if mask is None else copied & mask)
+            # what may be a query comes first for the support
+            later = ~masks[0][members] if masks else np.zeros(len(members), np.bool_)
+            members = members[np.lexsort((turn[members], later, group[members]))]
+            chosen = ~copied if mask is None else mask & ~copied
+            chosen[members[np.unique(group[members], return_index=True)[1]]] = True
+            masks.append(chosen)
+        query, support = masks
+        supporters = np.full(len(group), -1)
+        supporters[group[support]] = rows[support]
+        if self.alike:
+            support = query  # one object: see ``alike``
+        first = group == rows
+        return replace(
+            self,
+            query_mask=query,
+            support_mask=support,
+            twins=supporters[group],
+            distinct_mask=first if self.distinct_mask is None else first & self.distinct_mask,
+        )
+
     def take_classes(self, classes: Ints) -> Pool:
         """The pool with only these classes."""
         return replace(self, classes=classes)
@@ -87,6 +131,8 @@ class Pool:
     def _both(self) -> Ints:
         """Images of every class that may be either, [C]."""
         shared = _both_masks(self.query_mask, self.support_mask)
+        if self.twins is not None and self.query_mask is not None:
+            shared = self.query_mask & (self.twins >= 0)
         return self.sizes if shared is None else self._count(shared)
 
     def _count(self, mask: Bools) -> Ints:

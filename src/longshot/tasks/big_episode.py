@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.audit import find_copies
 from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError
 from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut
 from longshot.tasks.content import read_content
 from longshot.tasks.drawing import to_table
+from longshot.tasks.pools import unmixed
 from longshot.tasks.testbed import Testbed
 
 SUPPORTS = ("train800val200", "trainval")
@@ -51,7 +53,9 @@ class BigEpisode:
     trainval        the first ``train`` + ``validation`` of train with validation behind it (``trainval.take(1000)``)
 
     ``query`` limits the queries to the first so many of test; None: all. ``block`` cuts them into tasks with the same
-    support and at most so many queries each; None: one task.
+    support and at most so many queries each; None: one task. ``copies`` says which images are no queries because they
+    are copies of support images, and whether equal images with several labels take part, as in ``sample``. A dataset
+    with splits of its own is asked as it was published: "allow".
     """
 
     train: int = 800
@@ -59,6 +63,7 @@ class BigEpisode:
     support: str = "train800val200"
     query: int | None = None
     block: int | None = None
+    copies: str | None = None
 
     def __post_init__(self) -> None:
         if self.support not in SUPPORTS:
@@ -74,20 +79,29 @@ class BigEpisode:
 
     def final(self, dataset: Dataset) -> Testbed:
         """What is reported: learn from all ``train`` + ``validation`` images, asked for the test images."""
-        parts = split_rows(dataset)
+        parts, groups = self._parts(dataset)
         if self.support == "trainval":
             trainval = np.concatenate([parts["train"], parts["validation"]])
             support = _first(trainval, self.train + self.validation, dataset, "train and validation together")
         else:
             support = self._halves(parts, dataset)
-        query = parts["test"] if self.query is None else parts["test"][: self.query]
+        query = _apart(support, parts["test"], groups)[: self.query]
         return self._frozen(dataset, "final", support, query)
 
     def choice(self, dataset: Dataset) -> Testbed:
         """What settings are chosen on: learn from the first ``train`` images, asked for the ``validation`` images."""
-        parts = split_rows(dataset)
-        support = self._halves(parts, dataset)
-        return self._frozen(dataset, "choice", support[: self.train], support[self.train :])
+        parts, groups = self._parts(dataset)
+        support, query = np.split(self._halves(parts, dataset), [self.train])
+        return self._frozen(dataset, "choice", support, _apart(support, query, groups))
+
+    def _parts(self, dataset: Dataset) -> tuple[dict[str, Ints], Ints]:
+        """Rows of the three splits that may take part, and the group of copies of every image [N]."""
+        copies = find_copies(dataset, self.copies)[1]
+        parts, groups = split_rows(dataset), np.arange(len(dataset))
+        if copies is None or not len(copies.later):
+            return parts, groups
+        groups, drawable = unmixed(copies, np.arange(len(dataset.class_ids)), dataset)
+        return {part: rows[drawable[rows]] for part, rows in parts.items()}, groups
 
     def _halves(self, parts: dict[str, Ints], dataset: Dataset) -> Ints:
         counts = {"train": self.train, "validation": self.validation}
@@ -105,6 +119,11 @@ class BigEpisode:
             seed=None,
             content={dataset.name: read_content(table, dataset)},
         )
+
+
+def _apart(support: Ints, query: Ints, groups: Ints) -> Ints:
+    """The queries without copies of support images."""
+    return query[~np.isin(groups[query], groups[support])]
 
 
 def split_rows(dataset: Dataset) -> dict[str, Ints]:

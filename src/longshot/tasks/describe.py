@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.audit import CopyGroups, equal_groups
+from longshot.audit import say_copies as say_counts
 from longshot.base import Bools, Floats, Ints, span
 from longshot.tasks import columns
 from longshot.tasks.content import say_identity
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _BAR = 40  # characters of the longest bar
 _BINS = 10
+_CHANCE = 0.01  # pairs of short digests that may agree by chance, in the mean, where they are believed
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ def summary(testbed: Testbed) -> dict[str, Any]:
         "classes": len(appearances),
         "appearances_per_class": _range(np.array(list(appearances.values()))),
         "distinct_images": sum(content.images for content in testbed.content.values()),
+        "copies": {"straddling_tasks": straddling_tasks(testbed), "near": False},
     }
     for name in testbed.measured:
         values = measured(testbed, name)
@@ -117,6 +121,57 @@ def summary(testbed: Testbed) -> dict[str, Any]:
     if drops:
         out["difficulty"] = drops
     return out
+
+
+def straddling_tasks(testbed: Testbed, groups: Mapping[str, CopyGroups] | None = None) -> int | None:
+    """Tasks that have copies on both sides or in two classes; None where that cannot be told.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        Whose tasks.
+    groups : mapping, optional
+        Dataset → groups of the images ``testbed.keys(name)``; otherwise images with equal digests, as far as the
+        testbed holds them, are copies.
+    """
+    total = 0
+    for name, fingerprint in testbed.datasets.items():
+        keys, content = testbed.keys(name), testbed.content[name]
+        tasks = testbed.bind(name, keys, fingerprint)
+        copies = None if groups is None else groups.get(name)
+        if copies is None and content.identity == "content":
+            copies = equal_groups(content.digests)
+            # short digests agree by chance, too: so many pairs of images in the mean
+            if len(copies.later) and len(keys) ** 2 / 2 > _CHANCE * 2.0**content.bits:
+                copies = None
+        if copies is None:
+            return None
+        total += int(copies.straddling(tasks).sum())
+    return total
+
+
+def say_straddling(number: int | None, tasks: int, near: bool = False) -> str:
+    """``copies: 48 of 50 tasks have equal images on both sides or in two classes``."""
+    kind = "equal images or near copies" if near else "equal images"
+    if number is None:
+        return f"copies: whether tasks have {kind} on both sides only the images can tell"
+    subject = f"{number:,} of {tasks:,} tasks have" if number else f"none of {tasks:,} tasks has"
+    return f"copies: {subject} {kind} on both sides or in two classes"
+
+
+def say_copies(testbed: Testbed) -> list[str]:
+    """What was done about copies when the tasks were drawn, a sentence each; nothing where there were none."""
+    sentences = []
+    for part in sampler_parts(testbed.meta["sampler"]):
+        facts = part.get("copies", {})
+        if counts := {kind: facts[kind] for kind in ("equal", "near", "contradicting") if kind in facts}:
+            sentences.append(say_counts(**counts))
+        if number := facts.get("straddling"):
+            subject = "1 task has" if number == 1 else f"{number:,} tasks have"
+            sentences.append(
+                f"{subject} copies on both sides or in two classes; tasks that are given are not changed"
+            )
+    return sentences
 
 
 def dropped_classes(testbed: Testbed) -> int:

@@ -188,6 +188,7 @@ class JudgedInstances:
                 device=pick_device(self.device),
                 names=judge.features.class_ids,
                 allowed=pool.support_mask,
+                twins=pool.twins,
             )
             for judge in self.panel
         ]

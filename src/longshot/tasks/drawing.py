@@ -176,7 +176,7 @@ def count_tasks(shape: Shape, classes: Classes, instances: Instances, pool: Pool
     so that the number is then an upper bound.
     """
     if (
-        pool.restricted
+        not pool.alike
         or not isinstance(instances, UniformInstances)
         or not isinstance(classes, UniformClasses | SiblingClasses)
     ):
@@ -192,7 +192,7 @@ def count_tasks(shape: Shape, classes: Classes, instances: Instances, pool: Pool
     different = {tuple(sorted(groups.row(i).tolist())) for i in range(len(groups))}
     total = 0
     for members in sorted(different):
-        sizes = Counter(pool.sizes[list(members)].tolist())
+        sizes = Counter(pool.query_sizes[list(members)].tolist())
         for shot in shots:
             total += _count_group(sizes, ways, shot, shape.query, limit)
             if total >= limit:
@@ -363,7 +363,8 @@ def estimate_sample(
         instances = "uniform"
     count = min(tasks, _TRIAL)
     start = time.monotonic()
-    trial = sample(dataset, tasks=count, instances=instances, **{**settings, "allow_repeats": True})
+    quick = {"allow_repeats": True, "copies": "allow"}  # a look at all images is no estimate
+    trial = sample(dataset, tasks=count, instances=instances, **{**settings, **quick})
     listed = settings.get("published") is not None  # a list is read as a whole
     factor = 1.0 if listed else tasks / count
     return SampleEstimate(

@@ -75,9 +75,11 @@ def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: Bools | None) -> 
 
 
 def _ranks(places: Ragged, pool: Pool, plan: TaskPlan, mask: Bools) -> Ragged:
-    """The inverse of ``_places``, without the positions that the mask does not allow."""
+    """The inverse of ``_places``, of copies where they stand for an image, without what the mask does not allow."""
     rows = places.values + np.repeat(pool.starts[plan.classes.values], places.lengths)
-    inside = mask[rows]
+    if pool.twins is not None:
+        rows = pool.twins[rows]
+    inside = (rows >= 0) & mask[rows]
     before = np.concatenate([[0], np.cumsum(mask)])
     ranks = before[rows] - np.repeat(before[pool.starts[plan.classes.values]], places.lengths)
     counts = np.bincount(places.owners[inside], minlength=len(places))

@@ -274,7 +274,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def find_excluded(judges: Sequence[Judge]) -> Suspects:
-    """The images of a dataset whose label any judge doubts, and copies of equal bytes; UserError without a judge."""
+    """The images of a dataset whose label any judge doubts; UserError without a judge."""
     from longshot.models import joint_suspects
 
     if not judges:
@@ -288,7 +288,7 @@ def find_excluded(judges: Sequence[Judge]) -> Suspects:
 def say_suspects(testbed: Testbed) -> str | None:
     """One sentence on suspected images among the supports; None where no judge looked.
 
-    ``suspected labels and copies: 4.2 % of the chosen supports, 1.1 % of uniform ones``
+    ``suspected labels: 4.2 % of the chosen supports, 1.1 % of uniform ones``
     """
     if "suspects_after" not in testbed.measured:
         return None
@@ -300,11 +300,9 @@ def say_suspects(testbed: Testbed) -> str | None:
         for facts in sampler_parts(testbed.meta["sampler"])
         if "excluded_suspects" in facts
     ]
-    more = ""
-    if left_out:
-        labels, copies = (sum(facts[name] for facts in left_out) for name in ("mislabelled", "copies"))
-        more = f"; left out: {labels:,} with a doubtful label, {copies:,} copies"
+    labels = sum(facts["mislabelled"] for facts in left_out)
+    more = f"; left out: {labels:,} with a doubtful label" if left_out else ""
     return (
-        f"suspected labels and copies: {100 * after:.1f} % of the chosen supports, "
+        f"suspected labels: {100 * after:.1f} % of the chosen supports, "
         f"{100 * before:.1f} % of uniform ones{more}"
     )

@@ -78,7 +78,7 @@ class MetaDatasetShape(Shape):
         beta = streams.stage("support-size").uniform()
         weight = streams.slots("shots", classes).uniform()
         numbers = classes.values
-        sizes = pool.sizes[numbers]
+        sizes = pool.distinct_sizes[numbers]
         # Half of a class, or fewer where a rule leaves fewer images for queries.
         most = np.minimum(sizes // 2, pool.query_sizes[numbers])
         query = np.minimum(self.max_query, np.minimum.reduceat(most, classes.offsets[:-1]))[classes.owners]

@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import Bools, UserError, count
+from longshot.audit import CopyGroups
+from longshot.base import Bools, Ints, TaskRows, UserError, count
 from longshot.data import Dataset, described
 from longshot.tasks.base import Instances, Pool, Shape
 from longshot.tasks.streams import Streams
@@ -282,10 +283,12 @@ def make_pools(
     split: str | None = None,
     drop_small: bool = False,
     allowed: Bools | None = None,
+    copies: CopyGroups | None = None,
 ) -> tuple[Pool, list[Pool], int]:
     """All that may be drawn; the pools of which one is drawn for each task; classes left out for being small.
 
-    ``allowed`` [N] says which images may be drawn at all; None: every one.
+    ``allowed`` [N] says which images may be drawn at all; None: every one. Images of one group of ``copies`` are never
+    on both sides of a task nor in two classes.
     """
     curated = _curated(instances)
     if curated is not None or limits.query_where is not None or limits.support_where is not None:
@@ -297,14 +300,23 @@ def make_pools(
     everything = Pool(dataset, dataset.split_classes(split)).restrict(*masks)
     if allowed is not None:
         everything = everything.restrict(allowed, allowed)
+    group, drawable = np.arange(len(dataset)), None
+    if copies is not None and len(copies.later):
+        group, drawable = unmixed(copies, everything.classes, dataset)
+        everything = replace(everything.restrict(drawable, drawable), distinct_mask=drawable)
     if limits.disjoint:
         seed = streams.seed if limits.cut_seed is None else limits.cut_seed
-        everything = _cut(everything, shape, replace(streams, seed=seed))
+        everything = _cut(everything, shape, replace(streams, seed=seed), group)
+    turn = streams.generator("copies").permutation(len(dataset)) if drawable is not None else group
+
+    def apart(pool: Pool) -> Pool:
+        return pool if drawable is None else pool.keep_apart(group, turn)
+
     if curated is None:
-        everything = _checked([everything], shape, split, drop_small)
+        everything = _checked([apart(everything)], shape, split, drop_small)
         return everything, [everything], len(dataset.split_classes(split)) - len(everything.classes)
     pools = []
-    for pool, twin in curated.settings(everything):
+    for pool, twin in (map(apart, pair) for pair in curated.settings(everything)):
         if not curated.within:
             pools.append(_checked([pool, twin], shape, split, drop_small))
             continue
@@ -325,6 +337,35 @@ def make_pools(
         fitting = [replace(fitting[0], label="")]
     used = np.unique(np.concatenate([pool.classes for pool in fitting]))
     return everything.take_classes(used), fitting, len(everything.classes) - len(used)
+
+
+def unmixed(copies: CopyGroups, classes: Ints, dataset: Dataset) -> tuple[Ints, Bools]:
+    """Groups of copies [N] that lie in one class each, and which images [N] of some classes may be drawn for that.
+
+    Of equal images with different labels none may be drawn: they contradict each other. Of near copies in several
+    classes those in the class of the first may.
+    """
+    inside = np.isin(dataset.labels, classes)
+    drawable = ~copies.among(inside).clashes(dataset.labels)
+    drawable &= ~copies.among(inside & drawable).strays(dataset.labels)
+    return copies.among(inside & drawable).group, drawable
+
+
+def copy_facts(rule: str, copies: CopyGroups | None, dataset: Dataset, classes: Ints) -> dict[str, Any]:
+    """What a testbed records about copies in the classes that it was drawn from: the rule, and what it met.
+
+    ``equal`` and ``near`` count images beyond the first of a group, ``contradicting`` equal images with several labels.
+    """
+    if copies is None or not len(copies.later):
+        return {"name": rule}
+    counts = copies.among(np.isin(dataset.labels, classes)).counts(dataset.labels)
+    return {"name": rule, **{kind: number for kind, number in counts.items() if number}}
+
+
+def straddle_facts(copies: CopyGroups | None, tasks: TaskRows) -> dict[str, Any]:
+    """The same for tasks that are taken as they are: how many have copies on both sides or in two classes."""
+    measured = {} if copies is None else {"straddling": int(copies.straddling(tasks).sum())}
+    return {"name": "allow", **measured}
 
 
 def _curated(instances: Instances) -> Curated | None:
@@ -371,29 +412,29 @@ def _too_few(pool: Pool, shape: Shape, where: str, enough: Bools) -> UserError:
     classes = pool.classes
     summary = f"{int(enough.sum())} of {len(classes)} classes have enough"
     drop = "leave the small ones out with {drop_small:True}, or " if enough.any() else ""
-    if not pool.restricted:
-        smallest = int(classes[np.argmin(pool.sizes[classes])])
-        return UserError(
-            f"Class '{pool.dataset.class_ids[smallest]}' of {where} has {count(int(pool.sizes[smallest]), 'image')}, "
-            f"but a task needs {shape.min_images} of each class (shots + queries), and {summary}",
-            f"{drop}lower {{shot}} or {{query}}",
-        )
     query, shot = shape.min_counts
     missing = np.maximum(query - pool.query_sizes[classes], 0) + np.maximum(
         shot - pool.left(classes, query), 0
     )
     worst = int(classes[np.argmax(missing)])
+    copies = int(pool.sizes[worst] - pool.distinct_sizes[worst])
+    more = f", {copies:,} of {int(pool.sizes[worst]):,} being left out as copies" if copies else ""
+    remedy = f"{drop}lower {{shot}} or {{query}}" + (", or draw copies with {copies:allow}" if copies else "")
+    images = count(int(pool.query_sizes[worst]), "image")
+    subject = f"Class '{pool.dataset.class_ids[worst]}' of {where} has {images}"
+    if pool.alike:
+        needed = f"{shape.min_images} of each class (shots + queries)"
+        return UserError(f"{subject}{more}, but a task needs {needed}, and {summary}", remedy)
     available = max(int(pool.left(np.array([worst]), query)[0]), 0)
     return UserError(
-        f"Class '{pool.dataset.class_ids[worst]}' of {where} has {count(int(pool.query_sizes[worst]), 'image')} for "
-        f"the query under the rules and {available} left for the support, but a task needs {query} and {shot}, and "
-        f"{summary}",
-        f"{drop}lower {{shot}} or {{query}}, or loosen the rule",
+        f"{subject} for the query under the rules and {available} left for the support{more}, but a task needs {query} "
+        f"and {shot}, and {summary}",
+        f"{remedy}, or loosen the rule",
     )
 
 
-def _cut(pool: Pool, shape: Shape, streams: Streams) -> Pool:
-    """Give each image that may be both to the queries or to the support, in the ratio that a task needs."""
+def _cut(pool: Pool, shape: Shape, streams: Streams, group: Ints) -> Pool:
+    """Give each group [N] that may be both to the queries or to the support, in the ratio that a task needs."""
     dataset = pool.dataset
     everything = np.ones(len(dataset), dtype=bool)
     query = everything.copy() if pool.query_mask is None else pool.query_mask.copy()
@@ -404,14 +445,14 @@ def _cut(pool: Pool, shape: Shape, streams: Streams) -> Pool:
     (queries, shots), ratio = shape.min_counts, shape.pool_counts
     for c in pool.classes:
         rows = np.arange(dataset.offsets[c], dataset.offsets[c + 1])
-        shared = rows[query[rows] & support[rows]]
+        asks, helps = (np.unique(group[rows[mask[rows]]]) for mask in (query, support))
+        shared = np.intersect1d(asks, helps)
         shared = shared[np.argsort(rank[shared])]
-        only_query = int(query[rows].sum()) - len(shared)
-        only_support = int(support[rows].sum()) - len(shared)
+        only_query, only_support = len(asks) - len(shared), len(helps) - len(shared)
         share = round(len(shared) * ratio[0] / sum(ratio))
         # Not fewer than a task needs on either side; where both cannot be had, the check of sizes says so.
         share = min(max(share, queries - only_query), len(shared) - max(shots - only_support, 0))
         share = min(max(share, 0), len(shared))
-        support[shared[:share]] = False
-        query[shared[share:]] = False
+        support[rows[np.isin(group[rows], shared[:share])]] = False
+        query[rows[np.isin(group[rows], shared[share:])]] = False
     return pool.restrict(query, support)

@@ -17,19 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.audit import find_copies
 from longshot.base import Floats, Ints, Ragged, TaskPlan, TaskRows, UserError, hash_json, hash_text, note
 from longshot.data import REDUCTIONS, Dataset, class_labels, has_wordnet_ids, taxonomy_facts
 from longshot.tasks.base import Pool
 from longshot.tasks.class_samplers import UniformClasses
 from longshot.tasks.drawing import to_table
 from longshot.tasks.measures import coarsity_measure
+from longshot.tasks.pools import straddle_facts
 from longshot.tasks.published_names import ByName, ByOrder, ClassOrder, ordered_classes
 from longshot.tasks.testbed import Testbed
 
 COLUMNS = ("task", "labels", "image_id", "support")
 RULE = "drawn uniformly from the images of their class that are not support, a stream for each task"
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-_TAKES = ("query", "reduction")  # the settings of ``sample`` that an import takes
+_TAKES = ("query", "reduction", "copies")  # the settings of ``sample`` that an import takes
 _CLOSE = 1e-6  # relative; a list prints its variance to the last digit
 
 
@@ -73,6 +75,7 @@ def read_published(
     reduction: str | None = None,
     query: int | None = None,
     seed: int = 0,
+    copies: str | None = None,
 ) -> Testbed:
     """The testbed that a CSV lists, bound to the dataset; errors name the line.
 
@@ -93,6 +96,8 @@ def read_published(
         are not support of the task, each task with a stream of its own. Without it the tasks stay without queries.
     seed : int
         The root of these streams.
+    copies : str, optional
+        Which copies are looked for, to count the tasks that have them on both sides; the list stays as it is.
 
     Returns
     -------
@@ -127,6 +132,7 @@ def read_published(
         "name": "published",
         "file": file.name,
         "sha256": hash_text(file.read_text("utf-8-sig")),
+        "copies": straddle_facts(find_copies(data, copies)[1], rows),
         **taxonomy_facts(data, reduction),
     }
     if order is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from longshot.audit import CopyGroups, find_copies
 from longshot.base import (
     Ints,
     Progress,
@@ -37,7 +38,7 @@ from longshot.tasks.drawing import DrawRecipe, aim, check_target, draw, to_table
 from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import CANDIDATES, Judge, TaskScorer, filter_tasks, open_judges
 from longshot.tasks.measures import Measure, coarsity_measure, find_excluded
-from longshot.tasks.pools import ImageLimits, make_pools
+from longshot.tasks.pools import ImageLimits, copy_facts, make_pools, straddle_facts
 from longshot.tasks.streams import Streams
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import claim_testbed
@@ -126,8 +127,8 @@ def sample(
     allow_repeats : bool
         Let the same task occur twice.
     exclude_suspects : bool
-        With a judge: draw no image whose label looks wrong to it, and no second file of equal bytes. ``find_suspects``
-        also finds near copies, and writes the dataset without all of them.
+        With a judge: draw no image whose label looks wrong to it. ``find_suspects`` lists them and copies, and writes
+        the dataset without all of them.
     limits : ImageLimits, optional
         Rules for all images as an object, in place of ``query_where``, ``support_where`` and ``disjoint_pools``.
     measures : sequence of callables
@@ -192,6 +193,10 @@ def sample(
         rule, same                          shifted, matched
         query_where, support_where          rules over attributes, such as "viewpoint in (front, back)"
         disjoint_pools                      an image that is support in one task is never a query in another
+        copies                              "apart": equal images and near copies are never on both sides of a task
+                                            nor in two classes of it; "equal": only equal images, near copies are not
+                                            looked for; "allow": all are drawn. "apart" for up to 50,000 images,
+                                            else "equal". Replayed and published tasks stay as they are
         ==================================  ==========================================================================
 
     Returns
@@ -232,7 +237,7 @@ def sample(
 
         check_import(published, settings, choices)
         reduction, query = settings.get("reduction"), settings.get("query")
-        counting = {"split": split, "reduction": reduction}
+        counting = {"split": split, "reduction": reduction, "copies": settings.get("copies")}
         listed = read_published(published or "", opened, class_order, query=query, seed=seed, **counting)
         return _saved(listed, out, force)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
@@ -258,7 +263,8 @@ def sample(
         assert isinstance(counts, Replay)
         facts |= {"classes": {"name": counts.name}, "episodes_sha256": counts.episodes_sha256()}
     target = check_target(settings)
-    # Before the bar of the tasks: embedding has one of its own. Only the classes that tasks may have are embedded.
+    # Before the bar of the tasks: these have bars of their own. Only the classes that tasks may have are embedded.
+    copies = [find_copies(data, settings.get("copies")) for data in opened]
     networks = [
         ([], []) if word is None else open_judges(data, word, settings, device, _rows_of(data, split))
         for data in opened
@@ -278,14 +284,15 @@ def sample(
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
-        for data, (judges, held_out) in zip(opened, networks, strict=True):
+        for data, (judges, held_out), found_copies in zip(opened, networks, copies, strict=True):
             beside: dict[str, Any] = {"held_out": held_out, "score": score, "device": device}
             chooser = make_instances(instances, settings, judges=judges, **beside)
             if judged := _judged(chooser):
                 chooser = judged.among(_rows_of(data, split), data)
             if out is not None and target is None:
                 claim_testbed(out, {"sampler": {"instances": settings_of(chooser)}}, force=force)
-            testbed = _draw(request, data, chooser, bar, judges or getattr(chooser, "panel", ()))
+            panel: Sequence[Judge] = judges or getattr(chooser, "panel", ())
+            testbed = _draw(replace(request, copies=found_copies), data, chooser, bar, panel)
             if word == "filtered":
                 testbed = filter_tasks(testbed, data, judges, held_out, tasks, settings, score, device)
                 testbed = testbed.with_content({data.name: data})
@@ -308,6 +315,10 @@ class _Request:
     reduction: str | None  # by which coarsity is measured
     exclude_suspects: bool
     target: float | None  # accuracy that held-out networks shall have
+    copies: tuple[str, CopyGroups | None] = (
+        "allow",
+        None,
+    )  # the rule, and what it keeps apart in this dataset
 
 
 def _draw(
@@ -316,6 +327,8 @@ def _draw(
     """The tasks of one dataset."""
     shape, classes, split = request.recipe.shape, request.recipe.classes, request.split
     suspects = find_excluded(judges) if request.exclude_suspects else None
+    rule, copies = request.copies
+    replayed = request.facts["classes"] == {"name": "replay"}
     streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
     everything, pools, dropped = make_pools(
         dataset,
@@ -326,6 +339,7 @@ def _draw(
         split=split,
         drop_small=request.drop_small,
         allowed=None if suspects is None else ~suspects.mask,
+        copies=None if replayed else copies,
     )
     coarsity = coarsity_measure(everything, classes, request.reduction)
     measures = (*request.recipe.measures, *filter(None, [coarsity]))
@@ -335,6 +349,10 @@ def _draw(
         instances = recipe.instances
     drawn_tasks = draw(recipe, streams, bar)
     facts = {**request.facts, "instances": settings_of(instances), "dropped_classes": dropped}
+    members = dataset.split_classes(split)
+    facts["copies"] = (
+        straddle_facts(copies, drawn_tasks) if replayed else copy_facts(rule, copies, dataset, members)
+    )
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     facts |= taxonomy_facts(dataset, request.reduction)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from longshot.audit import CopyGroups, find_copies
 from longshot.base import Ints, UserError, check_count, count, first, shown_location
 from longshot.data import (
     ImageError,
@@ -204,12 +205,18 @@ class Inspection:
     images: tuple[ImageCheck, ...] = ()  # how the images of each dataset were checked, and what differs
     # dataset → coarsity by another taxonomy or reduction, where asked for
     coarsity: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # dataset → groups of equal images and near copies among the images in use, where they were looked for
+    copies: Mapping[str, CopyGroups] = field(default_factory=dict)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Everything as plain JSON values: ``describe.summary``, the histograms, and the findings where checked."""
         bars = {title: dict(rows) for title, rows in describe.histograms(self.testbed).items()}
         facts = {**describe.summary(self.testbed), "histograms": bars}
+        if self.copies:
+            near = all(groups.near for groups in self.copies.values())
+            number = describe.straddling_tasks(self.testbed, self.copies)
+            facts["copies"] = {"straddling_tasks": number, "near": near}
         if self.coarsity:
             facts["coarsity"] = {name: dict(values) for name, values in self.coarsity.items()}
         if self.findings is None:
@@ -236,7 +243,7 @@ class Inspection:
             raise UserError(f"The testbed {self.name} does not fit its dataset: {' '.join(self.findings)}")
 
     def __str__(self) -> str:
-        testbed, facts = self.testbed, describe.summary(self.testbed)
+        testbed, facts = self.testbed, self.facts
         lines = [f"{self.name}: {facts['tasks']:,} tasks, content hash {facts['content_hash']}"]
         for name, dataset in facts["datasets"].items():
             lines.append(f"dataset {name}: {dataset['tasks']:,} tasks, fingerprint {dataset['fingerprint']}")
@@ -250,7 +257,9 @@ class Inspection:
         lines += [_say_coarsity(name, values) for name, values in self.coarsity.items()]
         lines += [describe.say_balance(balance) for balance in describe.balances(testbed)]
         lines += say_drops(testbed.meta["sampler"], list(testbed.datasets))
-        lines += filter(None, [say_suspects(testbed)])
+        lines += [*filter(None, [say_suspects(testbed)]), *describe.say_copies(testbed)]
+        copies = facts["copies"]
+        lines.append(describe.say_straddling(copies["straddling_tasks"], facts["tasks"], copies["near"]))
         changes = [change for change in describe.changes(testbed) if not is_network_column(change.name)]
         # Drawn side by side below, so not once more alone.
         paired = {f"{change.name}_{when}" for change in changes for when in ("before", "after")}
@@ -327,4 +336,15 @@ def inspect(
     )
     findings = describe.verify(bed, opened)
     findings += [f"{check.dataset}: {check.differences}." for check in checks if check.differences]
-    return Inspection(bed, name, tuple(findings), checks, again)
+    copies = {} if findings else _copies(bed, opened)
+    return Inspection(bed, name, tuple(findings), checks, again, copies)
+
+
+def _copies(testbed: Testbed, datasets: Mapping[str, Dataset]) -> dict[str, CopyGroups]:
+    """The groups of copies among the images that tasks use, by dataset; without those used by names only."""
+    groups = {name: find_copies(dataset)[1] for name, dataset in datasets.items()}
+    return {
+        name: copies.take(datasets[name].find_rows(testbed.keys(name)))
+        for name, copies in groups.items()
+        if copies is not None
+    }

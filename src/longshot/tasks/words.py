@@ -71,6 +71,8 @@ class SampleSettings(TypedDict, total=False):
     query_where: str | None  # queries only from images that fulfil this rule
     support_where: str | None  # support only from images that fulfil this rule
     disjoint_pools: bool  # an image that is support in one task is never a query in another
+    # copies are kept apart, equal images alone are, or they are drawn like others; None: by the dataset's size
+    copies: Literal["apart", "equal", "allow"] | None
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ _PLUGGED = {"shape": "shapes", "classes": "classes", "instances": "instances"}  
 _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("draw", "features_hash")}
 SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
 JUDGED = ("difficult", "easy", "greedy", "filtered")  # instances that look at features
-_EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "coarsity", "reduction")
+_EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "copies", "coarsity", "reduction")
 
 
 def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:

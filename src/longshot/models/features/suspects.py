@@ -1,4 +1,4 @@
-"""Images whose label looks wrong, or that are copies of others: what a search for difficulty is drawn to.
+"""Images whose label looks wrong: what a search for difficulty is drawn to.
 
 A label is doubted by a linear discriminant that was fitted without the image.
 """
@@ -6,7 +6,7 @@ A label is doubted by a linear discriminant that was fitted without the image.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -38,7 +38,8 @@ class Suspects:
     rival, odds : arrays [M]
         The class that each of them looks like, and how many times as probable it is as the one on the label.
     copies : array [K]
-        Rows that are copies: all but the first of one class; all where copies have different labels.
+        Rows that are copies, where they were looked for: all but the first of one class; all where copies have
+        different labels.
     near : bool
         Whether near copies were looked for, not only equal files.
     """
@@ -47,7 +48,7 @@ class Suspects:
     mislabelled: Ints
     rival: Ints
     odds: Floats
-    copies: Ints
+    copies: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     near: bool = False
 
     @property
@@ -92,32 +93,24 @@ class Suspects:
         )
 
 
-def suspects_of(features: Features, near: NDArray[np.int64] | None = None) -> Suspects:
-    """Which images of a dataset are suspected, by its features and the digests of its files.
+def suspects_of(features: Features) -> Suspects:
+    """Which images of a dataset are suspected to have a wrong label, by its features.
 
     A label is suspected where another class is at least 100 times as probable, judged without the image
-    (``label_doubt``). Where part of a dataset is in use, its classes are compared with each other. Copies are files of
-    equal bytes, and the pairs of ``near``.
+    (``label_doubt``). Where part of a dataset is in use, its classes are compared with each other.
 
     Parameters
     ----------
     features : Features
         A dataset through a backbone.
-    near : array [P, 2], optional
-        Pairs of rows that are near copies of each other.
     """
     part = "" if features.used is None else checksum(features.used)
     key = (features.fingerprint, features.hash + part)
     if key not in _remembered:
         while len(_remembered) >= _REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
-        _remembered[key] = _by_labels_and_bytes(features)
-    suspects = _remembered[key]
-    if near is None:
-        return suspects
-    pairs = np.concatenate([_equal_files(features), np.asarray(near, np.int64).reshape(-1, 2)])
-    copies = _copies(features, pairs)
-    return Suspects(features, suspects.mislabelled, suspects.rival, suspects.odds, copies, near=True)
+        _remembered[key] = _by_labels(features)
+    return _remembered[key]
 
 
 def joint_suspects(several: Sequence[Features]) -> Suspects:
@@ -138,56 +131,21 @@ def joint_suspects(several: Sequence[Features]) -> Suspects:
     order = np.lexsort([rows, -odds])
     _, first = np.unique(rows[order], return_index=True)
     order = order[np.sort(first)]
-    copies = np.unique(np.concatenate([suspects.copies for suspects in each]))
-    return Suspects(several[0], rows[order], rival[order], odds[order], copies)
+    return Suspects(several[0], rows[order], rival[order], odds[order])
 
 
-def _by_labels_and_bytes(features: Features) -> Suspects:
-
+def _by_labels(features: Features) -> Suspects:
     array, offsets, used = features.array, features.offsets, _used(features)
     if features.used is not None:  # the images that tasks can touch, as if there were no others
         array, offsets = array[used], np.searchsorted(used, offsets)
     doubt = label_doubt(array, offsets)
     judged = np.flatnonzero(doubt.odds >= SUSPECT_ODDS)
     judged = judged[np.argsort(-doubt.odds[judged], kind="stable")]
-    copies = _copies(features, _equal_files(features))
-    return Suspects(features, used[judged], doubt.rival[judged], doubt.odds[judged], copies)
+    return Suspects(features, used[judged], doubt.rival[judged], doubt.odds[judged])
 
 
 def _used(features: Features) -> Ints:
     return np.arange(len(features.keys)) if features.used is None else features.used
-
-
-def _equal_files(features: Features) -> Ints:
-    """Pairs of rows [P, 2] with equal digests: each later row with the first of its kind."""
-    if features.digests is None:
-        return np.empty((0, 2), np.int64)
-    used = _used(features)
-    _, first, inverse = np.unique(features.digests[used], return_index=True, return_inverse=True)
-    places = np.arange(len(used))
-    later = places[first[inverse] != places]
-    return np.stack([used[first[inverse[later]]], used[later]], axis=1).astype(np.int64)
-
-
-def _copies(features: Features, pairs: Ints) -> Ints:
-    """The rows to suspect among groups of copies: all but the first; all where a group has several labels."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if not len(pairs):
-        return np.empty(0, np.int64)
-    rows, places = np.unique(pairs, return_inverse=True)
-    places = places.reshape(-1, 2)
-    links = coo_array((np.ones(len(pairs)), (places[:, 0], places[:, 1])), shape=(len(rows), len(rows)))
-    _, group = connected_components(links, directed=False)
-    labels = np.searchsorted(features.offsets, rows, "right") - 1
-    _, first = np.unique(group, return_index=True)  # rows ascend, so the first of a group is its lowest row
-    several = np.zeros(len(first), np.bool_)
-    several[group[labels != labels[first][group]]] = True
-    suspected = several[group]
-    suspected |= ~np.isin(np.arange(len(rows)), first)
-    copies: Ints = rows[suspected]
-    return copies
 
 
 FOLDS = 5

@@ -171,7 +171,8 @@ def fitted_episode(settings: VtabSettings, source: StudySource) -> BigEpisode:
     sizes = {part: len(rows) for part, rows in split_rows(source.data).items()}
     requested = {name: getattr(settings, name) for name in _BIG}
     return BigEpisode(
-        **{**requested, **{part: min(requested[part], sizes[part]) for part in ("train", "validation")}}
+        **{**requested, **{part: min(requested[part], sizes[part]) for part in ("train", "validation")}},
+        copies="allow" if source.official else None,  # a task of VTAB is taken as it was published
     )
 
 

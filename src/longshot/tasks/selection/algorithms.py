@@ -25,12 +25,10 @@ from longshot.tasks.selection.objectives import COLUMN_BLOCK, Exchange, Selectio
 
 
 def hide_queries(scores: torch.Tensor, table: FeatureTable, tasks: TaskRows, slots: Ints, start: int) -> None:
-    """Set −∞ where a row of the block that begins at ``start`` is a query of the slot's own task."""
+    """Set −∞ where a row of the block that begins at ``start`` is a query of the slot's own task, or a copy of one."""
     queries = tasks.slot_query.take(slots)
-    column, rows = queries.owners, queries.values
-    if table.allowed is not None:
-        selectable = table.selectable(rows)
-        column, rows = column[selectable], rows[selectable]
+    rows = table.barred(queries.values)
+    column, rows = queries.owners[rows >= 0], rows[rows >= 0]
     position = table.places(int(tasks.plan.classes.values[slots[0]]), rows) - start
     inside = (position >= 0) & (position < scores.shape[1])
     lines, places = (torch.from_numpy(part[inside]).to(scores.device) for part in (column, position))

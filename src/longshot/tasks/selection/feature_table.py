@@ -26,7 +26,8 @@ class FeatureTable:
 
     ``allowed`` [N] (true or false) says which rows may be selected. A class then consists of these alone, its
     *places* are counted among them, and sizes, sums and blocks are what they would be without the other rows; only
-    ``gather`` reads every row, for queries need not be selectable.
+    ``gather`` reads every row, for queries need not be selectable. ``twins`` [N] says which row may not be selected
+    beside a query: the query itself unless given, or a copy of it; −1: none.
     """
 
     def __init__(
@@ -39,9 +40,10 @@ class FeatureTable:
         names: Sequence[str] | None = None,
         row_block: int = ROW_BLOCK,
         allowed: Bools | None = None,
+        twins: Ints | None = None,
     ) -> None:
         self.array, self.offsets, self.normalize = array, np.asarray(offsets, dtype=np.int64), normalize
-        self.allowed = allowed
+        self.allowed, self.twins = allowed, twins
         self._kept = None if allowed is None else np.flatnonzero(allowed)  # rows, ascending
         # where each class begins among the rows that may be selected [C+1]
         self._bounds = self.offsets if self._kept is None else np.searchsorted(self._kept, self.offsets)
@@ -69,9 +71,11 @@ class FeatureTable:
         """Number of rows of a class that may be selected."""
         return int(self._bounds[label + 1] - self._bounds[label])
 
-    def selectable(self, rows: Ints) -> Bools:
-        """Which of the rows may be selected, in their shape."""
-        return np.ones(rows.shape, dtype=bool) if self.allowed is None else self.allowed[rows]
+    def barred(self, rows: Ints) -> Ints:
+        """What may not be selected beside each of these queries, in their shape: a row, or −1 where nothing is lost."""
+        if self.twins is not None:
+            return self.twins[rows]
+        return rows if self.allowed is None else np.where(self.allowed[rows], rows, -1)
 
     def places(self, label: int, rows: Ints) -> Ints:
         """Places in the class of rows of it that may be selected."""
@@ -191,7 +195,8 @@ def check_tasks(tasks: TaskRows, table: FeatureTable) -> None:
 @dataclass(frozen=True)
 class QueryBatch:
     """Some tasks, padded: ``query`` [B, Q, d], ``label`` [B, Q] (−1 = padding), ``pooled`` [B, Q] (the label of a
-    query that its class's sum contains, else −1), ``mask`` [B, W] (true = a class), ``slots`` [B, W] (0 where
+    query that its class's sum contains, itself or as a copy, else −1), ``barred`` [B, Q, d] (what it contains of it),
+    ``mask`` [B, W] (true = a class), ``slots`` [B, W] (0 where
     padded), ``tasks`` [B] positions in the tasks it came from."""
 
     tasks: Ints
@@ -199,6 +204,7 @@ class QueryBatch:
     query: torch.Tensor
     label: torch.Tensor
     pooled: torch.Tensor
+    barred: torch.Tensor
     mask: torch.Tensor
 
 
@@ -234,21 +240,23 @@ def _batch(table: FeatureTable, tasks: TaskRows, members: Ints, width: int, heig
     label = part.query_label.with_values(part.query_label.values.astype(np.int64)).padded(-1, height)
     mask = np.arange(width) < part.ways[:, None]
     labels = torch.from_numpy(label).to(table.device)
-    inside = None if table.allowed is None else torch.from_numpy(table.selectable(rows)).to(table.device)
+    barred = table.barred(rows)
+    query, outside = table.gather(rows), torch.from_numpy(barred < 0).to(table.device)
     return QueryBatch(
         tasks=members,
         slots=slot_numbers.padded(0, width),
-        query=table.gather(rows),
+        query=query,
         label=labels,
-        pooled=labels if inside is None else labels.masked_fill(~inside, -1),
+        pooled=labels.masked_fill(outside, -1),
+        barred=query if table.twins is None else table.gather(np.maximum(barred, 0)),
         mask=torch.from_numpy(mask).to(table.device),
     )
 
 
 def own_rows(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
-    """The slot's queries that could be selected if they were not queries."""
-    rows = tasks.slot_query.row(slot)
-    return rows[table.selectable(rows)]
+    """What could be selected if it were neither a query of the slot nor a copy of one."""
+    rows = table.barred(tasks.slot_query.row(slot))
+    return rows[rows >= 0]
 
 
 def own_places(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
@@ -258,9 +266,7 @@ def own_places(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
 
 def pool_sizes(table: FeatureTable, tasks: TaskRows) -> Ints:
     """Images of each slot's class that may be selected besides the task's queries [S]."""
-    own = tasks.plan.queries.values
-    if table.allowed is not None:
-        own = np.diff(offsets_of(table.selectable(tasks.query.values))[tasks.slot_query.offsets])
+    own = np.diff(offsets_of(table.barred(tasks.query.values) >= 0)[tasks.slot_query.offsets])
     sizes: Ints = table.sizes[tasks.plan.classes.values] - own
     return sizes
 

@@ -203,7 +203,7 @@ def less_queries(sums: torch.Tensor, batch: QueryBatch, pool: torch.Tensor) -> t
     """Pool means [B, W, d] from class sums [B, W, d]: take the task's own queries out, divide by the pool's size."""
     own = torch.nn.functional.one_hot(batch.pooled.clamp_min(0), batch.mask.shape[1]).to(sums.dtype)
     own = own * (batch.pooled >= 0)[..., None]
-    return (sums - own.mT @ batch.query) / pool.clamp_min(1)[..., None]
+    return (sums - own.mT @ batch.barred) / pool.clamp_min(1)[..., None]
 
 
 def support_centres(table: FeatureTable, tasks: TaskRows, support: Ints) -> torch.Tensor:

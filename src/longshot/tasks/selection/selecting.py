@@ -50,6 +50,7 @@ class JointTable(FeatureTable):
             names=first.names,
             row_block=first.row_block,
             allowed=first.allowed,
+            twins=first.twins,
         )
         self.parts = tuple(parts)
 
@@ -258,7 +259,7 @@ def search(
 ) -> Selection:
     """Greedy search from a given support (Agarwal et al.: a random one), exact."""
     check_tasks(tasks, table)
-    if not table.selectable(support).all():
+    if table.allowed is not None and not table.allowed[support].all():
         raise ValueError("a support row to start from may not be selected")
     return _run(table, tasks, objective, _How(largest, 0, rounds), support.astype(np.int64))
 
