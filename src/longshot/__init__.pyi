@@ -9,6 +9,7 @@ from . import training as training
 from .data import open_dataset as open_dataset  # images and classes from a folder, a file, a name
 from .data import list_datasets as list_datasets  # what is registered here
 from .data import get_dataset as get_dataset  # download a published dataset
+from .api import show_dataset as show_dataset  # classes, sizes, copies and odd images at a glance
 from .api import find_overlap as find_overlap  # what two datasets share
 from .audit import find_suspects as find_suspects  # images whose label is doubtful
 from .models import list_backbones as list_backbones  # what can embed images
