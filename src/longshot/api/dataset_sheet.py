@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ class DatasetSheet:
         numbers, _ = np.histogram(sizes, bins=edges)
         labels = [
             f"{low:,}" if low + 1 == high else f"{low:,}–{high - 1:,}"
-            for low, high in zip(edges, edges[1:], strict=False)
+            for low, high in pairwise(edges.tolist())
         ]
         return list(zip(labels, numbers.tolist(), strict=True))
 
