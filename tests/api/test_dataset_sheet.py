@@ -36,7 +36,9 @@ def test_the_table_says_what_was_planted(birds: Path) -> None:
     assert rows["images"] == "12" and rows["sizes in pixels"] == "32 × 24"
     assert rows["unreadable"] == "1 (crow/rotten.png)"
     assert rows["odd images"] == "1 (crow/navy.png) of one colour"
-    assert rows["copies"] == "2 equal, 0 near, 2 of them with different labels; tasks keep them apart"
+    assert rows["copies"] == (
+        "2 images are copies of others (2 equal, 0 near): kept apart, 2 equal ones with different labels left out"
+    )
 
 
 def test_quick_reads_no_image(birds: Path) -> None:
@@ -52,7 +54,7 @@ def test_every_face_shows_the_same_table(birds: Path, run_cli: Any, tmp_path: Pa
         assert f"{name}  " in printed and value in printed
         assert f"<dt>{name}</dt><dd><bdi>{value}</bdi></dd>" in text
     facts = json.loads(run_cli("datasets", "show", birds, "--json").stdout)
-    assert facts["copies"] == {"equal": 2, "near": 0, "near_searched": True}
+    assert facts["copies"] == {"equal": 2, "near": 0, "contradicting": 2, "near_searched": True}
     assert list(facts["unreadable"]) == ["crow/rotten.png"] and facts["odd"] == {
         "of one colour": ["crow/navy.png"]
     }

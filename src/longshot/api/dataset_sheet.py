@@ -80,12 +80,11 @@ class DatasetSheet:
         return f"{len(rows):,} ({', '.join(keys)}{', …' if len(rows) > 2 else ''})"
 
     def _say_copies(self, copies: CopyGroups) -> str:
-        counts, kinds = copies.counts(), "equal or nearly equal" if copies.near else "equal"
+        from longshot.audit import say_copies
+
         if not len(copies.later):
-            return f"none: no two images are {kinds}"
-        clashes = int(copies.clashes(self.dataset.labels.astype(np.int64)).sum())
-        across = f", {clashes:,} of them with different labels" if clashes else ""
-        return f"{counts['equal']:,} equal, {counts['near']:,} near{across}; tasks keep them apart"
+            return f"none: no two images are {'equal or nearly equal' if copies.near else 'equal'}"
+        return say_copies(**copies.counts(self.dataset.labels))
 
     def class_bars(self) -> list[tuple[str, int]]:
         """Return how many classes have so many images: (interval, classes), at most eight rows."""
@@ -127,7 +126,7 @@ class DatasetSheet:
                 kind: [keys[int(row)].as_py() for row in rows] for kind, rows in self.looked.odd().items()
             }
         if self.copies is not None:
-            facts["copies"] = {**self.copies.counts(), "near_searched": self.copies.near}
+            facts["copies"] = {**self.copies.counts(self.dataset.labels), "near_searched": self.copies.near}
         return facts
 
     def __str__(self) -> str:
