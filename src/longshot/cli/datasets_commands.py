@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from longshot.base import UserError
 from longshot.cli.audit_commands import overlap, suspects, without
-from longshot.cli.common import COUNT, echo_json, print_table, shared
+from longshot.cli.common import COUNT, FILE_PLACE, echo_json, print_table, print_written, shared
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -204,24 +205,36 @@ def formats(as_json: bool) -> None:
 @datasets_command.command("show")
 @click.argument("dataset")
 @click.option("--classes", "list_classes", is_flag=True, help="Also list the classes with size and split.")
-@shared("json")
-def show(dataset: str, list_classes: bool, as_json: bool) -> None:
-    """Describe DATASET: a name or a path.
+@click.option(
+    "--quick", is_flag=True, help="Read no image: leave out sizes, copies, unreadable and odd images."
+)
+@click.option("--html", type=FILE_PLACE, metavar="FILE", help="Also write a page with pictures.")
+@shared("force", "json")
+def show(
+    dataset: str, list_classes: bool, quick: bool, html: Path | str | None, force: bool, as_json: bool
+) -> None:
+    """Describe DATASET, a name or a path: classes, splits, sizes, copies, unreadable and odd images, attributes.
 
     \b
     Example:
-        longshot datasets show toybox
-    """
-    from longshot.data import describe_dataset
+        longshot datasets show toybox --quick
+        longshot datasets show ./birds --html birds.html
 
-    facts = describe_dataset(dataset)
+    Every image is read once, and what was seen is remembered.
+    """
+    import longshot
+
+    sheet = longshot.show_dataset(dataset, quick=quick, html=html, force=force)
+    classes = sheet.facts["class_list"]
     if as_json:
-        echo_json(facts if list_classes else _summary(facts))
+        echo_json({**sheet.facts_as_json(), **({"class_list": classes} if list_classes else {})})
         return
-    print_table([{"what": name, "value": value} for name, value in _readable(facts).items()])
+    click.echo(str(sheet))
     if list_classes:
         click.echo()
-        print_table(facts["class_list"])
+        print_table(classes)
+    if html is not None:
+        print_written(html)
 
 
 @datasets_command.command("check")
@@ -319,34 +332,6 @@ def forget(name: str, as_json: bool) -> None:
 def _summary(facts: dict[str, Any]) -> dict[str, Any]:
     """The facts without the list of classes."""
     return {name: value for name, value in facts.items() if name != "class_list"}
-
-
-def _readable(summary: dict[str, Any]) -> dict[str, str]:
-    """The summary in words."""
-    sizes, taxonomy = summary["images_per_class"], summary["taxonomy"]
-    splits = ", ".join(f"{split} {number:,}" for split, number in summary["splits"].items())
-    attributes = ", ".join(f"{name} ({kind})" for name, kind in summary["attributes"].items())
-    skipped = summary["skipped"]
-    left_out = [f"{len(skipped):,} unreadable: {', '.join(skipped[:10])}"] if skipped else []
-    left_out += summary["left_out"]
-    return {
-        "name": summary["name"],
-        "where": summary["source"],
-        "taken for": summary["taken_for"] or "itself",
-        "could also be": "; or ".join(summary["or_as"]) or "nothing else",
-        "classes": f"{summary['classes']:,}",
-        "images": f"{summary['images']:,}",
-        "images per class": f"{sizes['least']:,} to {sizes['most']:,}, median {sizes['median']:g}",
-        "class splits": splits or "none",
-        "taxonomy": f"{taxonomy['nodes']:,} nodes in {taxonomy['levels']} levels below the root"
-        if taxonomy
-        else "none; the classes are called by WordNet ids, and --taxonomy wordnet puts WordNet above them"
-        if summary["wordnet_ids"]
-        else "none",
-        "attributes": attributes or "none",
-        "left out": "; ".join(left_out) or "none",
-        "fingerprint": summary["fingerprint"],
-    }
 
 
 def _number(value: int | None) -> str | None:

@@ -75,7 +75,9 @@ from .opening import open_located as open_located  # Open what `locate` found wi
 from .opening import locate as locate  # Where a dataset lies
 from .opening import open_dataset as open_dataset  # Open a dataset
 from .opening import branches as branches  # First parts of the class ids that have something below them, in order
-from .opening import find_bad as find_bad  # Decode every image and list those that cannot be read
+from .survey import Survey as Survey  # What was seen of every image: size, colour, whether it can be read
+from .survey import find_bad as find_bad  # Decode every image and list those that cannot be read
+from .survey import survey as survey  # Decode every image once and note what it is like
 from .opening import take_rows as take_rows  # The dataset with these rows only
 from .opening import under as under  # The classes below one branch of the class ids, such as all species of one …
 from .registry import sources_with as sources_with  # Datasets that are remembered with all of these images

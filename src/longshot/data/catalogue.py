@@ -16,7 +16,8 @@ from longshot.base import UserError, cache_places, call_defaults, count, format_
 from longshot.data import registry
 from longshot.data.dataset import SPLITS, Dataset, class_labels, has_wordnet_ids
 from longshot.data.formats import all_formats, find_format, make_format
-from longshot.data.opening import as_dataset, find_bad, locate, open_dataset, open_located
+from longshot.data.opening import as_dataset, locate, open_dataset, open_located
+from longshot.data.survey import find_bad
 
 if TYPE_CHECKING:
     from longshot.data.dataset import Dataset

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,19 +22,15 @@ from longshot.base import (
     note,
     offsets_of,
     opened_copy,
-    progress,
     shown_location,
 )
 from longshot.data import registry
 from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, open_unnamed, recognise, split_spec
-from longshot.data.scan import load_table, save_table, scan_file, scan_files
-from longshot.data.stores import ImageError, RowsStore, escape_name, prepare_rows, stamps_of, unescape_name
+from longshot.data.stores import RowsStore, escape_name, unescape_name
+from longshot.data.survey import find_bad
 from longshot.data.tables import TABLES, open_table
 from longshot.data.trees import archive_stem, is_archive
-
-_BLOCK = 512  # images between two looks at the clock
-_SAVE_EVERY = 15.0  # seconds of work that a kill can cost
 
 
 def take_rows(dataset: Dataset, rows: Ints, **changes: Any) -> Dataset:
@@ -100,68 +94,6 @@ def under(dataset: Dataset, branch: str) -> Dataset:
     return take_rows(dataset, rows, name=f"{dataset.name}-{branch.replace('/', '-')}", skipped=())
 
 
-def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = False) -> list[tuple[str, str]]:
-    """Decode every image and list those that cannot be read.
-
-    Each image is decoded once and the outcome remembered: a later call decodes only files that are new or
-    changed, and a call that was interrupted goes on where it stopped. Threads do the work, since Pillow
-    decodes outside Python's lock.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        With every image it has, as ``open_located`` opens it.
-    workers : int, optional
-        Threads that decode; all cores by default.
-    refresh : bool
-        Decode every image again.
-
-    Returns
-    -------
-    list of (str, str)
-        Key and reason of each, in the order of the dataset.
-    """
-    rows = range(len(dataset))
-    store = dataset.store
-    keys: list[str] = dataset.keys.to_pylist()
-    # key, and size and time of the file behind it; −1 where that says nothing
-    looks = list(zip(keys, *stamps_of(store, np.arange(len(rows)))[:, :2].T.tolist(), strict=True))
-    earlier = {} if refresh else _load(dataset.source)
-    # row -> reason, "" when it reads well
-    outcome = {row: earlier[look] for row, look in enumerate(looks) if look[1] >= 0 and look in earlier}
-    todo = [row for row in rows if row not in outcome]
-    prepare_rows(store, np.array(todo, np.int64))
-
-    def attempt(row: int) -> str:
-        try:
-            store.read(row)
-        except ImageError as error:
-            return error.reason
-        return ""
-
-    def save() -> None:
-        done = [(*looks[row], outcome[row]) for row in sorted(outcome) if looks[row][1] >= 0]
-        if done:
-            _save(dataset.source, done)
-
-    if todo:
-        saved = time.monotonic()
-        with (
-            progress(f"check images of {dataset.name}", total=len(keys), unit="images") as bar,
-            ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool,
-        ):
-            bar.skip(len(outcome))
-            for start in range(0, len(todo), _BLOCK):
-                block = todo[start : start + _BLOCK]
-                outcome.update(zip(block, pool.map(attempt, block), strict=True))
-                bar.advance(len(block))
-                if time.monotonic() - saved > _SAVE_EVERY:
-                    save()
-                    saved = time.monotonic()
-        save()
-    return [(keys[row], outcome[row]) for row in rows if outcome[row]]
-
-
 def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
     """The dataset without the images in ``bad`` (key → reason); they are listed in ``skipped``.
 
@@ -183,26 +115,6 @@ def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
         )
     skipped = tuple(dataset.keys.filter(drop).to_pylist())
     return take_rows(dataset, rows, skipped=skipped, taxonomy=dataset.taxonomy, splits=dataset.splits)
-
-
-def _load(source: str) -> dict[tuple[str, int, int], str]:
-    outcomes: dict[tuple[str, int, int], str] = {}
-    for file in reversed(scan_files(source, "check")):  # the best place has the last word
-        table = load_table(file)
-        if table is not None and table.column_names == ["key", "size", "stamp", "reason"]:
-            columns = table.to_pydict()
-            for key, size, stamp, reason in zip(*columns.values(), strict=True):
-                outcomes[key, size, stamp] = reason
-    return outcomes
-
-
-def _save(source: str, entries: Sequence[tuple[str, int, int, str]]) -> None:
-    schema = pa.schema(
-        [("key", pa.string()), ("size", pa.int64()), ("stamp", pa.int64()), ("reason", pa.string())]
-    )
-    columns = zip(*entries, strict=True)
-    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-    save_table(scan_file(source, "check"), table)
 
 
 DatasetLike: TypeAlias = Dataset | str | Path  # a dataset, or what ``open_dataset`` opens

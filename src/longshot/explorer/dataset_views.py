@@ -234,33 +234,25 @@ def tree_context(root: Branch, url: Callable[[str], str], noun: str, most: int =
 
 
 def dataset_facts(site: Site, item: Item) -> Page:
-    """Where it lies, what was left out, its splits."""
+    """Everything that ``show_dataset`` says, and the odd images and copies in pictures."""
     dataset = open_item(site, item)
+    job = {"kind": "sheet", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
+    seen = site.plot_worker.sections(job)
+    if seen is None or seen[0]["problem"]:
+        waiting = "The images are still being looked at. This page is loaded again when it is done."
+        reason = waiting if seen is None else seen[0]["problem"]
+        return dataset_frame(item, dataset, "facts", [made("facts", "Facts", reason)])
+    rows, groups = seen[0]["rows"]
     left_out = [*(f"unreadable: {key}" for key in dataset.skipped), *dataset.left_out]
-    sizes = dataset.sizes
-    listed = [
-        ("source", dataset.source),
-        ("fingerprint", dataset.fingerprint),
-        ("identity", dataset.identity),
-        (
-            "images per class",
-            f"{int(sizes.min()):,} to {int(sizes.max()):,}, median {float(np.median(sizes)):,.0f}",
-        ),
-        (
-            "splits",
-            ", ".join(f"{len(members):,} {split}" for split, members in dataset.splits.items()) or "none",
-        ),
-        ("taxonomy", f"{len(dataset.taxonomy.nodes):,} nodes" if dataset.taxonomy is not None else "none"),
-    ]
-    sections = [
-        Section("facts", "Facts", {"facts": listed}, "facts"),
-        Section(
-            "left_out",
-            "Unreadable and ignored files",
-            {"lines": left_out[:400], "more": max(0, len(left_out) - 400), "empty": "Nothing was left out."},
-            "lines",
-        ),
-    ]
+    sections = [Section("facts", "Facts", {"facts": [tuple(row) for row in rows]}, "facts")]
+    for number, (heading, shown) in enumerate(groups):
+        gallery = image_gallery(item, dataset, shown)
+        for tile in gallery["tiles"]:
+            tile |= {"name": dataset.class_names[int(dataset.labels[tile["row"]])], "caption": tile["key"]}
+        pager = pager_of(lambda **_: "", 1, 0, len(shown), len(shown), "images")
+        sections.append(Section(f"odd{number}", heading, {**gallery, **pager}, "gallery"))
+    lines = {"lines": left_out[:400], "more": max(0, len(left_out) - 400), "empty": "Nothing was left out."}
+    sections.append(Section("left_out", "Unreadable and ignored files", lines, "lines"))
     return dataset_frame(item, dataset, "facts", sections)
 
 

@@ -226,6 +226,14 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
     return [_problem(sentence)]
 
 
+def dataset_sheet(path: str) -> list[dict[str, Any]]:
+    """The table of a dataset and the images of it to look at."""
+    from longshot import show_dataset
+
+    sheet = show_dataset(path)
+    return _facts("sheet", [sheet.rows(), sheet.to_look_at()])
+
+
 def verify_release(path: str) -> list[dict[str, Any]]:
     """What a check of a release says of each file, testbed and source."""
     from longshot.publish import verify
@@ -335,6 +343,7 @@ def main() -> None:
         "why": lambda: explain_tasks(job["path"], job["task"]),
         "episodes": lambda: draw_episodes(job["settings"]),
         "suspects": lambda: suspects(job["path"], job["fingerprint"]),
+        "sheet": lambda: dataset_sheet(job["path"]),
     }
     try:
         sections: list[dict[str, Any]] = makers[job["kind"]]()

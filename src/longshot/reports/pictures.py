@@ -231,12 +231,13 @@ def class_names(class_ids: Sequence[str], labels: Mapping[str, str] | None = Non
     ]
 
 
-def thumbnail(image: Image) -> str:
-    """The middle square of an image as a small WebP data URI."""
+def thumbnail(image: Image, side: int = SIDE, *, crop: bool = True) -> str:
+    """Return the middle square of an image, or all of it within that square, as a small WebP data URI."""
     from PIL import ImageOps, WebPImagePlugin  # noqa: F401  named, so that Pillow does not import all its formats
     from PIL.Image import Resampling
 
-    small = ImageOps.fit(image.convert("RGB"), (SIDE, SIDE), Resampling.BICUBIC)
+    fit = ImageOps.fit if crop else ImageOps.contain
+    small = fit(image.convert("RGB"), (side, side), Resampling.BICUBIC)
     buffer = io.BytesIO()
     small.save(buffer, "WEBP", quality=QUALITY, method=3)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
