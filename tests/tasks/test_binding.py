@@ -207,8 +207,8 @@ def test_a_testbed_is_bound_to_a_copy_in_another_layout(
     bound, opened = open_datasets(bed, {"photos": copy})
     dataset = opened["photos"]
     assert bound.content_hash == bed.content_hash
-    told = [line for line in capsys.readouterr().err.splitlines() if "bound" in line]
-    assert len(told) == bool(HOW[layout]) and HOW[layout] in "".join(told)
+    notes = [line for line in capsys.readouterr().err.splitlines() if "bound" in line]
+    assert len(notes) == bool(HOW[layout]) and HOW[layout] in "".join(notes)
     rows = bound.bind("photos", dataset.keys, dataset.fingerprint)
     pictures = pixels_of()
     for task, chosen in zip(bed, map(rows.query.row, range(len(bed))), strict=True):
@@ -342,6 +342,40 @@ def test_episodes_come_from_a_renamed_copy(photos: Path, tmp_path: Path) -> None
         for source in (photos, folder(tmp_path))
     )
     assert all((a == b).all() for a, b in zip(first, second, strict=True))
+
+
+def test_identify_counts_what_a_folder_has_of_testbeds_and_datasets(photos: Path, tmp_path: Path) -> None:
+    bed = draw(photos, tasks=20)
+    used = len(bed.keys("photos"))
+    copy = folder(tmp_path)
+    names = {
+        key: next(copy.glob(f"*/img-{row:03d}.png"))
+        for row, key in enumerate(open_dataset(photos).keys.to_pylist())
+    }
+    gone, anew = bed.keys("photos").to_pylist()[:2]
+    names[gone].unlink()
+    Image.open(names[anew]).save(names[anew].with_suffix(".bmp"))
+    names[anew].unlink()
+    facts = longshot.identify_dataset(copy, [bed, FILES / "format-2.parquet"])
+    first, second = facts["testbeds"]
+    numbers = {"by_name": 0, "renamed": used - 2, "reencoded": 1, "altered": 0, "missing": 1}
+    assert {part: first[part] for part in numbers} == numbers
+    assert first["examples"] == [gone] and not first["serves"] and first["images"] == used
+    assert second["missing"] == second["images"] == 10
+    (known_set,) = facts["datasets"]
+    assert known_set["source"] == str(photos) and known_set["images"] == used
+    assert (known_set["by_bytes"], known_set["reencoded"], known_set["missing"]) == (used - 2, 1, 1)
+
+
+def test_identify_on_the_command_line(photos: Path, tmp_path: Path, run_cli) -> None:
+    bed = draw(photos)
+    bed.save(tmp_path / "bed.parquet")
+    copy = folder(tmp_path)
+    facts = json.loads(run_cli("datasets", "identify", copy, "--json", cwd=tmp_path).stdout)
+    rows = {row["testbed"]: row for row in facts["testbeds"]}
+    assert rows["bed.parquet"]["serves"] and not rows["toybox-1/uniform"]["serves"]
+    printed = run_cli("datasets", "identify", copy, tmp_path / "bed.parquet").stdout
+    assert f"{copy}: 4 classes, 32 images" in printed and "renamed" in printed
 
 
 # --- files of earlier formats ---

@@ -26,3 +26,16 @@ def test_what_is_shared_is_made_once() -> None:
     own, made = lab(), list[int]()
     assert [own.once("x", lambda: made.append(1) or len(made)) for _ in range(2)] == [1, 1]
     assert own.once("y", lambda: 5) == 5
+
+
+def test_networks_of_the_study_are_called_without_the_path_of_its_folder() -> None:
+    asked_for: list[Any] = []
+    own = lab(small="/a/trainings/small-1")
+    own.job = SimpleNamespace(evaluate=lambda beds, backbone, *_: asked_for.append(backbone))  # type: ignore[assignment]
+    for backbone in ("small", "pixels", "small + pixels"):
+        own.evaluate([], backbone, [])
+    assert asked_for == [
+        {"trainings/small-1": "/a/trainings/small-1"},
+        "pixels",
+        {"trainings/small-1 + pixels": "/a/trainings/small-1 + pixels"},
+    ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longshot.data import Dataset
-from longshot.evaluation import backbone_parts
+from longshot.evaluation import Results, backbone_parts
 from longshot.studies import Study, get_study, layered, study_names
 from longshot.studies.engine.presets import run_opened
 from longshot.studies.vtab_md.vtab_md_networks import make_networks, make_rows
@@ -152,3 +152,5 @@ def test_an_ablation_that_removes_nothing_is_left_out_and_said(squares: Dataset,
     assert sentence in outcome.notes  # which the command prints
     assert sentence in unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
     assert [path.name.split("-")[0] for path in (tmp_path / "out" / "trainings").iterdir()] == ["all"]
+    rows = Results(tmp_path / "out" / "run").table()
+    assert str(tmp_path) not in "".join(rows["backbone"].unique().to_pylist())
