@@ -38,8 +38,7 @@ FIRST_PLACE = (
     "Bold: first place of its column among the methods of its kind; = where several share it, because paired sign-flip "
     "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean."
 )
-
-_LEAK_NOTE = "‡: saw images of its tests in training, (‡): classes of them; the notes of the study have the accuracies without."
+_LEAK_NOTE = "‡: saw images of its tests in training, (‡): classes; the notes of the study have the accuracies without."
 
 
 @dataclass(frozen=True)
