@@ -164,8 +164,20 @@ def test_several_networks_side_by_side_are_one_series(world: Path) -> None:
 
 
 def test_features_at_hand_are_told_by_their_name(world: Path) -> None:
-    """The images are not opened then: copies under other names are not found, and it is said so."""
+    """The images need not be there: a testbed knows the digests of its own."""
     features = longshot.embed(world / "test", str(world / "net"))
     results = longshot.evaluate(world / "bed.parquet", backbones=features, methods="protonet")
-    (entry,) = next(iter(results.run["upstream"][str(world / "net")].values()))
-    assert (entry["how"], entry["images"], entry["not_known"]) == ("classes", None, ["train"])
+    (leak,) = leaks_in(results.run).values()
+    assert leak.images > 0
+
+
+def test_names_alone_leave_images_unknown(world: Path) -> None:
+    """A testbed that vouches for names cannot tell renamed copies; that is "not known", not clean."""
+    bed = longshot.sample(
+        longshot.open_dataset(world / "test", identity="names"), tasks=3, way=3, shot=1, query=2
+    )
+    results = longshot.evaluate(
+        bed, backbones=str(world / "net"), methods="protonet", datasets={"test": world / "test"}
+    )
+    (entry,) = next(iter(results.run["upstream"].values()))[bed.content_hash]
+    assert (entry["images"], entry["how"], entry["not_known"]) == (None, "classes", ["train"])

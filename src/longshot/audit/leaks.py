@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -84,8 +84,8 @@ class TestedImages:
     classes: tuple[str, ...]  # ids of the classes
     class_of: Ints  # [M] positions in ``classes``
     labels: Mapping[str, str]  # class → what a taxonomy calls it
-    files: ShortDigests | None = None  # None where the images are not at hand, or vouched for by name alone
-    pixels: Callable[[], ShortDigests] | None = None  # decodes the images
+    files: ShortDigests | None = None  # [M]; None where the testbed vouches for names alone
+    pixels: ShortDigests | None = None
 
 
 @lru_cache(maxsize=1)
@@ -225,11 +225,12 @@ def _hits(
     """Test images that one training saw: (level, how it is known, flags [M]), as far as something can be told."""
     trained = stage.class_ids
     if seen is not None and tested.files is not None:
-        hits = np.isin(tested.files, seen.files)
-        yield "files", "content", hits
-        if tested.pixels is not None and not hits.all():
-            pixels = tested.pixels()
-            yield "pixels", "content", np.isin(pixels, seen.pixels) & (pixels != 0)  # 0: cannot be decoded
+        yield "files", "content", np.isin(tested.files, seen.files)
+        yield (
+            "pixels",
+            "content",
+            np.isin(tested.pixels, seen.pixels) & (tested.pixels != 0),
+        )  # 0: not decoded
     elif same:
         shared = np.array([trained is None or each in trained for each in tested.classes], np.bool_)
         yield "names", "names", shared[tested.class_of] & ~_among(tested.keys, left_out)

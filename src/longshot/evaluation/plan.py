@@ -136,7 +136,7 @@ class EvaluationPlan:
         name, fingerprint = next(iter(testbed.datasets.items()))
         for label, sources in self.opened.sources.items():
             dataset = self.datasets[fingerprint]
-            rows = self.bind(testbed, name, dataset).support.values.tolist()
+            rows = self._bind(testbed, name, dataset).support.values.tolist()
             for source in sources:
                 source.settle(dataset, rows)
             self.opened.identities[label] = joint_identity(sources)
@@ -193,12 +193,12 @@ class EvaluationPlan:
             if isinstance(method, ImageMethod):
                 size = max(_UNIT_OF_IMAGES, method.at_once)
                 source = self._image_source(backbone, fingerprint)
-                bound = self.bind(testbed, dataset, source.dataset)
+                bound = self._bind(testbed, dataset, source.dataset)
                 computed_from = source.hash
             else:
                 size = None
                 source = self._source(backbone, dataset, fingerprint)
-                bound = self.bind(testbed, dataset, source.features[0])
+                bound = self._bind(testbed, dataset, source.features[0])
                 computed_from = source.hash_of(bound)
             for start, stop in chunks(len(bound), size):
                 unit = Unit(
@@ -235,7 +235,7 @@ class EvaluationPlan:
         """The images of a dataset that the tasks of all testbeds use: only these are embedded."""
         data = self.datasets[fingerprint]
         return used_rows(
-            self.bind(testbed, name, data)
+            self._bind(testbed, name, data)
             for testbed in self.testbeds.values()
             for name, wanted_print in testbed.datasets.items()
             if wanted_print == fingerprint
@@ -253,7 +253,7 @@ class EvaluationPlan:
             self._images[backbone, fingerprint] = ImageSource(self.adaptable(backbone), dataset, used)
         return self._images[backbone, fingerprint]
 
-    def bind(self, testbed: Testbed, dataset: str, rows: Features | Dataset) -> TaskRows:
+    def _bind(self, testbed: Testbed, dataset: str, rows: Features | Dataset) -> TaskRows:
         """Row numbers; a dataset and all features of its fingerprint have their rows in the same order."""
         key = (testbed.content_hash, dataset)
         if key not in self._bound:

@@ -21,8 +21,6 @@ from longshot.statistics import mean_interval
 from longshot.tasks import dictionary, of_dataset, places_among, ragged
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from longshot.audit import Stage, TestedImages
     from longshot.evaluation.plan import EvaluationPlan
     from longshot.evaluation.results import Results
@@ -160,34 +158,25 @@ def training_stages(backbone: str) -> list[Stage]:
 
 
 def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
-    """The images that a testbed takes from a dataset: their classes and, where they are at hand, their digests."""
+    """The images that a testbed takes from a dataset: their classes and, as far as they are known, their digests."""
     from longshot.audit import TestedImages
-    from longshot.data import image_digests, pixel_digests, short_digests
+    from longshot.data import short_digests
 
-    keys = testbed.keys(name)
+    keys, content = testbed.keys(name), testbed.content[name]
     dataset = plan.datasets.get(testbed.datasets[name])
+    if not content.is_full and dataset is not None:  # a file of an earlier format
+        content = testbed.with_content({name: dataset}).content[name]
     own = of_dataset(testbed.table, name)
     table = testbed.table if own.all() else testbed.table.filter(pa.array(own))
-    bound = None if dataset is None else plan.bind(testbed, name, dataset)
-    classes = ragged(table, "classes")
-    class_of, rows = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    classes, class_of = ragged(table, "classes"), np.zeros(len(keys), np.int64)
     for part in ("support", "query"):
         labels = ragged(table, f"{part}_label")
         places = places_among(table, part, keys)[ragged(table, part).values]
         class_of[places] = classes.values[np.repeat(classes.offsets[:-1], labels.lengths) + labels.values]
-        if bound is not None:
-            rows[places] = getattr(bound, part).values
     ids, labels_of = tuple(dictionary(table, "classes").to_pylist()), testbed.labels.get(name, {})
-    facts = (testbed.datasets[name], keys, ids, class_of, labels_of)
-    if dataset is None or dataset.identity == "names":
-        return TestedImages(*facts)
-    digests = image_digests(dataset, rows)
-
-    @cache
-    def pixels() -> NDArray[np.uint64]:
-        return short_digests(pixel_digests(dataset, rows, digests=digests, skip_bad=True))
-
-    return TestedImages(*facts, short_digests(digests), pixels)
+    # of the bytes, then of the pixels
+    digests = [short_digests(each) for each in np.hsplit(content.digests, 2)] if content.is_full else []
+    return TestedImages(testbed.datasets[name], keys, ids, class_of, labels_of, *digests)
 
 
 def record_unleaked(run: dict[str, Any], results: Results) -> None:

@@ -266,8 +266,8 @@ class _Training:
             self.folder.mkdir(parents=True, exist_ok=True)
         cut_history(self.folder / HISTORY, self.facts.records)
         self._write_record()
-        write_seen(self.folder, job.seen)
         if loaded is None:
+            write_seen(self.folder, job.seen)
             self._checkpoint()
 
     def _write_record(self) -> None:

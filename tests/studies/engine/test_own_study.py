@@ -129,6 +129,7 @@ def test_a_killed_study_goes_on_where_it_was(
     process.wait()
     # Times of a unit are written before its rows: those of a unit that another thread was writing are written again.
     done = [path for path in out.rglob("*.parquet") if path.parent.name != "seconds"]
+    done = [path for path in done if path.name != "network.images.parquet"]
     files = {path: path.stat().st_mtime_ns for path in done}
     assert not (out / "report.html").exists() and bool(files) == (where != "training")
     file.write_text(text, encoding="utf-8")

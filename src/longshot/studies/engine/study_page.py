@@ -23,7 +23,13 @@ from longshot.statistics import mean_interval
 from longshot.studies.engine.claims import RULE, JudgedClaim, JudgedNumber, Verdict
 from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.study_folder import StudyJob, StudyOutcome
-from longshot.studies.engine.study_tables import TableFile, claims_table, measured_text, printed_text
+from longshot.studies.engine.study_tables import (
+    TableFile,
+    claims_table,
+    mark_leaks,
+    measured_text,
+    printed_text,
+)
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -302,8 +308,18 @@ def finish(
 
     ``datasets`` are all sources of the study: the page is titled after them and shows pictures of their tasks.
     """
+    from longshot.evaluation import leaks_in
+
     study, out = job.study, folder.path
-    findings = replace(findings, notes=[*_known_by_name(datasets), *findings.notes])
+    leaks = leaks_in(results.run)
+    names = {str(record.path): name for name, record in findings.trainings.items()}
+    findings = replace(
+        findings,
+        tables=mark_leaks(
+            findings.tables, [(backbone, leak) for (_, backbone), leak in leaks.items()], names
+        ),
+        notes=[*_known_by_name(datasets), *findings.notes, *(f"{leak.note}." for leak in leaks.values())],
+    )
     tables = findings.all_tables()
     hashes = {facts["name"]: content_hash for content_hash, facts in results.run["testbeds"].items()}
     units = sorted(unit for cell in results.run["cells"] for unit in cell["units"])

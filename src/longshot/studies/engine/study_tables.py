@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import as_file, files
 from itertools import combinations
@@ -28,6 +28,7 @@ from longshot.reports import Sheet, SheetCell, escape_markdown, heads, markdown,
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
+    from longshot.evaluation import Leak
     from longshot.statistics import Interval
     from longshot.studies.engine.claims import JudgedClaim, Measured
 
@@ -37,6 +38,7 @@ FIRST_PLACE = (
     "Bold: first place of its column among the methods of its kind; = where several share it, because paired sign-flip "
     "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean."
 )
+_LEAK_NOTE = "‡: saw images of its tests in training, (‡): classes; the notes of the study have the accuracies without."
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,36 @@ def _with_bounds(value: float, low: float | None, high: float | None, scale: flo
     if low is None or high is None or math.isnan(low):
         return text
     return f"{text} [{scale * low:+.{digits}f}, {scale * high:+.{digits}f}]"
+
+
+def mark_leaks(
+    tables: Iterable[TableFile], leaks: Iterable[tuple[str, Leak]], names: Mapping[str, str]
+) -> list[TableFile]:
+    """The tables with a mark at every row of a network that saw something of a testbed in training.
+
+    ``leaks`` are (backbone, leak) pairs; ``names`` are what the study calls its backbones, by what the run calls them.
+    """
+    marks: dict[str, str] = {}
+    for backbone, leak in sorted(leaks, key=lambda each: -each[1].images):  # images weigh more than classes
+        for name in (backbone, names.get(backbone, backbone)):
+            marks.setdefault(name, leak.mark)
+
+    def marked(sheet: Sheet) -> Sheet:
+        blocks = [
+            [
+                [
+                    replace(cell, text=f"{cell.text} {marks[cell.text]}") if cell.text in marks else cell
+                    for cell in line
+                ]
+                for line in block
+            ]
+            for block in sheet.blocks
+        ]
+        if blocks == [[list(line) for line in block] for block in sheet.blocks]:
+            return sheet
+        return replace(sheet, blocks=blocks, note=f"{sheet.note} {_LEAK_NOTE}".strip())
+
+    return [replace(table, sheets=[marked(sheet) for sheet in table.sheets]) for table in tables]
 
 
 def present(tables: Iterable[TableFile | None]) -> list[TableFile]:
