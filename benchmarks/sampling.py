@@ -46,18 +46,18 @@ def main() -> None:
     shape = FixedShape(WAY, SHOT, QUERY)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "testbed.parquet")
-        testbed = sample(dataset, tasks=TASKS, shape=shape, identity="names")
+        testbed = sample(dataset, tasks=TASKS, shape=shape, identity="names", copies="allow")
         testbed.save(path)
         work: dict[str, tuple[int, Callable[[], object]]] = {
             "random.sample per class (as easyfsl)": (PEER_TASKS, lambda: _peer(dataset)),
             "longshot, indices": (TASKS, lambda: _rows(dataset, shape)),
             "longshot, whole testbed": (
                 TASKS,
-                lambda: sample(dataset, tasks=TASKS, shape=shape, identity="names"),
+                lambda: sample(dataset, tasks=TASKS, shape=shape, identity="names", copies="allow"),
             ),
             "longshot, any-way any-shot testbed": (
                 TASKS,
-                lambda: sample(dataset, tasks=TASKS, shape=AnyShape(), identity="names"),
+                lambda: sample(dataset, tasks=TASKS, shape=AnyShape(), identity="names", copies="allow"),
             ),
             "save": (TASKS, lambda: testbed.save(path)),
             "load and verify the hash": (TASKS, lambda: Testbed.load(path)),
