@@ -22,6 +22,7 @@ from longshot.base import (
     has_columns,
     hash_file,
     is_stream,
+    with_engine,
     with_executor,
 )
 from longshot.data import (
@@ -35,7 +36,7 @@ from longshot.data import (
     leave_out_images,
     registry,
 )
-from longshot.models import SUSPECT_ODDS, Suspects, suspects_of, with_engine
+from longshot.models import SUSPECT_ODDS, Suspects, suspects_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import UserError
+from longshot.base import COUNT, UserError, echo_json, print_table, shared
 from longshot.cli.audit_commands import overlap, suspects, without
-from longshot.cli.common import COUNT, echo_json, print_table, shared
 
 if TYPE_CHECKING:
     from longshot.data import Dataset

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.base import UserError
-from longshot.cli.common import PLACE, datasets_option, echo_json, print_estimate, print_table, shared
+from longshot.base import PLACE, UserError, datasets_option, echo_json, print_estimate, print_table, shared
 
 
 @click.group(invoke_without_command=True)

@@ -213,6 +213,7 @@ _COMMAND_OF = {
     "measure_distances": "taxonomy distances",
     "make_split": "split",
     "compare_splits": "splits compare",
+    "plot_splits": "splits plot",
     "list_methods": "methods",
     "check_method": "methods check",
 }

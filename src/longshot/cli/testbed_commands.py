@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import (
+from longshot.base import (
     COUNT,
     FILE,
     FILE_PLACE,

@@ -122,8 +122,7 @@ def record_upstream(
 
 def _training_data(backbone: str) -> list[dict[str, Any]]:
     """What the sidecars of a backbone (or of several side by side) say about their training data."""
-    from longshot.evaluation.run_inputs import backbone_parts
-    from longshot.models import SIDECAR_FILE, read_sidecar
+    from longshot.models import SIDECAR_FILE, backbone_parts, read_sidecar
 
     trained: list[dict[str, Any]] = []
     for part in backbone_parts(backbone):

@@ -65,6 +65,7 @@ from .meta_dataset_samplers import MetaDatasetShape as MetaDatasetShape  # Varia
 from .pools import ImageLimits as ImageLimits  # What limits the images of all tasks, whatever draws them
 from .pools import rows_mask as rows_mask  # Which of the N rows of any table fulfil a rule over its columns, [N]
 from .replay import find_spec_file as find_spec_file  # The spec of a source in a folder of specs
+from .base import open_with_splits as open_with_splits  # A dataset with other splits or taxonomy
 from .sample import sample as sample  # Draw few-shot tasks from a dataset (or from each of several) into a testbed
 from .selection.feature_table import FeatureTable as FeatureTable  # Class-major features that stay on disk
 from .selection.feature_table import query_tasks as query_tasks  # Tasks from nested lists
@@ -93,7 +94,6 @@ from .splits.make import split_kind as split_kind  # Which of KINDS the settings
 from .splits.make import sweep_file as sweep_file  # Where one split of a sweep goes
 from .splits.published_splits import list_published as list_published  # Every published split, the dataset it was …
 from .splits.published_splits import open_split as open_split  # The split that `spec` names, checked against …
-from .sample import open_with_splits as open_with_splits  # A dataset with other splits or taxonomy
 from .splits.published_splits import with_split as with_split  # `dataset` with the split that `spec` names in place …
 from .splits.split import part_sizes as part_sizes  # Classes in (train, validation, test)
 from .splits.split import Split as Split  # Class ids of the three parts, the fingerprint of the dataset they belong …

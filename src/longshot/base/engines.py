@@ -16,13 +16,11 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from longshot.base import UserError, check_choice, check_settings, format_call, parse_call
+from longshot.base.calls import check_choice, check_settings, format_call, parse_call, quote_words
+from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import nn
+    pass
 
 RUNTIMES = ("onnxruntime", "openvino")  # take networks that PyTorch exported, on a CPU
 ENGINES = ("auto", "torch", *RUNTIMES)
@@ -65,8 +63,6 @@ def parse_engine(text: str | None) -> EngineChoice:
     >>> parse_engine("openvino").name, parse_engine("torch(compile=True)").compile
     ('openvino', True)
     """
-    from longshot.models.backbones.sight import quote_words  # backbones know engines, too
-
     name, settings = parse_call(quote_words(text or _around.get() or os.environ.get(VARIABLE) or "auto"))
     check_choice("Longshot", "engine", name, ENGINES)
     check_settings(f"Engine '{name}'", settings, _SETTINGS if name == "torch" else {})
@@ -141,25 +137,3 @@ def engine_version(name: str) -> str:
 
         return f"onnxruntime {onnxruntime.__version__}, {exporter}"
     return f"{name} {version(name)}, {exporter}"
-
-
-def is_convolutional(module: nn.Module) -> bool:
-    """Whether convolutions hold most of a network's weights."""
-    from torch import nn
-
-    convolved = {
-        id(part.weight): part.weight.numel() for part in module.modules() if isinstance(part, nn.Conv2d)
-    }
-    total = sum(parameter.numel() for parameter in module.parameters())
-    return 2 * sum(convolved.values()) > total
-
-
-def in_blocks(
-    run: Callable[[NDArray[Any]], NDArray[np.float32]], block: int, images: NDArray[Any]
-) -> NDArray[np.float32]:
-    """Vectors [n, d] of images [n, …] that ``run`` takes ``block`` at a time, the last ones filled up with black."""
-    short = -len(images) % block
-    if short:
-        images = np.concatenate([images, np.zeros((short, *images.shape[1:]), images.dtype)])
-    vectors = np.concatenate([run(images[start : start + block]) for start in range(0, len(images), block)])
-    return vectors[: len(vectors) - short]
