@@ -57,8 +57,8 @@ from .commands import print_written as print_written  # Where a page or picture 
 from .commands import shared as shared  # The options of these parameters, which are the same in every command
 from .commands import together as together
 from .commands import Estimate as Estimate  # The steps of a piece of work, each with its `seconds` and `bytes` …
-from .devices import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
-from .devices import pick_device as pick_device  # The device called `name` (also `cuda:1`)
+from .engines import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
+from .engines import pick_device as pick_device  # The device called `name` (also `cuda:1`)
 from .engines import AUTOMATIC as AUTOMATIC  # what auto means on a CPU
 from .engines import ENGINES as ENGINES  # every name that `engine` takes
 from .engines import EngineChoice as EngineChoice  # What was asked for: an engine and, for PyTorch, how it computes
@@ -148,22 +148,22 @@ from .remote_cache import link_files as link_files  # The files of one folder in
 from .urls import local_copy as local_copy  # The path of a file or folder on this machine
 from .urls import opened_copy as opened_copy  # `local_copy` for a block that reads it
 from .remote_cache import remote_entries as remote_entries  # One entry per URL in the folder `remote` of a cache
-from .scale.choice import close_executors as close_executors  # Leave every cluster that was joined
-from .scale.choice import current_choice as current_choice  # What holds now
-from .scale.choice import executor as executor  # What computes now
-from .scale.choice import parse_on as parse_on  # `on` in one spelling
-from .scale.choice import release_executors as release_executors  # Let go of all workers that wait for more to do …
-from .scale.choice import using_executor as using_executor  # Let an executor hold for all work inside the block
-from .scale.choice import with_executor as with_executor  # Let the parameters `on`, `gpus_per_worker` and …
+from .executor import close_executors as close_executors  # Leave every cluster that was joined
+from .executor import current_choice as current_choice  # What holds now
+from .executor import executor as executor  # What computes now
+from .executor import parse_on as parse_on  # `on` in one spelling
+from .executor import release_executors as release_executors  # Let go of all workers that wait for more to do …
+from .executor import using_executor as using_executor  # Let an executor hold for all work inside the block
+from .executor import with_executor as with_executor  # Let the parameters `on`, `gpus_per_worker` and …
 from .scale.cluster import compare_machines as compare_machines  # What would change bytes on the other machine, in …
 from .scale.cluster import join_cluster as join_cluster  # Join the cluster that `on` names (`ray`
-from .scale.executor import Crew as Crew  # Workers that all hold the same
-from .scale.executor import Executor as Executor  # Where work runs
-from .scale.executor import FailureList as FailureList  # The units of a folder that failed for good
-from .scale.executor import Results as Results
-from .scale.executor import Threads as Threads  # This machine
-from .scale.executor import Tick as Tick  # a worker calls it after every n items
-from .scale.executor import UnitsFailed as UnitsFailed  # Some units failed on every try
+from .executor import Crew as Crew  # Workers that all hold the same
+from .executor import Executor as Executor  # Where work runs
+from .executor import FailureList as FailureList  # The units of a folder that failed for good
+from .executor import Results as Results
+from .executor import Threads as Threads  # This machine
+from .executor import Tick as Tick  # a worker calls it after every n items
+from .executor import UnitsFailed as UnitsFailed  # Some units failed on every try
 from .scale.nodes import living_nodes as living_nodes  # Node id → what Ray says of it, of the nodes that are alive
 from .scale.nodes import node_facts as node_facts  # Versions, source, processor and cache of this machine, and what …
 from .scale.nodes import node_name as node_name  # How people call a node

@@ -1,4 +1,4 @@
-"""Engines: what computes a network, by name, ``auto|torch|onnxruntime|openvino``.
+"""What computes a network: devices by name, and engines, ``auto|torch|onnxruntime|openvino``.
 
 ``auto`` is a fixed choice per kind of device, never per machine, made by the table that
 ``python -m benchmarks engines`` prints: on a CPU networks run in ONNX Runtime, elsewhere in PyTorch.
@@ -20,7 +20,46 @@ from longshot.base.calls import check_choice, check_settings, format_call, parse
 from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
-    pass
+    import torch
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device called ``name`` (also ``cuda:1``); ``auto`` takes CUDA, then MPS, then the CPU."""
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"There is no device '{name}'; choose auto, cpu, cuda or mps.") from None
+    usable = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }.get(device.type)
+    if usable is None:
+        raise UserError(f"Device '{name}' is of a kind Longshot does not use; choose auto, cpu, cuda or mps.")
+    if (device.index or 0) >= usable:
+        raise UserError(
+            f"Device '{name}' was asked for, but PyTorch finds {usable} of that kind on this machine",
+            "use {device:auto} or cpu",
+        )
+    return device
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on a device or in the machine."""
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    # What torch says on CPUs differs by system; some devices raise a plain RuntimeError.
+    phrases = ("not enough memory", "allocate memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in phrases)
+
 
 RUNTIMES = ("onnxruntime", "openvino")  # take networks that PyTorch exported, on a CPU
 ENGINES = ("auto", "torch", *RUNTIMES)

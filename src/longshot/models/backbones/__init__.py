@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed
-    from longshot.models.features.features import Features
+    from longshot.models.features import Features
 
     BackboneLike: TypeAlias = (
         str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from longshot.data import Dataset
+    from longshot.models.features import Features
     from longshot.models.features.conversion import Conversion, Session
-    from longshot.models.features.features import Features
     from longshot.models.networks.base import Network
 
 BLOCK_CPU = 16  # images the network sees at once; measured: faster per core than 8, 32 or 64
