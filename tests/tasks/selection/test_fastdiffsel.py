@@ -65,7 +65,7 @@ def test_row_blocks_do_not_change_the_result(large: Case, row_block: int) -> Non
 def test_chunks_and_columns_do_not_change_the_result(large: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     table = FeatureTable(large.array, large.offsets)
     expected = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
-    monkeypatch.setattr(selection, "_CHUNK_BYTES", 4000)
+    monkeypatch.setattr("longshot.tasks.selection._CHUNK_BYTES", 4000)
     monkeypatch.setattr(objectives, "COLUMN_BLOCK", 5)
     selection = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
     assert np.array_equal(selection.support, expected.support)
