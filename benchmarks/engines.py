@@ -149,7 +149,7 @@ def _inferred(running: Any) -> Callable[[Any], Any]:
 
 
 def main(*chosen: str) -> None:
-    from longshot.models import engine_names  # not at the top: the version before has none
+    from longshot.base import engine_names
 
     torch.set_num_threads(1)
     here = [name for name in ENGINES if engine_names()[name]]

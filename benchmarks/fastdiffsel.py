@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from longshot.base import TaskRows
 from longshot.tasks import FeatureTable, make_objective, query_tasks, select
-from longshot.tasks.selection.selecting import Selection, measure_each, search
+from longshot.tasks.selection import Selection, measure_each, search
 
 CLASSES, IMAGES, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10

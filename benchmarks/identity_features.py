@@ -23,8 +23,8 @@ from PIL import Image
 import longshot
 from longshot.data.identity import forget
 from longshot.models import Features, content_of
+from longshot.models.features import BLOCK
 from longshot.models.features.array_files import checksum
-from longshot.models.features.features import BLOCK
 
 ROWS, DIM, CLASSES = 1_000_000, 512, 1_000
 OPEN_LIMIT, DIGEST_LIMIT = 0.3, 0.03

@@ -73,7 +73,7 @@ NEAREST = {
         "tasks/selection/test_greedy.py",
     ],
     "tasks/selection/objectives.py": ["tasks/selection/test_objectives.py"],
-    "tasks/selection/selecting.py": ["tasks/selection/test_fastdiffsel.py", "tasks/selection/test_masks.py"],
+    "tasks/selection/__init__.py": ["tasks/selection/test_fastdiffsel.py", "tasks/selection/test_masks.py"],
 }
 # What starts processes or browsers or runs whole studies notices late, and is not near: fixtures, and files by word.
 FAR_FIXTURES = frozenset({"run_cli", "browser", "forks"})

@@ -15,11 +15,12 @@ from .api import find_overlap as find_overlap  # what two datasets share
 from .audit import find_suspects as find_suspects  # images whose label is doubtful
 from .models import list_backbones as list_backbones  # what can embed images
 from .models import embed as embed  # run a backbone over a dataset
-from .api import open_taxonomy as open_taxonomy  # a hierarchy of classes
-from .api import measure_distances as measure_distances  # how far classes are from each other
+from .data import open_taxonomy as open_taxonomy  # a hierarchy of classes
+from .data import measure_distances as measure_distances  # how far classes are from each other
 from .tasks import open_split as open_split  # a class split from a file or by name
 from .tasks import make_split as make_split  # divide classes at a chosen distance
 from .tasks import compare_splits as compare_splits  # measure splits side by side
+from .api import plot_splits as plot_splits  # draw splits: their classes in the plane, or how hard they are
 from .api import sample as sample  # draw tasks into a testbed
 from .api import inspect as inspect  # describe and check a testbed
 from .diagnosis import measure_attributes as measure_attributes  # what is known of images

@@ -64,7 +64,15 @@ def test_the_verbs_are_those_of_the_design() -> None:
         "measure_distances",
         "serve",
         "serve_competition",
-        *("make_split", "compare_splits", "sample", "inspect", "measure_attributes", "explain"),
+        *(
+            "make_split",
+            "compare_splits",
+            "plot_splits",
+            "sample",
+            "inspect",
+            "measure_attributes",
+            "explain",
+        ),
         *("list_methods", "check_method", "evaluate", "compare", "report", "train", "tune", "run_study"),
         *("bench", "release", "verify", "score", "estimate", "doctor"),
     }

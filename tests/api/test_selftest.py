@@ -16,9 +16,9 @@ from torch import Tensor
 import longshot
 from longshot.api import selftest
 from longshot.api.selftest import Check, all_checks, largest_difference, run_check
-from longshot.base import TaskBatch, UserError
+from longshot.base import RUNTIMES, TaskBatch, UserError
 from longshot.cli import cli
-from longshot.models import RUNTIMES, ProtoNet, list_methods
+from longshot.models import ProtoNet, list_methods
 from longshot.tasks import OBJECTIVES
 from longshot.training import ALGORITHMS
 

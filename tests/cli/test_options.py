@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from longshot.base import UserError
-from longshot.cli import datasets_option, pairs_option
+from longshot.base import UserError, datasets_option, pairs_option
 
 
 @click.command()

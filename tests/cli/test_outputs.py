@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import longshot
-from longshot.base import UserError, write_text
-from longshot.cli.common import PlaceType
+from longshot.base import PlaceType, UserError, write_text
 from longshot.cli.main import every_command
 from longshot.evaluation import write_predictions
 from wings import wing_cases

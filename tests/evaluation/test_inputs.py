@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from longshot.base import UserError, hash_text
-from longshot.evaluation import FeatureSource, backbone_name, backbone_parts
+from longshot.evaluation import FeatureSource
 from longshot.evaluation.run_inputs import OpenedBackbones, as_list, describe_value, features_for
+from longshot.models import backbone_name, backbone_parts
 
 
 def features(rows: int = 2, shape: tuple[int, ...] = (2, 3), **facts: Any) -> Any:

@@ -14,7 +14,7 @@ from PIL import Image
 from longshot.base import span
 from longshot.reports import data_pages, frame, page
 from longshot.reports.report_data import ReportData
-from longshot.reports.sections.base import Request
+from longshot.reports.sections import Request
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Correlation, Slope
 from longshot.tasks import Balance

@@ -9,7 +9,7 @@ from typing import Any
 from longshot.base import write_json
 from longshot.reports import environment, read_runs
 from longshot.reports.page import overlap
-from longshot.reports.sections.base import Request
+from longshot.reports.sections import Request
 from longshot.reports.summary import compare_all, summarise
 
 from .conftest import MakeRun

@@ -13,8 +13,7 @@ import pytest
 
 from longshot.reports import costs, page, paper_tables
 from longshot.reports.report_data import Cell, ReportData
-from longshot.reports.sections import mistakes, rankings, task_difficulty
-from longshot.reports.sections.base import Request, sampler, uniform
+from longshot.reports.sections import Request, mistakes, rankings, sampler, task_difficulty, uniform
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Calibration, CriticalDifference, confusion, mean_interval, welch
 

@@ -14,8 +14,16 @@ from longshot.base import UserError
 from longshot.reports import EstimateRow
 from longshot.reports.costs import pareto
 from longshot.reports.report_data import Cell, ReportData, Shared
-from longshot.reports.sections import rankings, task_difficulty
-from longshot.reports.sections.base import Request, focused, plot_label, shown_series, span, strongest
+from longshot.reports.sections import (
+    Request,
+    focused,
+    plot_label,
+    rankings,
+    shown_series,
+    span,
+    strongest,
+    task_difficulty,
+)
 from longshot.reports.summary import compare_all, summarise
 from longshot.reports.tables import duration, points
 from longshot.statistics import Interval, critical_difference, mean_interval, tasks_needed

@@ -12,7 +12,7 @@ from longshot import statistics
 from longshot.evaluation import count_confusions, measure_confidences
 from longshot.reports import published, read_runs
 from longshot.reports.report_data import ReportData
-from longshot.reports.sections.base import Request
+from longshot.reports.sections import Request
 from longshot.reports.sections.mistakes import calibrated, confused
 from longshot.reports.sections.rankings import blocks, enough, paired, ranks
 from longshot.reports.sections.task_difficulty import bed_drops, curve, difficulty, drop

@@ -12,6 +12,7 @@ import yaml
 
 import longshot
 from conftest import RunCli
+from longshot.api.tuning import tune
 from longshot.base import (
     Tuned,
     UserError,
@@ -24,7 +25,7 @@ from longshot.base import (
     write_tuned,
 )
 from longshot.models import get_method, method_class
-from longshot.training import Space, algorithm_class, tune
+from longshot.training import Space, algorithm_class
 from longshot.training.search_trials import TrialObjective, run_search
 from longshot.training.spaces import Trial, get_space, parse_parameter, space_names, space_of_call
 

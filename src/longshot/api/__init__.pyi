@@ -3,16 +3,12 @@
 from .dataset_sheet import DatasetSheet as DatasetSheet  # What there is to see in a dataset
 from .dataset_sheet import show_dataset as show_dataset  # Look at a dataset: classes, sizes, copies, odd images
 from .installation import doctor as doctor  # What is installed, which extras work, device, cache and sandbox
-from .verbs import Estimate as Estimate  # The steps of a piece of work, each with its `seconds` and `bytes` …
 from .verbs import estimate as estimate  # What a verb with the same parameters would take in time and disk
 from .verbs import public as public  # `function` as `longshot.name`
 from .reports import inspect as inspect  # Describe a testbed
 from .torch_verbs import check_method as check_method  # Run the common test on a method
 from .reports import report as report  # Write one self-contained page, or the table alone, from the results of one …
-from .class_geometry import plot_splits as plot_splits  # Draw the classes in the plane of their first two principal …
-from .class_geometry import class_hierarchy as class_hierarchy  # As :func:`open_taxonomy`, with the classes
-from .class_geometry import measure_distances as measure_distances  # Distances between all classes of a dataset or a …
-from .class_geometry import open_taxonomy as open_taxonomy  # the hierarchy of a dataset's classes, or of a file
+from .reports import plot_splits as plot_splits  # Draw the classes in the plane of their first two principal …
 from .torch_verbs import find_overlap as find_overlap  # what two datasets share, with a page that shows the pairs
 from .testbeds import sample as sample  # draw tasks; filtered ones are judged by methods
 from .torch_verbs import train as train  # make a backbone, with its learning curves

@@ -201,14 +201,8 @@ def _reason(error: Exception) -> str:
 
 def all_checks() -> Iterator[Check]:
     """One check per registered method, objective and way of selection, engine, and way of training."""
-    from longshot.models import (
-        IMAGE_TOLERANCE,
-        Method,
-        engine_names,
-        get_method,
-        image_method_names,
-        method_names,
-    )
+    from longshot.base import engine_names
+    from longshot.models import IMAGE_TOLERANCE, Method, get_method, image_method_names, method_names
     from longshot.tasks import OBJECTIVES
     from longshot.training import algorithm_names
 
@@ -293,8 +287,8 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
     """Vectors of made-up pixels through a small network; the reference is PyTorch's, whatever the engine."""
     import torch
 
-    from longshot.base import parse_preprocessing
-    from longshot.models import RUNTIMES, export_onnx, get_network, missing_modules, open_session
+    from longshot.base import RUNTIMES, missing_modules, parse_preprocessing
+    from longshot.models import export_onnx, get_network, open_session
 
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0).eval()
     transform = parse_preprocessing("decode|resize(32,32)|normalize(0.5,0.5)")

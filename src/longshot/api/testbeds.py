@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from longshot.tasks import sample as draw
+from longshot import tasks
 
 if TYPE_CHECKING:
     from longshot.base import Floats, TaskRows
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from longshot.tasks import Testbed
 
 
-@wraps(draw)
+@wraps(tasks.sample)
 def sample(*arguments: Any, **settings: Any) -> Testbed:
     """Draw tasks as ``longshot.tasks.sample`` does; filtered tasks are judged by methods."""
-    return draw(*arguments, **{"score": _score, **settings})
+    return tasks.sample(*arguments, **{"score": _score, **settings})
 
 
-def _score(call: str, tasks: TaskRows, features: Features, device: str = "auto") -> tuple[str, Floats]:
+def _score(call: str, rows: TaskRows, features: Features, device: str = "auto") -> tuple[str, Floats]:
     from longshot.evaluation import method_accuracies  # most samplers ask no method
 
-    return method_accuracies(call, tasks, features, device)
+    return method_accuracies(call, rows, features, device)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from longshot.api.tuning import TuningResult
+from longshot.api.tuning import tune as run_tuning
 from longshot.audit import Overlap
 from longshot.audit import find_overlap as find
 from longshot.reports import folder_curves
-from longshot.training import TrainedNetwork, TuningResult
+from longshot.training import TrainedNetwork
 from longshot.training import train as run_training
-from longshot.training import tune as run_tuning
 
 if TYPE_CHECKING:
     from longshot.models import ImageMethod, Method

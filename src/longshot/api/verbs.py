@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from longshot.base import (
+    Estimate,
     UserError,
     explain_long_names,
     is_url,
@@ -79,23 +80,6 @@ def _check_urls(
             )
 
 
-class Estimate(NamedTuple):
-    """The steps of a piece of work, each with its ``seconds`` and ``bytes``, and what there is to know about them."""
-
-    steps: list[dict[str, Any]]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        """Of all steps."""
-        return float(sum(step["seconds"] for step in self.steps))
-
-    @property
-    def bytes(self) -> int:
-        """Of all steps."""
-        return int(sum(step["bytes"] for step in self.steps))
-
-
 def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
     """What a verb with the same parameters would take in time and disk; all is checked, and nothing is written.
 
@@ -124,7 +108,7 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
     20
     """
     import longshot
-    from longshot.models import using_engine
+    from longshot.base import using_engine
 
     verbs = [*_ESTIMATES, *plugged("estimates")]
     if verb not in verbs:

@@ -19,7 +19,7 @@ from longshot.arena.compete_server import (
     token_option,
     whole_number,
 )
-from longshot.cli import PATH, json_option, print_table
+from longshot.base import PATH, json_option, print_table
 
 
 @command.command("init")

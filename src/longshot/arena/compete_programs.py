@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from longshot.base import UserError, count, is_stream
-from longshot.cli import FILE, PATH, force_option, json_option, print_table
+from longshot.base import FILE, PATH, UserError, count, force_option, is_stream, json_option, print_table
 
 folder_argument = click.argument("folder", type=PATH)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.arena.compete_programs import command, folder_argument, score_text
-from longshot.base import UserError
-from longshot.cli import PATH, json_option, print_table
+from longshot.base import PATH, UserError, json_option, print_table
 
 if TYPE_CHECKING:
     from longshot.arena import RemoteCompetition

@@ -193,7 +193,7 @@ def make_submission(
     MadeSubmission
         Its path, its title, and what in it has learned weights.
     """
-    from longshot.evaluation import backbone_parts
+    from longshot.models import backbone_parts
 
     out = Path(out)
     if out.exists():
@@ -269,8 +269,7 @@ def _trained_for(name: str) -> str:
 def _method(call: str, overrides: dict[str, Any]) -> Method | ImageMethod:
     """The method of ``call`` with some settings replaced; UserError where it leaves a choice open."""
     from longshot.base import is_tuned, tuned_method
-    from longshot.evaluation import leaves_open
-    from longshot.models import ImageMethod, get_method
+    from longshot.models import ImageMethod, get_method, leaves_open
 
     name, settings = parse_call(tuned_method(call) if is_tuned(call) else call)
     chosen = get_method(format_call(name, {**settings, **overrides}))
@@ -286,8 +285,7 @@ def _method(call: str, overrides: dict[str, Any]) -> Method | ImageMethod:
 
 def _check_fit(method: Method | ImageMethod, parts: list[str]) -> None:
     """UserError where the method cannot work with these backbones."""
-    from longshot.evaluation import adaptable
-    from longshot.models import ImageMethod
+    from longshot.models import ImageMethod, adaptable
 
     if isinstance(method, ImageMethod):
         adaptable(" + ".join(parts), method.call, "cpu")

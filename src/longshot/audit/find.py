@@ -24,6 +24,7 @@ from longshot.base import (
     has_columns,
     hash_file,
     is_stream,
+    with_engine,
     with_executor,
 )
 from longshot.data import (
@@ -37,7 +38,7 @@ from longshot.data import (
     leave_out_images,
     registry,
 )
-from longshot.models import SUSPECT_ODDS, Suspects, suspects_of, with_engine
+from longshot.models import SUSPECT_ODDS, Suspects, suspects_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -33,10 +33,43 @@ from .calls import parse_call as parse_call  # Split `name(key=literal, …)` in
 from .calls import read_tuned as read_tuned  # Read such a file
 from .calls import tuned_method as tuned_method  # The method's call in the file
 from .calls import tuned_training as tuned_training  # The algorithm's call in the file and the settings of training
+from .calls import quote_words as quote_words  # Quotes around bare words and paths after an equals sign
 from .calls import with_settings as with_settings  # Give a class with a `name` a constructor that takes its fields …
 from .calls import write_tuned as write_tuned  # Write the file, whole or not at all
-from .devices import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
-from .devices import pick_device as pick_device  # The device called `name` (also `cuda:1`)
+from .commands import COUNT as COUNT
+from .commands import FILE as FILE
+from .commands import FILE_PLACE as FILE_PLACE
+from .commands import FOLDER as FOLDER
+from .commands import Grouped as Grouped
+from .commands import GroupedCommand as GroupedCommand
+from .commands import PATH as PATH
+from .commands import PLACE as PLACE  # a file or folder that may be elsewhere
+from .commands import PlaceType as PlaceType
+from .commands import datasets_option as datasets_option  # `--dataset NAME=PATH`, repeatable, as the parameter …
+from .commands import echo_json as echo_json  # Print `value` as JSON that people can read
+from .commands import force_option as force_option
+from .commands import json_option as json_option
+from .commands import pairs_option as pairs_option  # A repeatable option of the form KEY=VALUE, as the parameter `name`
+from .commands import print_estimate as print_estimate  # What work would take, step by step and in all
+from .commands import print_rich as print_rich
+from .commands import print_table as print_table  # Print rows (all with the same keys) as a terminal table, or as one …
+from .commands import print_written as print_written  # Where a page or picture lies now, and its size where it is here
+from .commands import shared as shared  # The options of these parameters, which are the same in every command
+from .commands import together as together
+from .commands import Estimate as Estimate  # The steps of a piece of work, each with its `seconds` and `bytes` …
+from .engines import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
+from .engines import pick_device as pick_device  # The device called `name` (also `cuda:1`)
+from .engines import AUTOMATIC as AUTOMATIC  # what auto means on a CPU
+from .engines import ENGINES as ENGINES  # every name that `engine` takes
+from .engines import EngineChoice as EngineChoice  # What was asked for: an engine and, for PyTorch, how it computes
+from .engines import RUNTIMES as RUNTIMES  # engines that take networks which PyTorch exported, on a CPU
+from .engines import engine_names as engine_names  # every engine with its version
+from .engines import engine_version as engine_version  # An engine with its version, as it stands in the identity of …
+from .engines import missing_modules as missing_modules  # the modules that an engine needs and that are not installed
+from .engines import parse_engine as parse_engine  # What `engine` says
+from .engines import require_engine as require_engine  # An error with the pip command where an engine's module is …
+from .engines import using_engine as using_engine  # let an engine hold for every backbone that is opened inside …
+from .engines import with_engine as with_engine  # let the parameter `engine` of a verb hold for all that it opens …
 from .errors import Face as Face  # How one face of Longshot writes parameters and calls
 from .errors import PythonFace as PythonFace  # words a mistake as Python does
 from .errors import UserError as UserError  # A mistake in the input, told in one sentence
@@ -115,22 +148,22 @@ from .remote_cache import link_files as link_files  # The files of one folder in
 from .urls import local_copy as local_copy  # The path of a file or folder on this machine
 from .urls import opened_copy as opened_copy  # `local_copy` for a block that reads it
 from .remote_cache import remote_entries as remote_entries  # One entry per URL in the folder `remote` of a cache
-from .scale.choice import close_executors as close_executors  # Leave every cluster that was joined
-from .scale.choice import current_choice as current_choice  # What holds now
-from .scale.choice import executor as executor  # What computes now
-from .scale.choice import parse_on as parse_on  # `on` in one spelling
-from .scale.choice import release_executors as release_executors  # Let go of all workers that wait for more to do …
-from .scale.choice import using_executor as using_executor  # Let an executor hold for all work inside the block
-from .scale.choice import with_executor as with_executor  # Let the parameters `on`, `gpus_per_worker` and …
+from .executor import close_executors as close_executors  # Leave every cluster that was joined
+from .executor import current_choice as current_choice  # What holds now
+from .executor import executor as executor  # What computes now
+from .executor import parse_on as parse_on  # `on` in one spelling
+from .executor import release_executors as release_executors  # Let go of all workers that wait for more to do …
+from .executor import using_executor as using_executor  # Let an executor hold for all work inside the block
+from .executor import with_executor as with_executor  # Let the parameters `on`, `gpus_per_worker` and …
 from .scale.cluster import compare_machines as compare_machines  # What would change bytes on the other machine, in …
 from .scale.cluster import join_cluster as join_cluster  # Join the cluster that `on` names (`ray`
-from .scale.executor import Crew as Crew  # Workers that all hold the same
-from .scale.executor import Executor as Executor  # Where work runs
-from .scale.executor import FailureList as FailureList  # The units of a folder that failed for good
-from .scale.executor import Results as Results
-from .scale.executor import Threads as Threads  # This machine
-from .scale.executor import Tick as Tick  # a worker calls it after every n items
-from .scale.executor import UnitsFailed as UnitsFailed  # Some units failed on every try
+from .executor import Crew as Crew  # Workers that all hold the same
+from .executor import Executor as Executor  # Where work runs
+from .executor import FailureList as FailureList  # The units of a folder that failed for good
+from .executor import Results as Results
+from .executor import Threads as Threads  # This machine
+from .executor import Tick as Tick  # a worker calls it after every n items
+from .executor import UnitsFailed as UnitsFailed  # Some units failed on every try
 from .scale.nodes import living_nodes as living_nodes  # Node id → what Ray says of it, of the nodes that are alive
 from .scale.nodes import node_facts as node_facts  # Versions, source, processor and cache of this machine, and what …
 from .scale.nodes import node_name as node_name  # How people call a node
@@ -154,6 +187,7 @@ from .tasks import TaskPlan as TaskPlan  # T tasks before their images are chose
 from .tasks import TaskRows as TaskRows  # T tasks of one dataset, as integers only
 from .tasks import offsets_of as offsets_of  # Where rows of the given lengths [T] start and end when laid one …
 from .tasks import rows_of_classes as rows_of_classes  # All rows of some classes, class by class, where class c is …
+from .tasks import same_shape as same_shape  # Positions of tasks with equal ways, support and query, in groups
 from .tasks import task_seeds as task_seeds  # [T] one seed per task number in 0 … 2⁶³−1
 from .urls import Location as Location  # a path here, or a URL as text
 from .urls import is_url as is_url  # Whether a place is an address rather than a path on this machine

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -17,6 +18,9 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 from longshot.base.errors import UserError
 from longshot.base.files import write_text
 from longshot.base.plugins import load_target
+
+# a word or a path after an equals sign, without quotes
+_BARE = re.compile(r"(=\s*)(?!(?:True|False|None)\s*[,)])([A-Za-z_~./\\][^,()'\"]*?)(?=\s*[,)])")
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -61,6 +65,15 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
                 f"write a number, True, False, None, a quoted text or a list of those."
             ) from error
     return name, settings
+
+
+def quote_words(text: str) -> str:
+    """Quotes around the words and paths that stand after an equals sign without them.
+
+    >>> quote_words("resnet50(weights=runs/dino.pth, stem='large', drop=0.1)")
+    "resnet50(weights='runs/dino.pth', stem='large', drop=0.1)"
+    """
+    return _BARE.sub(lambda match: f"{match[1]}{match[2]!r}", text)
 
 
 def format_call(name: str, settings: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> str:

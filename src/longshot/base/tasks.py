@@ -304,6 +304,20 @@ class TaskRows:
         return replace(self, measured={**self.measured, **columns})
 
 
+def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
+    """Positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
+    groups: dict[tuple[int, int, int], list[list[int]]] = {}
+    shapes = np.stack([tasks.ways, tasks.support.lengths, tasks.query.lengths], 1).tolist()
+    ordered: list[list[int]] = []
+    for position, (way, support, query) in enumerate(shapes):
+        of_shape = groups.setdefault((way, support, query), [])
+        if not of_shape or len(of_shape[-1]) >= at_once:
+            of_shape.append([])
+            ordered.append(of_shape[-1])
+        of_shape[-1].append(position)
+    return [np.asarray(group, np.int64) for group in ordered]
+
+
 def task_seeds(seed: int, tasks: Ints) -> Ints:
     """[T] one seed per task number in 0 … 2⁶³−1: the SplitMix64 finaliser over (seed, task)."""
     with np.errstate(over="ignore"):

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import COUNT, FILE, PATH, echo_json, print_table, shared
+from longshot.base import COUNT, FILE, PATH, echo_json, print_table, shared
 
 if TYPE_CHECKING:
-    from longshot import audit
-
+    import longshot
 
 _SHOWN = 10  # pairs, classes and suspects listed on the screen; the file has all
 
@@ -109,9 +108,9 @@ def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settin
 
     DATASET is the first of the two that were compared. The view opens like any dataset.
     """
-    from longshot import audit
+    import longshot
 
-    view, original, variant = audit.leave_out_overlap(dataset, overlap_file, out=out, **settings)
+    view, original, variant = longshot.audit.leave_out_overlap(dataset, overlap_file, out=out, **settings)
     counts = {
         "variant": variant,
         "images": len(view),
@@ -128,7 +127,7 @@ def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settin
     )
 
 
-def _print(overlap: audit.Overlap) -> None:
+def _print(overlap: longshot.audit.Overlap) -> None:
     a, b = overlap.a, overlap.b
     rows = [
         {

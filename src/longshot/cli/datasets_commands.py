@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import UserError
+from longshot.base import COUNT, FILE_PLACE, UserError, echo_json, print_table, print_written, shared
 from longshot.cli.audit_commands import overlap, suspects, without
-from longshot.cli.common import COUNT, FILE_PLACE, echo_json, print_table, print_written, shared
 
 if TYPE_CHECKING:
     from longshot.data import Dataset

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import FOLDER, print_table, shared
+from longshot.base import FOLDER, print_table, shared
 
 # Toybox's pictures are 84 pixels wide: at the network's own 224 they would cost seven times the time and tell it
 # nothing new.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import COUNT, FILE_PLACE, echo_json, print_table, shared
+from longshot.base import COUNT, FILE_PLACE, echo_json, print_table, shared
 
 
 @click.command()

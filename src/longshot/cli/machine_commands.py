@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from longshot.base import UserError
-from longshot.cli.common import FILE, PATH, echo_json, print_table, shared
+from longshot.base import FILE, PATH, UserError, echo_json, print_table, shared
 
 
 @click.command()

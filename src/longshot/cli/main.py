@@ -46,12 +46,12 @@ _OWN = {
         "Compare and draw class splits; class trees against a taxonomy.",
     ),
     "sample": ("sample_command:command", "Draw tasks into a testbed file."),
-    "inspect": ("testbed_commands:inspect_command", "Describe a testbed and check it against its dataset."),
+    "inspect": ("evaluate_commands:inspect_command", "Describe a testbed and check it against its dataset."),
     "methods": ("evaluate_commands:methods_command", "List the methods that learn from a support set."),
     "evaluate": ("evaluate_commands:evaluate_command", "Run methods over testbeds; one result row per task."),
     "compare": ("results_commands:compare_command", "Compare runs task by task; can gate a pipeline."),
     "report": ("results_commands:report_command", "Write a page or a table from the results of a run."),
-    "score": ("testbed_commands:score_command", "Score predictions that any code made on a testbed."),
+    "score": ("evaluate_commands:score_command", "Score predictions that any code made on a testbed."),
     "doctor": ("machine_commands:doctor_command", "What is installed, which extras, device, cache."),
     "cache": ("machine_commands:cache_command", "Show and prune what Longshot keeps on disk."),
 }
@@ -215,6 +215,7 @@ _COMMAND_OF = {
     "measure_distances": "taxonomy distances",
     "make_split": "split",
     "compare_splits": "splits compare",
+    "plot_splits": "splits plot",
     "list_methods": "methods",
     "check_method": "methods check",
 }

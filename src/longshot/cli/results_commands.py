@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import count
-from longshot.cli.common import (
+from longshot.base import (
     FILE_PLACE,
     PATH,
     PLACE,
+    count,
     datasets_option,
     echo_json,
     print_table,

@@ -11,8 +11,20 @@ from typing import Any, TypeVar
 
 import click
 
-from longshot.base import UserError, count, plugged, span
-from longshot.cli.common import COUNT, FILE, FILE_PLACE, Grouped, GroupedCommand, echo_json, shared, together
+from longshot.base import (
+    COUNT,
+    FILE,
+    FILE_PLACE,
+    Grouped,
+    GroupedCommand,
+    UserError,
+    count,
+    echo_json,
+    plugged,
+    shared,
+    span,
+    together,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

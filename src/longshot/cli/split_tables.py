@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import print_table
+from longshot.base import print_table
 
 if TYPE_CHECKING:
     from longshot.tasks import OddPair, SplitComparison, TreeGap

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import UserError
-from longshot.cli.common import COUNT, FILE, FILE_PLACE, PATH, echo_json, print_table, shared
+from longshot.base import COUNT, FILE, FILE_PLACE, PATH, UserError, echo_json, print_table, shared
 from longshot.cli.split_tables import (
     comparison_row,
     gap_row,
@@ -381,7 +380,7 @@ def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> N
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
       longshot splits plot far.json --of hardness --dataset toybox --backbone pixels -o hardness.png
     """
-    from longshot.api import plot_splits
+    import longshot
 
-    plot_splits(splits, dataset, out=out, **settings)
+    longshot.plot_splits(splits, dataset, out=out, **settings)
     click.echo(f"wrote {out}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import COUNT, FILE, echo_json, print_rich, print_table, shared
+from longshot.base import COUNT, FILE, echo_json, print_rich, print_table, shared
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -49,8 +49,7 @@ def show(
     Single-child chains are shown as one line (a › b › c). A node with several parents stands below the
     first and names the others.
     """
-    from longshot.api import class_hierarchy
-    from longshot.data import display_tree
+    from longshot.data import class_hierarchy, display_tree
 
     shown = class_hierarchy(source, taxonomy)
     if picture is not None:

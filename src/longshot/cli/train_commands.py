@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from longshot.base import UserError
-from longshot.cli.common import (
+from longshot.base import (
     COUNT,
     FOLDER,
     GroupedCommand,
+    UserError,
     datasets_option,
     echo_json,
     pairs_option,
@@ -95,10 +95,10 @@ def train_command(
     same command goes on after an interruption and ends with the same weights.
     """
     if show:
-        from longshot import training
+        import longshot
 
         footer = '\nSettings as in longshot train "protonet(way=20, shot=1)" toybox.'
-        print_table(training.list_algorithms(), as_json=as_json, footer=footer)
+        print_table(longshot.training.list_algorithms(), as_json=as_json, footer=footer)
         return
     if algorithm is None or dataset is None:
         raise UserError(
@@ -266,9 +266,9 @@ def _print(records: list[dict[str, Any]], out: Path) -> None:
 
 
 def _print_spaces(as_json: bool) -> None:
-    from longshot import training
+    import longshot
 
-    rows = training.list_spaces()
+    rows = longshot.training.list_spaces()
     if not as_json:  # a source is told once for all parameters of its space
         rows = [
             {**row, "source": "" if row["space"] == above["space"] else row["source"]}

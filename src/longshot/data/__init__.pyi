@@ -119,3 +119,6 @@ from .taxonomy.picture import display_tree as display_tree  # The part of the ta
 from .taxonomy.readers import WORDNET_ROOT as WORDNET_ROOT  # entity
 from .taxonomy.readers import find_wordnet as find_wordnet  # The installed `data.noun`
 from .taxonomy.readers import read_wordnet as read_wordnet  # All noun synsets of WordNet 3.0 (82,115) below …
+from .taxonomy.hierarchies import class_hierarchy as class_hierarchy  # As :func:`open_taxonomy`, with the classes
+from .taxonomy.hierarchies import measure_distances as measure_distances  # Distances between all classes of a …
+from .taxonomy.hierarchies import open_taxonomy as open_taxonomy  # the hierarchy of a dataset's classes, or of a file

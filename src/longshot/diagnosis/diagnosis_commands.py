@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli import (
+from longshot.base import (
     COUNT,
     FILE,
     FILE_PLACE,

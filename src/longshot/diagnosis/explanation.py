@@ -20,6 +20,7 @@ from longshot.base import (
     claim_output,
     deliver_text,
     rows_of_classes,
+    with_engine,
     with_executor,
 )
 from longshot.data import Dataset
@@ -36,13 +37,20 @@ from longshot.diagnosis.interventions import Intervention
 from longshot.diagnosis.suspicions import Attraction, attractions, nearest_classes
 from longshot.diagnosis.swaps import embed_twins
 from longshot.diagnosis.trials import Account, Trial, check_intervention, conclude, try_causes
-from longshot.evaluation import Results, TestbedLike, find_images, open_distinct_testbeds, used_rows
-from longshot.models import embed_rows, with_engine
+from longshot.evaluation import (
+    Results,
+    TestbedLike,
+    find_datasets,
+    find_images,
+    open_distinct_testbeds,
+    used_rows,
+)
+from longshot.models import embed_rows
 from longshot.reports import class_names
 from longshot.statistics import Correlation, correlation
-from longshot.tasks import Testbed, open_datasets
 
 if TYPE_CHECKING:
+    from longshot import Testbed
     from longshot.models import BackboneLike
 
 
@@ -357,7 +365,9 @@ def explain(
     opened = {}
     for bed_name, each in every.items():
         own = {source: data for source, data in (datasets or {}).items() if source in each.datasets}
-        every[bed_name], opened[bed_name] = open_datasets(each, own)
+        bound, by_fingerprint = find_datasets({bed_name: each}, own)
+        every[bed_name] = bound[bed_name]
+        opened[bed_name] = {source: by_fingerprint[mark] for source, mark in bound[bed_name].datasets.items()}
     bed = every[name]
     explanation = explain_testbed(
         bed,

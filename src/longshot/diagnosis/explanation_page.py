@@ -30,7 +30,7 @@ from longshot.reports import (
 from longshot.statistics import Correlation, Interval
 
 if TYPE_CHECKING:
-    from longshot.tasks import Task, Testbed
+    from longshot import Testbed
 
 
 def attraction_sentences(task: TaskExplanation, most: int = 2) -> list[str]:
@@ -350,15 +350,14 @@ def _tasks(
 
 
 def _evidence(task: TaskExplanation, testbed: Testbed, images: FindImages | None) -> list[_Evidence]:
-    return [
-        _pictured(task, finding, testbed[task.task], images) for finding in task.findings[:_MOST_FINDINGS]
-    ]
+    return [_pictured(task, finding, testbed, images) for finding in task.findings[:_MOST_FINDINGS]]
 
 
 def _pictured(
-    explained: TaskExplanation, finding: Finding, task: Task, images: FindImages | None
+    explained: TaskExplanation, finding: Finding, testbed: Testbed, images: FindImages | None
 ) -> _Evidence:
     """The support and the queries of the class where the finding is widest."""
+    task = testbed[explained.task]
     support = [task.support[i] for i in np.flatnonzero(task.support_label == finding.worst)][:MAX_SUPPORT]
     query = [task.query[i] for i in np.flatnonzero(task.query_label == finding.worst)][:MAX_QUERY]
     pictures: dict[str, str] = {}

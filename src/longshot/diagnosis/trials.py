@@ -33,9 +33,9 @@ from longshot.reports import class_names
 from longshot.statistics import Interval, bootstrap, mean_interval
 
 if TYPE_CHECKING:
+    from longshot import Testbed
     from longshot.data import Dataset
     from longshot.models import Features
-    from longshot.tasks import Testbed
 
 
 UNEXPLAINED = "none of what is measured"

@@ -2,10 +2,7 @@
 
 from .compute import one_thread as one_thread  # One thread per worker: sums then depend on no number of cores
 from .compute import score_tasks as score_tasks  # Scores of all tasks, some at a time
-from .dispatch import leaves_open as leaves_open  # Whether a method has settings to choose before its first task
 from .dispatch import spread_accuracies as spread_accuracies  # A method's accuracy on each task, by any executor
-from .image_source import adaptable as adaptable  # A backbone as a network that methods can adapt
-from .image_source import same_shape as same_shape  # Positions of tasks with equal ways, support and query, in groups
 from .plan import Backbones as Backbones  # What may be given as backbones of an evaluation
 from .plan import EvaluationPlan as EvaluationPlan  # Testbeds × backbones × methods
 from .predictions import SCORES as SCORES  # Metrics that predictions are scored by
@@ -17,8 +14,6 @@ from .results import cell_rows as cell_rows  # The rows of one testbed × backbo
 from .run_comparison import compare as compare  # Compare run B with run A task by task
 from .run_inputs import FeatureSource as FeatureSource  # One dataset seen through one or several backbones
 from .run_inputs import TestbedLike as TestbedLike  # A testbed, or the path of one
-from .run_inputs import backbone_name as backbone_name  # The canonical name of one or several backbones side by side
-from .run_inputs import backbone_parts as backbone_parts  # `"pixels + efficientnet-lite0"` → its backbones
 from .run_inputs import open_distinct_testbeds as open_distinct_testbeds  # The testbeds by name
 from .run_inputs import open_methods as open_methods  # The methods behind names and objects, each once
 from .run_inputs import used_rows as used_rows  # The rows that some tasks use, each once, ascending
@@ -55,3 +50,5 @@ from .views import names_only as names_only  # What a run vouches for by names o
 from .views import say_judges as say_judges  # Which networks chose a testbed's images, in words
 from .views import say_leaks as say_leaks  # The same as footnotes
 from .views import summary_rows as summary_rows  # The summary as table rows
+from .results import accuracy_halves as accuracy_halves  # Half the widths of accuracy's intervals over tasks and …
+from .run_inputs import find_datasets as find_datasets  # Fingerprint → dataset for all that testbeds use

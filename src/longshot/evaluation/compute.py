@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.base import Floats, Ints, TaskRows, Tick, UserError
-from longshot.evaluation.image_source import ImageSource, same_shape
+from longshot.base import Floats, Ints, TaskRows, Tick, UserError, same_shape
+from longshot.evaluation.image_source import ImageSource
 from longshot.evaluation.run_inputs import FeatureSource
 from longshot.evaluation.units import METRICS, Unit, ragged_list
 from longshot.models import Gatherer, ImageMethod, Method, batches

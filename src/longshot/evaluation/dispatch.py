@@ -35,7 +35,7 @@ from longshot.evaluation.compute import WORST_LOSS, Work, compute, score_tasks, 
 from longshot.evaluation.image_source import ImageSource, sent_images
 from longshot.evaluation.run_inputs import FeatureSource, used_rows
 from longshot.evaluation.units import Unit
-from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access
+from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access, leaves_open
 
 if TYPE_CHECKING:
     from longshot.base import Floats
@@ -241,11 +241,6 @@ def spread_accuracies(tasks: TaskRows, method: Method, array: NDArray[Any], devi
 
 
 # Settings that a method leaves open, chosen on a few tasks of the dataset's validation classes.
-
-
-def leaves_open(method: object) -> bool:
-    """Whether the method must choose among candidates before its first task."""
-    return isinstance(method, ImageMethod) and method.validation > 0 and len(method.candidates()) > 0
 
 
 def validation_split(dataset: Dataset, method: ImageMethod) -> str:

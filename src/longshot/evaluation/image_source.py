@@ -14,14 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.base import ImageTask, Ints, TaskRows, UserError, hash_text, task_seeds
-from longshot.evaluation.run_inputs import backbone_parts
+from longshot.base import ImageTask, Ints, TaskRows, hash_text, task_seeds
 from longshot.models import prepare_fixed_norms, read_pixels
 
 if TYPE_CHECKING:
     from longshot.base import Ragged
     from longshot.data import Dataset, ImageStore
-    from longshot.models import Backbone, ModuleBackbone, Network, Precomputed
+    from longshot.models import ModuleBackbone, Network
 
 
 _DECODE_ALL = 2 << 30  # bytes up to which the images of the tasks are decoded once, and kept in the cache
@@ -176,38 +175,3 @@ def _image_task(
 def _labels(labels: Ragged, position: int, images: torch.Tensor) -> torch.Tensor:
     """Labels of one task, int64, on the device of its images."""
     return torch.from_numpy(labels.row(position).astype(np.int64)).to(images.device)
-
-
-def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
-    """Positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
-    groups: dict[tuple[int, int, int], list[list[int]]] = {}
-    shapes = np.stack([tasks.ways, tasks.support.lengths, tasks.query.lengths], 1).tolist()
-    ordered: list[list[int]] = []
-    for position, (way, support, query) in enumerate(shapes):
-        of_shape = groups.setdefault((way, support, query), [])
-        if not of_shape or len(of_shape[-1]) >= at_once:
-            of_shape.append([])
-            ordered.append(of_shape[-1])
-        of_shape[-1].append(position)
-    return [np.asarray(group, np.int64) for group in ordered]
-
-
-def adaptable(
-    name: str, method: str, device: str, opened: Backbone | Precomputed | None = None
-) -> ModuleBackbone:
-    """The backbone called ``name`` (``opened`` where it is an object) as a network that methods can adapt.
-
-    UserError when it is none, or several.
-    """
-    from longshot.models import ModuleBackbone, load_backbone, no_network
-
-    parts = backbone_parts(name)
-    if len(parts) > 1:
-        raise UserError(
-            f"The method {method} adapts one network, but '{name}' is {len(parts)} side by side",
-            "give one of them",
-        )
-    backbone = opened or load_backbone(name, device)
-    if not isinstance(backbone, ModuleBackbone):
-        raise no_network(name)
-    return backbone

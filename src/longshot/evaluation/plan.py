@@ -11,12 +11,11 @@ import numpy as np
 
 from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device
 from longshot.evaluation.compute import Work
-from longshot.evaluation.dispatch import leaves_open, validation_split
-from longshot.evaluation.image_source import ImageSource, adaptable
+from longshot.evaluation.dispatch import validation_split
+from longshot.evaluation.image_source import ImageSource
 from longshot.evaluation.run_inputs import (
     FeatureSource,
     TestbedLike,
-    backbone_parts,
     check_features,
     features_for,
     find_datasets,
@@ -28,7 +27,7 @@ from longshot.evaluation.run_inputs import (
 )
 from longshot.evaluation.run_record import add_entry, add_network, add_testbed
 from longshot.evaluation.units import Unit, chunks
-from longshot.models import Backbone, ImageMethod, Method, variant_of
+from longshot.models import Backbone, ImageMethod, Method, adaptable, backbone_parts, leaves_open, variant_of
 from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
@@ -245,6 +244,22 @@ class EvaluationPlan:
         """What ``embed`` takes for a backbone: the object itself, or the names that stand side by side."""
         objects = self.opened.objects
         return [objects[backbone]] if backbone in objects else backbone_parts(self.opened.names[backbone])
+
+    def milliseconds_per_image(self, backbone: str) -> float | None:
+        """Milliseconds from an image to its vector on this machine; None for features at hand."""
+        from longshot.models import load_backbone, probe_speed
+
+        if backbone in self.given:
+            return None
+        fingerprint, dataset = next(iter(self.datasets.items()))
+        total = 0.0
+        for part in self.parts(backbone):
+            network = load_backbone(part, device=str(self.device)) if isinstance(part, str) else part
+            if not isinstance(network, Backbone):
+                return None
+            rate, _ = probe_speed(dataset, network, self.rows(fingerprint))
+            total += 1000 / rate
+        return total
 
     def _image_source(self, backbone: str, fingerprint: str) -> ImageSource:
         if (backbone, fingerprint) not in self._images:

@@ -137,8 +137,7 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
 def training_stages(backbone: str) -> list[Stage]:
     """What is known of the training of a backbone, or of several side by side: stage by stage, the last one first."""
     from longshot.audit import TrainingStage, published_stage, read_seen
-    from longshot.evaluation.run_inputs import backbone_parts
-    from longshot.models import SIDECAR_FILE, read_sidecar
+    from longshot.models import SIDECAR_FILE, backbone_parts, read_sidecar
 
     stages: list[Stage] = []
     for part in backbone_parts(backbone):

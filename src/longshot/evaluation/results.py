@@ -286,8 +286,8 @@ class Results:
                 record[name] = interval.mean
                 record[f"{name}_ci95"] = None if interval.low is None else [interval.low, interval.high]
                 if name == "accuracy":
-                    record["ci95"] = interval.half
-                    record["ci95_over_classes"] = _class_half(testbed(cell["testbed"]), rows)
+                    halves = accuracy_halves(testbed(cell["testbed"]), rows)
+                    record["ci95"], record["ci95_over_classes"] = halves
             record["seconds"] = pc.sum(rows["seconds"]).as_py()
             leak = leaks.get((cell["testbed"], cell["backbone"]))
             record |= {"leak": leak.fact if leak else None, "unleaked": cell.get("unleaked")}
@@ -315,12 +315,13 @@ class Results:
         return self.store.testbed(content_hash)
 
 
-def _class_half(testbed: Testbed, rows: pa.Table) -> float | None:
-    """Half the width of accuracy's interval over tasks and classes; None for a single task."""
+def accuracy_halves(testbed: Testbed, rows: pa.Table) -> tuple[float | None, float | None]:
+    """Return half the widths of accuracy's intervals over tasks, and over tasks and classes; None for a single task."""
     from longshot.evaluation.testbed_statistics import ClassIntervals
 
     queries = ClassIntervals(testbed, rows["task"].to_numpy())
-    return queries.interval(queries.right(rows["prediction"])).half
+    over_classes = queries.interval(queries.right(rows["prediction"])).half
+    return mean_interval(rows["accuracy"].to_numpy()).half, over_classes
 
 
 def _of_cell(part: pa.Table, cell: dict[str, Any], run: str, unit: str) -> pa.Table:

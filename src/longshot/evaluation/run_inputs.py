@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -192,16 +191,6 @@ def open_methods(methods: object, variant: str | None = None) -> list[Method | I
     return list({method.call: method for method in chosen}.values())
 
 
-def backbone_parts(name: str) -> list[str]:
-    """``"pixels + efficientnet-lite0"`` → its backbones; the plus stands between blanks."""
-    return [part.strip() for part in re.split(r"\s\+\s", name)]
-
-
-def backbone_name(name: str) -> str:
-    """The canonical name of one or several backbones side by side."""
-    return " + ".join(backbone_parts(name))
-
-
 @dataclass(frozen=True)
 class OpenedBackbones:
     """The backbones of an evaluation by the labels they have in its results, in the order asked for."""
@@ -260,7 +249,14 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
 
     UserError for an unknown name, a missing library, an object of another kind, before anything is computed.
     """
-    from longshot.models import Features, load_backbone, open_backbone, split_label
+    from longshot.models import (
+        Features,
+        backbone_name,
+        backbone_parts,
+        load_backbone,
+        open_backbone,
+        split_label,
+    )
 
     opened = OpenedBackbones()
     for label, backbone in _labelled(backbones):

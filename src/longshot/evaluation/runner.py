@@ -23,11 +23,12 @@ from longshot.base import (
     executor,
     heartbeat,
     progress,
+    with_engine,
     with_executor,
 )
 from longshot.evaluation import provenance
 from longshot.evaluation.compute import Work, one_thread
-from longshot.evaluation.dispatch import Dispatch, choose_settings, leaves_open
+from longshot.evaluation.dispatch import Dispatch, choose_settings
 from longshot.evaluation.image_source import ImageSource, free_memory
 from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
 from longshot.evaluation.results import Results
@@ -38,9 +39,9 @@ from longshot.models import (
     Method,
     batches,
     bytes_per_task,
+    leaves_open,
     prepare_fixed_norms,
     trainable_copy,
-    with_engine,
 )
 from longshot.tasks import Testbed
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from longshot.base import UserError
-from longshot.cli import PATH
+from longshot.base import PATH, UserError
 from longshot.explorer.web_server import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:

@@ -17,13 +17,8 @@ from .backbones.file_backbones import open_network as open_network  # a trainabl
 from .backbones.sight import Sight as Sight  # which pixels a backbone sees: Sight().of("decode|resize(32,32)")
 from .backbones.sight import bare_name as bare_name  # a name without what it says of pixels
 from .backbones.sight import split_sight as split_sight  # a backbone's name without what it says of pixels, and that
-from .engines import RUNTIMES as RUNTIMES  # engines that take networks which PyTorch exported, on a CPU
-from .engines import engine_names as engine_names  # every engine with its version
-from .engines import missing_modules as missing_modules  # the modules that an engine needs and that are not installed
-from .engines import using_engine as using_engine  # let an engine hold for every backbone that is opened inside …
-from .engines import with_engine as with_engine  # let the parameter `engine` of a verb hold for all that it opens …
-from .engines.conversion import export_onnx as export_onnx  # the ONNX file of a network for blocks of images
-from .engines.conversion import open_session as open_session  # an exported network in `onnxruntime` or `openvino`
+from .features.conversion import export_onnx as export_onnx  # the ONNX file of a network for blocks of images
+from .features.conversion import open_session as open_session  # an exported network in `onnxruntime` or `openvino`
 from .features.array_files import open_array as open_array  # memory-map a .npy [N, d], or say what is wrong with it
 from .features.array_files import sidecar as sidecar  # the JSON beside an array
 from .features.cache import Shards as Shards  # the finished pieces of an array, `size` rows each
@@ -37,8 +32,8 @@ from .features.engine import probe_speed as probe_speed  # (images/s, d), measur
 from .features.extract import embed as embed  # the dataset seen through the backbone, from the cache when it was …
 from .features.extract import embed_rows as embed_rows  # only some images of a dataset seen through a backbone
 from .features.extract import estimate_embedding as estimate_embedding  # what `embed` would take, measured by a …
-from .features.features import Features as Features  # N images of C classes as d numbers each
-from .features.features import claim_features as claim_features  # UserError unless features may be written to `out` …
+from .features import Features as Features  # N images of C classes as d numbers each
+from .features import claim_features as claim_features  # UserError unless features may be written to `out` …
 from .features.lookup import grown_arrays as grown_arrays  # what all places of the cache hold of a view (32 hex …
 from .features.lookup import Content as Content  # a dataset's images as they were when they were looked at
 from .features.lookup import check_made_from as check_made_from  # UserError where features were made from other …
@@ -117,3 +112,7 @@ from .networks.inner import loop_weights as loop_weights  # the weights that an 
 from .networks.inner import private_copy as private_copy  # a copy of the modules around the same weights, in …
 from .networks.inner import query_logits as query_logits  # [E, Q, way] logits of the queries after every task's own …
 from .networks.inner import tasks_at_once as tasks_at_once  # how many tasks are best computed side by side
+from .methods.base import leaves_open as leaves_open  # Whether a method has settings to choose before its first task
+from .backbones import adaptable as adaptable  # A backbone as a network that methods can adapt
+from .backbones import backbone_parts as backbone_parts  # `"pixels + efficientnet-lite0"` → its backbones
+from .backbones import backbone_name as backbone_name  # The canonical name of one or several backbones side by side

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import UserError, claim_folder, count, with_executor, write_json, write_text
-from longshot.models import with_engine
+from longshot.base import UserError, claim_folder, count, with_engine, with_executor, write_json, write_text
 from longshot.publish.suite import (
     BUILT_IN,
     KINDS,
@@ -30,14 +29,24 @@ from longshot.publish.suite import (
     extend_board,
     open_suite,
 )
-from longshot.reports import Section, Sheet, SheetCell, bed_facts, heads, markdown, percent, row, write_page
-from longshot.statistics import widths_differ
+from longshot.reports import (
+    Section,
+    Sheet,
+    SheetCell,
+    bed_facts,
+    heads,
+    markdown,
+    notable_half,
+    percent,
+    row,
+    write_page,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from longshot.data import Dataset
-    from longshot.evaluation import Backbones, EvaluationPlan, Results
+    from longshot.evaluation import Backbones, Results
 
 
 JUDGE = "†"
@@ -172,8 +181,9 @@ class BenchCard:
 def score_text(score: TestbedScore) -> str:
     """``84.31 ± 0.62 (± 1.90)``, with marks where the network judged itself or saw the testbed in training."""
     text = percent(score.mean, 2) + ("" if score.half is None else f" ± {percent(score.half, 2)}")
-    if score.class_half is not None and widths_differ(score.half, score.class_half):
-        text += f" (± {percent(score.class_half, 2)})"
+    notable = notable_half(score.half, score.class_half)
+    if notable is not None:
+        text += f" (± {percent(notable, 2)})"
     return " ".join(filter(None, (text, JUDGE if score.judge else "", score.leak)))
 
 
@@ -287,7 +297,7 @@ def _measure(
 
     plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
     plan.settle()
-    speeds = {plan.opened.identities[label]: _milliseconds_per_image(plan, label) for label in plan.backbones}
+    speeds = {plan.opened.identities[label]: plan.milliseconds_per_image(label) for label in plan.backbones}
     results = evaluate(suite.testbeds, backbones=models, methods=methods, out=folder, **options)
     table, run = results.table(), results.run
     # The folder may hold other models and testbeds from before, and may call this network by another label.
@@ -313,8 +323,7 @@ def _entry(
     milliseconds_per_image: float | None,
 ) -> Entry:
     """One series on every testbed of the suite, from the cells of its run."""
-    from longshot.evaluation import ClassIntervals, cell_rows, judges_in, leaks_in
-    from longshot.statistics import mean_interval
+    from longshot.evaluation import accuracy_halves, cell_rows, judges_in, leaks_in
 
     backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))
     judging, leaks = judges_in(results.run), leaks_in(results.run)
@@ -322,13 +331,13 @@ def _entry(
     for name in suite.testbeds:
         rows = cell_rows(table, cells[name])
         accuracies = rows["accuracy"].to_numpy()
-        queries = ClassIntervals(suite.testbeds[name], rows["task"].to_numpy())
+        half, class_half = accuracy_halves(suite.testbeds[name], rows)
         place = (suite.testbeds[name].content_hash, backbone)
         leak = leaks.get(place)
         scores[name] = TestbedScore(
             accuracies=tuple(accuracies.tolist()),
-            half=mean_interval(accuracies).half,
-            class_half=queries.interval(queries.right(rows["prediction"])).half,
+            half=half,
+            class_half=class_half,
             judge=place in judging,
             leak=leak.mark if leak else "",
             leak_note=leak.note if leak else "",
@@ -345,21 +354,3 @@ def _entry(
         when=datetime.now(UTC).date().isoformat(),
         longshot=version("longshot"),
     )
-
-
-def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:
-    """Milliseconds from an image to its vector on this machine; None for features at hand."""
-    from longshot.models import Backbone, load_backbone, probe_speed
-
-    if label in plan.given:
-        return None
-    fingerprint, dataset = next(iter(plan.datasets.items()))
-    rows = plan.rows(fingerprint)
-    total = 0.0
-    for part in plan.parts(label):
-        backbone = load_backbone(part, device=str(plan.device)) if isinstance(part, str) else part
-        if not isinstance(backbone, Backbone):
-            return None
-        rate, _ = probe_speed(dataset, backbone, rows)
-        total += 1000 / rate
-    return total

@@ -9,18 +9,18 @@ from typing import Any
 
 import click
 
-from longshot.base import count
-from longshot.cli import (
+from longshot.base import (
     COUNT,
     PATH,
     PLACE,
+    count,
     datasets_option,
     echo_json,
     pairs_option,
     print_table,
     shared,
-    sheet_rows,
 )
+from longshot.reports import sheet_rows
 
 
 @click.command()

@@ -12,8 +12,7 @@ from typing import Any
 from longshot.base import UserError, claim_folder, hash_file, write_json, write_text
 from longshot.data import Dataset
 from longshot.evaluation import Results, TestbedLike, names_only, open_distinct_testbeds
-from longshot.publish.croissant import CROISSANT_FILE, croissant_record
-from longshot.publish.release_card import front_matter, release_card
+from longshot.publish.release_card import CROISSANT_FILE, croissant_record, front_matter, release_card
 from longshot.publish.release_images import SourceNames, read_names, thumbnails, write_names
 from longshot.tasks import Testbed, columns, describe, open_datasets, say_sampler, say_suspects
 

@@ -65,3 +65,5 @@ from .testbed_plots import accuracy_by_divergence as accuracy_by_divergence  # P
 from .testbed_plots import class_map as class_map  # Plot classes in the plane, coloured by set
 from .testbed_plots import clouds as clouds  # Plot accuracies of tasks against a divergence
 from .testbed_plots import hardness_map as hardness_map  # Plot splits by class similarity and transfer loss
+from .tables import sheet_rows as sheet_rows  # The rows of a sheet for `print_table`
+from .summary import notable_half as notable_half  # Half an interval over classes, where it differs from that over …

@@ -12,7 +12,7 @@ import numpy as np
 from longshot.base import Bools, Floats, UserError
 from longshot.reports.frame import Section
 from longshot.reports.report_data import ReportData
-from longshot.reports.sections.base import MAX_ROWS, Request, plot_label
+from longshot.reports.sections import MAX_ROWS, Request, plot_label
 from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
 from longshot.reports.svg import (
     COLOURS,

@@ -21,7 +21,7 @@ from longshot.reports.frame import Section
 from longshot.reports.learning_curves import POINTS, TrainingHistory, curve_plots
 from longshot.reports.pictures import albums
 from longshot.reports.report_data import ReportData
-from longshot.reports.sections.base import (
+from longshot.reports.sections import (
     MAX_LINES,
     MAX_ROWS,
     Request,

@@ -13,7 +13,7 @@ import numpy as np
 from longshot.base import Floats, UserError
 from longshot.reports.published import Published, PublishedNumber
 from longshot.reports.report_data import ReportData
-from longshot.reports.sections.base import uniform
+from longshot.reports.sections import uniform
 from longshot.reports.summary import Estimates, SeriesEstimate, column_marks, interval, summarise
 from longshot.reports.tables import Sheet, SheetCell, heads, mean_and_half, row
 

@@ -51,7 +51,12 @@ class SeriesEstimate:
     @property
     def notable_class_half(self) -> float | None:
         """``class_half`` where it differs from ``half`` by more than a fifth, else None."""
-        return self.class_half if widths_differ(self.half, self.class_half) else None
+        return notable_half(self.half, self.class_half)
+
+
+def notable_half(half: float | None, class_half: float | None) -> float | None:
+    """Return ``class_half`` where it differs from ``half`` by more than a fifth, else None."""
+    return class_half if widths_differ(half, class_half) else None
 
 
 Estimates: TypeAlias = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers

@@ -288,3 +288,11 @@ def is_markdown(path: Path) -> bool:
         lines = [line for line in islice(text, 4) if line.strip()]
     lines = lines[1:] if lines[0].startswith("**") else lines
     return lines[0].startswith("| Method | ") and lines[1].startswith("| :--- | :--- | ")
+
+
+def sheet_rows(sheet: Sheet, marks: Mapping[str, str] | None = None) -> list[dict[str, str]]:
+    """The rows of a sheet for ``print_table``; ``marks`` says what stands behind a cell that is marked so."""
+    heads = [f"{group}: {head}" if group else head for group, head in sheet.heads]
+    rows = [row for block in sheet.blocks for row in block]
+    texts = [[cell.text + (marks or {}).get(cell.mark, "") for cell in row] for row in rows]
+    return [dict(zip(heads, row, strict=True)) for row in texts]

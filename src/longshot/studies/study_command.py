@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from longshot.cli import PATH, echo_json, print_estimate, print_table, shared, sheet_rows
+from longshot.base import PATH, echo_json, print_estimate, print_table, shared
+from longshot.reports import sheet_rows
 
 if TYPE_CHECKING:
     from longshot.studies import StudyOutcome

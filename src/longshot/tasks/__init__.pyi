@@ -73,13 +73,13 @@ from .meta_dataset_samplers import MetaDatasetShape as MetaDatasetShape  # Varia
 from .pools import ImageLimits as ImageLimits  # What limits the images of all tasks, whatever draws them
 from .pools import rows_mask as rows_mask  # Which of the N rows of any table fulfil a rule over its columns, [N]
 from .replay import find_spec_file as find_spec_file  # The spec of a source in a folder of specs
-from .sample import open_with_splits as open_with_splits  # A dataset with other splits or taxonomy
+from .base import open_with_splits as open_with_splits  # A dataset with other splits or taxonomy
 from .sample import sample as sample  # Draw few-shot tasks from a dataset (or from each of several) into a testbed
 from .selection.feature_table import FeatureTable as FeatureTable  # Class-major features that stay on disk
 from .selection.feature_table import query_tasks as query_tasks  # Tasks from nested lists
 from .selection.objectives import make_objective as make_objective  # An objective by its name
 from .selection.objectives import OBJECTIVES as OBJECTIVES  # The names of what a selection may maximise
-from .selection.selecting import select as select  # FastDiffSel
+from .selection import select as select  # FastDiffSel
 from .shapes import AnyShape as AnyShape  # Ways and shots vary from task to task, as in Cross-domain MetaDL
 from .shapes import FixedShape as FixedShape  # Every task has `way` classes with `shot` support and `query` query …
 from .shapes import ShapeLike as ShapeLike  # Task t has the ways of the other testbed's task t, and its shots and …

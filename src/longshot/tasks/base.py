@@ -21,7 +21,9 @@ from longshot.base import Bools, Ints, Ragged, TaskPlan, TaskRows
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset
+    from pathlib import Path
+
+    from longshot.data import Dataset, DatasetLike, TaxonomyLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,3 +277,20 @@ def settings_of(choice: Any) -> dict[str, Any]:
     """
     values = {f.name: getattr(choice, f.name) for f in fields(choice) if f.metadata.get("setting", True)}
     return {"name": choice.name, **{name: value for name, value in values.items() if value is not None}}
+
+
+def open_with_splits(
+    dataset: DatasetLike,
+    splits: str | Path | None,
+    identity: str | None = None,
+    taxonomy: TaxonomyLike | None = None,
+) -> Dataset:
+    """Open the dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
+    from longshot.data import as_dataset, with_taxonomy
+
+    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
+    if splits is None:
+        return opened
+    from longshot.tasks.splits.published_splits import with_split
+
+    return with_split(opened, splits)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from longshot.base import Floats, Ints
     from longshot.data import Dataset
     from longshot.models import Features
+    from longshot.tasks.selection import Selection
     from longshot.tasks.selection.feature_table import FeatureTable
     from longshot.tasks.selection.objectives import SelectionObjective
-    from longshot.tasks.selection.selecting import Selection
 
 _HIDDEN = {"setting": False}
 
@@ -114,7 +114,7 @@ class JudgedInstances:
         """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
         from longshot.models import joint_suspects
-        from longshot.tasks.selection.selecting import join, measure_each
+        from longshot.tasks.selection import join, measure_each
 
         dataset = pool.dataset
         for judge in (*self.panel, *self.held_out):
@@ -300,7 +300,7 @@ class DifficultInstances(JudgedInstances):
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
-        from longshot.tasks.selection.selecting import select
+        from longshot.tasks.selection import select
 
         names = ("largest", "start", "steps", "step_size", "projection", "refine", "greedy")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
@@ -371,6 +371,6 @@ class GreedyInstances(JudgedInstances):
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
-        from longshot.tasks.selection.selecting import search
+        from longshot.tasks.selection import search
 
         return search(table, tasks, objective, tasks.support.values, rounds=self.rounds)

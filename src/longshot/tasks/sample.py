@@ -19,20 +19,18 @@ from longshot.base import (
     is_url,
     progress,
     rows_of_classes,
+    with_engine,
     with_executor,
 )
 from longshot.data import (
     Dataset,
     DatasetLike,
     TaxonomyLike,
-    as_dataset,
     canonical_split,
     class_labels,
     taxonomy_facts,
-    with_taxonomy,
 )
-from longshot.models import with_engine
-from longshot.tasks.base import Classes, Instances, Shape, settings_of
+from longshot.tasks.base import Classes, Instances, Shape, open_with_splits, settings_of
 from longshot.tasks.content import names_only, read_content
 from longshot.tasks.drawing import DrawRecipe, aim, check_target, draw, to_table
 from longshot.tasks.instance_samplers import UniformInstances
@@ -422,18 +420,3 @@ def _saved(testbed: Testbed, out: str | Path | None, force: bool) -> Testbed:
     if out is not None:
         testbed.save(out, force=force)
     return testbed
-
-
-def open_with_splits(
-    dataset: DatasetLike,
-    splits: str | Path | None,
-    identity: str | None = None,
-    taxonomy: TaxonomyLike | None = None,
-) -> Dataset:
-    """Open the dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
-    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
-    if splits is None:
-        return opened
-    from longshot.tasks.splits.published_splits import with_split
-
-    return with_split(opened, splits)

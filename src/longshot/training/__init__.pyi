@@ -30,5 +30,9 @@ from .steps import make_optimiser as make_optimiser  # The optimiser that `text`
 from .steps import make_schedule as make_schedule  # step ↦ what the learning rate is multiplied with
 from .training_episodes import check_enough as check_enough  # The classes with enough images for episodes
 from .training_images import parse_augmentation as parse_augmentation  # An augmentation from its string
-from .tune import TuningResult as TuningResult  # A finished search
-from .tune import tune as tune  # Search for settings that do best on validation tasks
+from .search_trials import TrialObjective as TrialObjective  # What judges the trials of a search
+from .search_trials import run_search as run_search  # Search a space, trial by trial, in a folder
+from .spaces import Trial as Trial  # One point of a space
+from .spaces import get_space as get_space  # A space by its name or file
+from .spaces import space_of_call as space_of_call  # The space of a method or algorithm with ranges
+from .setup import prepare as prepare  # Everything that a training needs, before its first step

@@ -13,8 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.base import Episode, Floats, ImageTask, Ragged, TaskRows, UserError, rows_of_classes, task_seeds
-from longshot.evaluation import same_shape
+from longshot.base import (
+    Episode,
+    Floats,
+    ImageTask,
+    Ragged,
+    TaskRows,
+    UserError,
+    rows_of_classes,
+    same_shape,
+    task_seeds,
+)
 from longshot.models import Features, Gatherer, ImageMethod, Network, accuracies, get_method
 from longshot.statistics import Interval, mean_interval
 from longshot.tasks import Classes, Instances, Pool, Shape, Streams, settings_of

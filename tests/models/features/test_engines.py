@@ -12,10 +12,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 import longshot
-from longshot.base import UserError
-from longshot.models import Backbone, ModuleBackbone, open_backbone, using_engine
-from longshot.models.engines import engine_version, is_convolutional, parse_engine
-from longshot.models.engines.conversion import TOLERANCE, Conversion, difference
+from longshot.base import UserError, engine_version, parse_engine, using_engine
+from longshot.models import Backbone, ModuleBackbone, open_backbone
+from longshot.models.features.conversion import TOLERANCE, Conversion, difference, is_convolutional
 
 RUNTIMES = ("onnxruntime", "openvino")
 SMALL = "decode|resize(24,24)|normalize(imagenet)"

@@ -158,8 +158,8 @@ def test_reversed_keys_of_a_users_file_are_an_error(exported: Path, many: Path) 
 def test_an_unchanged_file_is_read_once(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.utime(exported, (1_600_000_000, 1_600_000_000))
     Features.load(exported)
-    monkeypatch.setattr("longshot.models.features.features.check_blocks", pytest.fail)
-    monkeypatch.setattr("longshot.models.features.features.check_finite", pytest.fail)
+    monkeypatch.setattr("longshot.models.features.check_blocks", pytest.fail)
+    monkeypatch.setattr("longshot.models.features.check_finite", pytest.fail)
     assert len(Features.load(exported)) == 1200
 
 
@@ -168,9 +168,7 @@ def test_a_file_with_another_time_is_read_again(exported: Path, monkeypatch: pyt
     Features.load(exported)
     os.utime(exported, (1_600_000_001, 1_600_000_001))
     looked: list[Path] = []
-    monkeypatch.setattr(
-        "longshot.models.features.features.check_blocks", lambda path, *_: looked.append(path)
-    )
+    monkeypatch.setattr("longshot.models.features.check_blocks", lambda path, *_: looked.append(path))
     Features.load(exported)
     assert looked == [exported]
 

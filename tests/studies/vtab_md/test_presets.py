@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from longshot.data import Dataset
-from longshot.evaluation import Results, backbone_parts
+from longshot.evaluation import Results
+from longshot.models import backbone_parts
 from longshot.studies import Study, get_study, layered, study_names
 from longshot.studies.engine.presets import run_opened
 from longshot.studies.vtab_md.vtab_md_networks import make_networks, make_rows

@@ -8,10 +8,9 @@ import torch
 
 from longshot.base import UserError
 from longshot.tasks import FeatureTable, query_tasks, select
-from longshot.tasks.selection import objectives, selecting
+from longshot.tasks.selection import measure_each, objectives
 from longshot.tasks.selection.algorithms import top_rows
 from longshot.tasks.selection.objectives import PrototypeObjective
-from longshot.tasks.selection.selecting import measure_each
 
 from .conftest import Case, make_case
 
@@ -66,7 +65,7 @@ def test_row_blocks_do_not_change_the_result(large: Case, row_block: int) -> Non
 def test_chunks_and_columns_do_not_change_the_result(large: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     table = FeatureTable(large.array, large.offsets)
     expected = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
-    monkeypatch.setattr(selecting, "_CHUNK_BYTES", 4000)
+    monkeypatch.setattr("longshot.tasks.selection._CHUNK_BYTES", 4000)
     monkeypatch.setattr(objectives, "COLUMN_BLOCK", 5)
     selection = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
     assert np.array_equal(selection.support, expected.support)

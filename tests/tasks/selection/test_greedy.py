@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from longshot.tasks import FeatureTable, select
+from longshot.tasks.selection import search
 from longshot.tasks.selection.algorithms import greedy_rounds
 from longshot.tasks.selection.objectives import SelectionObjective
-from longshot.tasks.selection.selecting import search
 
 from . import naive
 from .conftest import Case, make_case

@@ -11,9 +11,9 @@ from tests.tasks.selection.conftest import Case, make_case
 
 from longshot.base import TaskRows, UserError
 from longshot.tasks import FeatureTable, select
+from longshot.tasks.selection import JUDGINGS, Judging, join, measure_each, search
 from longshot.tasks.selection.further_objectives import RidgeObjective
 from longshot.tasks.selection.objectives import PrototypeObjective, SelectionObjective
-from longshot.tasks.selection.selecting import JUDGINGS, Judging, join, measure_each, search
 
 OBJECTIVES: tuple[SelectionObjective, ...] = (
     PrototypeObjective("error", "euclidean", 0.3),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from longshot.base import Ints, TaskRows, UserError
 from longshot.tasks import FeatureTable, query_tasks, select
+from longshot.tasks.selection import Selection, measure_each, search
 from longshot.tasks.selection.algorithms import greedy_rounds
 from longshot.tasks.selection.objectives import SelectionObjective
-from longshot.tasks.selection.selecting import Selection, measure_each, search
 
 from . import naive
 from .conftest import Case, make_case

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
-from longshot.base.scale.executor import TRIES, MapCall, Tick, UnitsFailed
+from longshot.base.executor import TRIES, MapCall, Tick, UnitsFailed
 from longshot.base.scale.nodes import living_nodes, node_name, packed, store_full
 
 if TYPE_CHECKING:
-    from longshot.base.scale.pool import RayExecutor
+    from longshot.base.scale.cluster import RayExecutor
 
 
 # ---- in a worker process

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.base.errors import UserError
-from longshot.base.scale.executor import Crew
+from longshot.base.executor import Crew
 
 # Packages whose numbers end up in features, testbeds and results.
 PACKAGES = ("longshot", "torch", "numpy", "pillow", "pyarrow", "scipy", "onnxruntime", "openvino", "ray")

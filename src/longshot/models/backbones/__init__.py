@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from longshot.models.backbones.base import Backbone, Precomputed
-    from longshot.models.features.features import Features
+    from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed
+    from longshot.models.features import Features
 
     BackboneLike: TypeAlias = (
         str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
@@ -176,6 +176,16 @@ def split_label(text: str) -> tuple[str | None, str]:
     return match[1].strip(), match[2].strip()
 
 
+def backbone_parts(name: str) -> list[str]:
+    """``"pixels + efficientnet-lite0"`` → its backbones; the plus stands between blanks."""
+    return [part.strip() for part in re.split(r"\s\+\s", name)]
+
+
+def backbone_name(name: str) -> str:
+    """The canonical name of one or several backbones side by side."""
+    return " + ".join(backbone_parts(name))
+
+
 def load_backbone(
     name: str,
     device: str = "auto",
@@ -201,6 +211,27 @@ def load_backbone(
     # As it is written: that says everything, unless pixels are told beside it.
     backbone.label = label or (written if preprocessing is None else backbone.sight.named(bare))
     backbone.use_engine(engine)
+    return backbone
+
+
+def adaptable(
+    name: str, method: str, device: str, opened: Backbone | Precomputed | None = None
+) -> ModuleBackbone:
+    """The backbone called ``name`` (``opened`` where it is an object) as a network that methods can adapt.
+
+    UserError when it is none, or several.
+    """
+    from longshot.models.backbones.base import ModuleBackbone, no_network
+
+    parts = backbone_parts(name)
+    if len(parts) > 1:
+        raise UserError(
+            f"The method {method} adapts one network, but '{name}' is {len(parts)} side by side",
+            "give one of them",
+        )
+    backbone = opened or load_backbone(name, device)
+    if not isinstance(backbone, ModuleBackbone):
+        raise no_network(name)
     return backbone
 
 

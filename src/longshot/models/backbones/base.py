@@ -8,29 +8,30 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from longshot.base import (
-    PREPROCESSING_RULES,
-    Preprocessing,
-    UserError,
-    hash_text,
-    parse_preprocessing,
-    pick_device,
-)
-from longshot.models.backbones.sight import Sight
-from longshot.models.engines import (
     AUTOMATIC,
+    PREPROCESSING_RULES,
     RUNTIMES,
     EngineChoice,
+    Preprocessing,
+    UserError,
     engine_version,
+    hash_text,
     parse_engine,
+    parse_preprocessing,
+    pick_device,
     require_engine,
 )
+from longshot.models.backbones.sight import Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from longshot.data import Dataset
-    from longshot.models.engines.conversion import Conversion, Session
-    from longshot.models.features.features import Features
+    from longshot.models.features import Features
+    from longshot.models.features.conversion import Conversion, Session
     from longshot.models.networks.base import Network
 
 BLOCK_CPU = 16  # images the network sees at once; measured: faster per core than 8, 32 or 64
@@ -201,7 +202,7 @@ class ModuleBackbone(Backbone):
         engine = AUTOMATIC if self.choice.name == "auto" else self.choice.name
         if engine == "torch":
             return None
-        from longshot.models.engines.conversion import Conversion
+        from longshot.models.features.conversion import Conversion
 
         require_engine(engine)
         return Conversion(self, engine)
@@ -379,3 +380,14 @@ def hash_state(module: nn.Module, *extra: str) -> str:
     for text in extra:
         digest.update(hashlib.sha256(text.encode()).digest())
     return digest.hexdigest()
+
+
+def in_blocks(
+    run: Callable[[NDArray[Any]], NDArray[np.float32]], block: int, images: NDArray[Any]
+) -> NDArray[np.float32]:
+    """Vectors [n, d] of images [n, …] that ``run`` takes ``block`` at a time, the last ones filled up with black."""
+    short = -len(images) % block
+    if short:
+        images = np.concatenate([images, np.zeros((short, *images.shape[1:]), images.dtype)])
+    vectors = np.concatenate([run(images[start : start + block]) for start in range(0, len(images), block)])
+    return vectors[: len(vectors) - short]

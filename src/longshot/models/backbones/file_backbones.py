@@ -37,16 +37,17 @@ from longshot.base import (
     hash_file,
     hash_text,
     parse_call,
+    parse_engine,
     parse_preprocessing,
     pick_device,
+    quote_words,
 )
 from longshot.data import Dataset
 from longshot.models.backbones import load_backbone
-from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed, hash_state
-from longshot.models.backbones.sight import Sight, example_for, own_sight, quote_words
-from longshot.models.engines import in_blocks, parse_engine
+from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed, hash_state, in_blocks
+from longshot.models.backbones.sight import Sight, example_for, own_sight
+from longshot.models.features import Features
 from longshot.models.features.array_files import describe, load_problem, sidecar
-from longshot.models.features.features import Features
 from longshot.models.networks import get_network, is_own_network, network_names
 from longshot.models.networks.base import Network
 from longshot.models.networks.checkpoint import (

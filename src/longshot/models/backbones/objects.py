@@ -22,8 +22,8 @@ from longshot.base import UserError, count, hash_text
 from longshot.data import Dataset
 from longshot.models.backbones.base import Backbone, GivenFeatures, ModuleBackbone, Precomputed, hash_state
 from longshot.models.backbones.sight import Sight, example_for, own_sight
+from longshot.models.features import Features
 from longshot.models.features.array_files import describe
-from longshot.models.features.features import Features
 
 _PLAIN = (bool, int, float, str, tuple, type(None))  # attributes of a module that may change what it computes
 

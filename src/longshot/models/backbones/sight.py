@@ -30,13 +30,12 @@ from longshot.base import (
     format_call,
     parse_call,
     parse_preprocessing,
+    quote_words,
     rescale_preprocessing,
 )
 
 POOLS = ("auto", "cls", "mean", "pooler", "projection")
 _SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
-# a word or a path after an equals sign, without quotes
-_BARE = re.compile(r"(=\s*)(?!(?:True|False|None)\s*[,)])([A-Za-z_~./\\][^,()'\"]*?)(?=\s*[,)])")
 EXAMPLE = "decode|resize(256)|central_crop(224)|normalize(imagenet)"
 _EARLIER = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 _BUILT_IN = re.compile(r"(pixels|efficientnet-lite\d)\s*\(")
@@ -222,15 +221,6 @@ def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[st
     _, settings = parse_call("backbone" + quote_words(match[0]))
     check_settings(f"Backbone '{bare}'", settings, defaults)
     return bare, {**defaults, **settings}
-
-
-def quote_words(text: str) -> str:
-    """Quotes around the words and paths that stand after an equals sign without them.
-
-    >>> quote_words("resnet50(weights=runs/dino.pth, stem='large', drop=0.1)")
-    "resnet50(weights='runs/dino.pth', stem='large', drop=0.1)"
-    """
-    return _BARE.sub(lambda match: f"{match[1]}{match[2]!r}", text)
 
 
 def check_pooling(name: str, pool: object, layer: object) -> None:

@@ -34,8 +34,7 @@ from longshot.base import (
     executor,
 )
 from longshot.data import Dataset, ImageStore, Shipment, shipment
-from longshot.models.backbones.base import Backbone, Precomputed
-from longshot.models.engines import in_blocks
+from longshot.models.backbones.base import Backbone, Precomputed, in_blocks
 from longshot.models.features.array_files import not_finite
 from longshot.models.features.decode import decode_rows, open_decoder, unreadable_images
 from longshot.models.features.lookup import Request, check_unchanged

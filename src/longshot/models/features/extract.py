@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from longshot.base import FailureList, Ints, count, note, progress, with_executor
 from longshot.data import Dataset
 from longshot.models.backbones.base import GivenFeatures, Precomputed
+from longshot.models.features import BLOCK, EmbedWork, Features
 from longshot.models.features.array_files import Damaged, sidecar
 from longshot.models.features.cache import hold_lock
-from longshot.models.features.features import BLOCK, EmbedWork, Features
 from longshot.models.features.lookup import (
     Pieces,
     Request,

@@ -43,10 +43,10 @@ from longshot.data import (
     stamps_of,
 )
 from longshot.models.backbones import open_backbone
+from longshot.models.features import BLOCK, Features
 from longshot.models.features.array_files import DTYPES, Damaged, open_array, sidecar
 from longshot.models.features.cache import Shards, features_view, hold_lock, images_mark
 from longshot.models.features.decode import check_workers
-from longshot.models.features.features import BLOCK, Features
 
 if TYPE_CHECKING:
     from longshot.models.backbones import BackboneLike

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged
+from longshot.models.features import Features
 from longshot.models.features.array_files import checksum
-from longshot.models.features.features import Features
 
 SUSPECT_ODDS = 100.0  # another class is so many times as probable as the one on the label
 _REMEMBERED = 8  # features whose suspects are kept in memory: several testbeds are drawn by one judge

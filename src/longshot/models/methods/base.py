@@ -125,3 +125,8 @@ class ImageMethod(AnyMethod):
 
         A gradient step on n images counts as 3n forward passes.
         """
+
+
+def leaves_open(method: object) -> bool:
+    """Whether the method must choose among candidates before its first task."""
+    return isinstance(method, ImageMethod) and method.validation > 0 and len(method.candidates()) > 0

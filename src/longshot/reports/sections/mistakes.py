@@ -11,7 +11,7 @@ from longshot.reports.charts import Curve, reliability
 from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names, thumbnail
 from longshot.reports.report_data import Cell, ReportTestbed
-from longshot.reports.sections.base import MAX_LINES, Request, plot_label, shown_series, strongest
+from longshot.reports.sections import MAX_LINES, Request, plot_label, shown_series, strongest
 
 if TYPE_CHECKING:
     from longshot.statistics import ConfusedPair, Confusion

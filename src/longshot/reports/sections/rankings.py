@@ -11,7 +11,7 @@ import numpy as np
 from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.frame import Section
 from longshot.reports.report_data import ReportData, Shared
-from longshot.reports.sections.base import MAX_ROWS, Request, plot_label
+from longshot.reports.sections import MAX_ROWS, Request, plot_label
 from longshot.reports.summary import CorrectedComparison, columns_by_setting, highest, interval
 from longshot.reports.tables import points
 

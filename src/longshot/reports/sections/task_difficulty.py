@@ -11,7 +11,7 @@ from longshot.reports import paper_tables
 from longshot.reports.charts import FEW, Curve, EstimateRow, intervals, rolling, thin
 from longshot.reports.frame import Section
 from longshot.reports.report_data import Cell, ReportData, ReportTestbed
-from longshot.reports.sections.base import MAX_LINES, MAX_ROWS, Request, plot_label, strongest, uniform
+from longshot.reports.sections import MAX_LINES, MAX_ROWS, Request, plot_label, strongest, uniform
 from longshot.reports.summary import column_marks, highest, interval
 from longshot.reports.tables import points
 

@@ -57,7 +57,7 @@ class Scores:
 
     def rows(self, testbed: str, backbone: str, method: str) -> pa.Table:
         """The result rows of one testbed, backbone and method by task; none where they were not evaluated."""
-        from longshot.evaluation import backbone_name
+        from longshot.models import backbone_name
 
         key = (testbed, backbone, method)
         if key not in self._rows:
@@ -137,7 +137,7 @@ def recorded_name(run: Mapping[str, Any], network: str) -> str:
     A training may keep the very weights that it started from, and two such trainings end in one network.
     ``A + B`` names several side by side.
     """
-    from longshot.evaluation import backbone_parts
+    from longshot.models import backbone_parts
 
     recorded = run.get("backbones", {})
     if any(_inside_study(name) == _inside_study(network) for name in recorded):
@@ -155,7 +155,7 @@ def recorded_name(run: Mapping[str, Any], network: str) -> str:
 
 def _inside_study(backbone: str) -> str:
     """A backbone without the path of the study whose network it is."""
-    from longshot.evaluation import backbone_parts  # here, so that studies are listed without torch
+    from longshot.models import backbone_parts
 
     return " + ".join(_inside(part) for part in backbone_parts(backbone))
 
@@ -260,7 +260,7 @@ class Lab(Generic[Settings, Data]):
 
     def backbone(self, name: str) -> str:
         """Where a network of the study lies; any other backbone stays itself. ``A + B`` names several."""
-        from longshot.evaluation import backbone_name, backbone_parts
+        from longshot.models import backbone_name, backbone_parts
 
         parts = [self.networks[part].path if part in self.networks else part for part in backbone_parts(name)]
         return backbone_name(" + ".join(str(part) for part in parts))

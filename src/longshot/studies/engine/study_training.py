@@ -142,9 +142,9 @@ class TunedTraining(StudyTraining):
 
     def run(self, folder: StudyFolder, device: str) -> str:
         """The path of the best network; a search that is finished is not touched."""
+        from longshot import tune
         from longshot.base import read_tuned
-        from longshot.reports import folder_curves
-        from longshot.training import Parameter, Space, tune
+        from longshot.training import Parameter, Space
 
         path = folder.path / TRAININGS / self.folder
         rates = tuple(float(f"{rate:.3g}") for rate in np.geomspace(*_RATES, self.trials))
@@ -160,7 +160,7 @@ class TunedTraining(StudyTraining):
 
         def work() -> None:
             options: dict[str, Any] = {"settings": settings, "seed": seed, "device": device}
-            tune(space, self.data, out=path, trials=self.trials, curves=folder_curves, **options)
+            tune(space, self.data, out=path, trials=self.trials, **options)
 
         folder.step(f"training {self.label}", self._inputs, [path / "best.yaml"], work)
         best = Path(read_tuned(path / "best.yaml").network or "").name

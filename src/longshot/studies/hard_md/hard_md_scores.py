@@ -16,7 +16,7 @@ import numpy as np
 
 from longshot.base import Floats, Ints
 from longshot.diagnosis import Composition, Explanation, explain_testbed
-from longshot.evaluation import backbone_name
+from longshot.models import backbone_name
 from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import mean_interval, widths_differ
 from longshot.studies.engine.study_page import axes_of

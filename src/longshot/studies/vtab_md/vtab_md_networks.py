@@ -11,7 +11,7 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 from longshot.base import UserError, call_defaults, first, parse_call
-from longshot.evaluation import backbone_parts
+from longshot.models import backbone_parts
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.study_training import StudyTraining
 from longshot.studies.vtab_md.vtab_md_sources import (

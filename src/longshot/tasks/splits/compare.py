@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import Floats, Ints, UserError, count, first, note, progress
+from longshot.base import Floats, Ints, UserError, count, first, note, progress, with_engine
 from longshot.data import SPLITS, Dataset, TaxonomyLike, as_dataset, no_taxonomy, reduced, with_taxonomy
-from longshot.models import Features, embed, with_engine
+from longshot.models import Features, embed
 from longshot.tasks.splits.embeddings import (
     MEASURES,
     TreeGap,

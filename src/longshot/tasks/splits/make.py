@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from longshot.base import UserError, claim_output, is_stream, progress
+from longshot.base import UserError, claim_output, is_stream, progress, with_engine
 from longshot.data import Dataset, DatasetLike, TaxonomyLike, as_dataset, with_taxonomy
-from longshot.models import check_made_from, with_engine
+from longshot.models import check_made_from
 from longshot.tasks.splits.published_splits import published_split, random_split, semantic_split
 from longshot.tasks.splits.split import KIND as SPLIT_FILE
 from longshot.tasks.splits.split import RATIOS, SHOT, WAY, Split, SplitLike, with_content

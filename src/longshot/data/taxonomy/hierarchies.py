@@ -1,16 +1,27 @@
-"""How classes lie to each other: hierarchies, distances in them, and splits drawn in the plane."""
+"""The hierarchy of a dataset's classes, or of a taxonomy file, and the distances between classes in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from longshot.base import Floats, Ints, UserError, count
+import numpy as np
+
+from longshot.base import Floats, Ints, UserError, claim_output, count
+from longshot.data.dataset import with_taxonomy
+from longshot.data.taxonomy import Taxonomy
+from longshot.data.taxonomy.distances import (
+    by_images,
+    class_distances,
+    extreme_pairs,
+    lowest_common_ancestors,
+    reduce_taxonomy,
+)
+from longshot.data.taxonomy.readers import MATRIX, is_taxonomy_file, read_counts, read_taxonomy, write_matrix
 
 if TYPE_CHECKING:
-    from longshot.data import Dataset, DatasetLike, Taxonomy
-    from longshot.models import BackboneLike
+    from longshot.data.dataset import Dataset
 
 
 class ClassHierarchy(NamedTuple):
@@ -118,20 +129,6 @@ def measure_distances(
     >>> distances.pairs[0]
     ClassPair(which='nearest', distance=2.0, first='crow', second='wren', below='bird')
     """
-    import numpy as np
-
-    from longshot.base import claim_output
-    from longshot.data import (
-        MATRIX,
-        by_images,
-        class_distances,
-        extreme_pairs,
-        lowest_common_ancestors,
-        read_counts,
-        reduce_taxonomy,
-        write_matrix,
-    )
-
     if out is not None:
         claim_output(out, MATRIX, force=force)
     name, tree, class_ids, images = class_hierarchy(source, taxonomy)
@@ -162,7 +159,7 @@ def class_hierarchy(
     source: str | Path | Dataset, taxonomy: str | Path | Taxonomy | None = None
 ) -> ClassHierarchy:
     """As :func:`open_taxonomy`, with the classes: a file's leaves, or a dataset's classes with their images."""
-    from longshot.data import Taxonomy, is_taxonomy_file, open_dataset, read_taxonomy, with_taxonomy
+    from longshot.data.opening import open_dataset  # opening knows taxonomies, too
 
     if isinstance(source, str | Path):
         if is_taxonomy_file(source):
@@ -171,106 +168,3 @@ def class_hierarchy(
         source = open_dataset(source)
     chosen = with_taxonomy(source, taxonomy).taxonomy or Taxonomy.from_class_ids(source.class_ids)
     return ClassHierarchy(source.name, chosen, source.class_ids, source.sizes)
-
-
-def plot_splits(
-    splits: Sequence[str],
-    dataset: DatasetLike,
-    *,
-    backbone: BackboneLike,
-    out: str | Path,
-    force: bool = False,
-    of: str = "classes",
-    order: str | Path | None = None,
-    references: bool = True,
-    way: int = 5,
-    shot: int = 5,
-    device: str = "auto",
-    engine: str | None = None,
-) -> None:
-    """Draw the classes in the plane of their first two principal components, or how hard the splits are.
-
-    Parameters
-    ----------
-    splits : sequence of str
-        Files, published splits, "random" or "semantic", as ``compare_splits`` takes them.
-    dataset : Dataset, str or Path
-        Whose classes the splits name.
-    backbone : str or object
-        Whose features give the class embeddings; anything that ``embed`` takes.
-    out : path
-        The picture: ``.png``, ``.svg`` or ``.pdf``.
-    force : bool
-        Replace what is there, even if it is no picture that Longshot drew.
-    of : {"classes", "hardness"}
-        A panel of classes for each split, or all splits by class similarity and transfer loss.
-    order : path, optional
-        For published splits: a text file with one class id a line, in the order of their numbers.
-    references : bool
-        Of hardness: whether to add random, semantic and published splits.
-    way, shot : int
-        Of hardness: classes of the tasks, and support images of each.
-    device : str
-        auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes the backbone, as in ``embed``.
-    """
-    from longshot.base import PICTURE, claim_output
-    from longshot.data import as_dataset
-
-    claim_output(out, PICTURE, force=force)
-    opened = as_dataset(dataset)
-    seen = {"device": device, "engine": engine}
-    if of == "hardness":
-        shape = {"way": way, "shot": shot}
-        _plot_hardness(
-            splits, opened, Path(out), backbones=backbone, order=order, references=references, **shape, **seen
-        )
-    elif of == "classes":
-        _plot_classes(splits, opened, backbone, Path(out), order, seen)
-    else:
-        raise UserError(f"There is no picture of '{of}'; there are classes and hardness.")
-
-
-def _plot_classes(
-    splits: Sequence[str],
-    dataset: Dataset,
-    backbone: BackboneLike,
-    out: Path,
-    order: str | Path | None,
-    seen: dict[str, Any],
-) -> None:
-    """One panel per split."""
-    from longshot.models import embed
-    from longshot.reports import SplitPanel, class_map
-    from longshot.tasks import class_embeddings, open_splits
-
-    named = open_splits(splits, dataset, order=order)
-    panels = [SplitPanel(name, split.positions(dataset)) for name, split in named.items()]
-    features = embed(dataset, backbone, **seen)
-    title = f"{dataset.name}, {len(dataset.class_ids):,} classes, {features.backbone}"
-    class_map(class_embeddings(features), panels, out, title)
-
-
-def _plot_hardness(splits: Sequence[str], dataset: Dataset, out: Path, **settings: Any) -> None:
-    """One point per split."""
-    from longshot.reports import HardnessPoint, hardness_map
-    from longshot.tasks import compare_splits
-
-    compared = compare_splits(splits, dataset, **settings)
-    points = [
-        HardnessPoint(
-            comparison.split,
-            hardness.frozen.mean,
-            hardness.frozen.half or 0.0,
-            hardness.transfer_loss.mean,
-            hardness.transfer_loss.half or 0.0,
-            comparison.reference,
-        )
-        for comparison in compared
-        if (hardness := comparison.hardness) is not None
-    ]
-    shape = f"{settings['way']}-way {settings['shot']}-shot"
-    if not points:
-        raise UserError(f"None of the splits can be measured by {shape} tasks", "lower {way} or {shot}")
-    hardness_map(points, out, f"{dataset.name}, {compared[0].backbone}, {shape}")

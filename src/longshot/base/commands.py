@@ -7,15 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from longshot.base import Location, UserError, is_stream, is_url, shown_location
-
-if TYPE_CHECKING:
-    from longshot.api import Estimate
-    from longshot.reports import Sheet
+from longshot.base.errors import UserError
+from longshot.base.outputs import is_stream
+from longshot.base.urls import Location, is_url, shown_location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -240,6 +238,23 @@ def print_written(location: Location) -> None:
     click.echo(f"{path.resolve()} ({path.stat().st_size / 1e3:,.0f} kB)")
 
 
+class Estimate(NamedTuple):
+    """The steps of a piece of work, each with its ``seconds`` and ``bytes``, and what there is to know about them."""
+
+    steps: list[dict[str, Any]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps."""
+        return float(sum(step["seconds"] for step in self.steps))
+
+    @property
+    def bytes(self) -> int:
+        """Of all steps."""
+        return int(sum(step["bytes"] for step in self.steps))
+
+
 def print_estimate(cost: Estimate, as_json: Any) -> None:
     """What work would take, step by step and in all; ``as_json`` is the value to print instead, if any."""
     if as_json is not False:
@@ -261,14 +276,6 @@ def print_estimate(cost: Estimate, as_json: Any) -> None:
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
-
-
-def sheet_rows(sheet: Sheet, marks: Mapping[str, str] | None = None) -> list[dict[str, str]]:
-    """The rows of a sheet for ``print_table``; ``marks`` says what stands behind a cell that is marked so."""
-    heads = [f"{group}: {head}" if group else head for group, head in sheet.heads]
-    rows = [row for block in sheet.blocks for row in block]
-    texts = [[cell.text + (marks or {}).get(cell.mark, "") for cell in row] for row in rows]
-    return [dict(zip(heads, row, strict=True)) for row in texts]
 
 
 def print_table(

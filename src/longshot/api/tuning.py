@@ -9,14 +9,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from longshot.base import Tuned, UserError, hash_json, nearest_name, with_executor
+from longshot.base import Tuned, UserError, hash_json, nearest_name, with_engine, with_executor
 from longshot.data import Dataset
-from longshot.models import open_backbone, with_engine
+from longshot.models import open_backbone
 from longshot.tasks import Testbed
-from longshot.training.distributed import TrainingJob, train_elsewhere
-from longshot.training.search_trials import TrialObjective, run_search
-from longshot.training.settings import TrainingSettings, training_settings
-from longshot.training.spaces import Space, Trial, get_space, space_of_call
+from longshot.training import (
+    Space,
+    TrainingJob,
+    TrainingSettings,
+    Trial,
+    TrialObjective,
+    get_space,
+    run_search,
+    space_of_call,
+    train_elsewhere,
+    training_settings,
+)
 
 if TYPE_CHECKING:
     from longshot.evaluation import Results
@@ -111,8 +119,7 @@ class TrainingTrial(TrialObjective):
     def value(self, trial: Trial, folder: Path) -> float:
         """Accuracy on the validation tasks of the best network of the training."""
         from longshot.models import load_network
-        from longshot.training.loop import train
-        from longshot.training.setup import prepare
+        from longshot.training import prepare, train
 
         assert trial.algorithm is not None
         settings = {**self.settings, **trial.train}
@@ -132,7 +139,7 @@ class TrainingTrial(TrialObjective):
 
     def best(self, trial: Trial, folder: Path) -> Tuned:
         """The training with all its settings, and the network that came out of it."""
-        from longshot.training.base import get_algorithm
+        from longshot.training import get_algorithm
 
         assert trial.algorithm is not None
         algorithm = get_algorithm(trial.algorithm)

@@ -21,8 +21,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
-from longshot.base import Preprocessing, cache_dir, find_cached, hash_text, note, read_sealed, write_sealed
-from longshot.models.engines import engine_version, in_blocks, is_convolutional
+from longshot.base import (
+    Preprocessing,
+    cache_dir,
+    engine_version,
+    find_cached,
+    hash_text,
+    note,
+    read_sealed,
+    write_sealed,
+)
+from longshot.models.backbones.base import in_blocks
 from longshot.models.features.decode import decode_rows
 
 if TYPE_CHECKING:
@@ -298,3 +307,14 @@ def _read(name: str) -> bytes | None:
     path = find_cached("converted", name)
     content = read_sealed(path) if path is not None else None
     return None if content is None else bytes(content)
+
+
+def is_convolutional(module: nn.Module) -> bool:
+    """Whether convolutions hold most of a network's weights."""
+    from torch import nn
+
+    convolved = {
+        id(part.weight): part.weight.numel() for part in module.modules() if isinstance(part, nn.Conv2d)
+    }
+    total = sum(parameter.numel() for parameter in module.parameters())
+    return 2 * sum(convolved.values()) > total

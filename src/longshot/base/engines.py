@@ -1,4 +1,4 @@
-"""Engines: what computes a network, by name, ``auto|torch|onnxruntime|openvino``.
+"""What computes a network: devices by name, and engines, ``auto|torch|onnxruntime|openvino``.
 
 ``auto`` is a fixed choice per kind of device, never per machine, made by the table that
 ``python -m benchmarks engines`` prints: on a CPU networks run in ONNX Runtime, elsewhere in PyTorch.
@@ -16,13 +16,50 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from longshot.base import UserError, check_choice, check_settings, format_call, parse_call
+from longshot.base.calls import check_choice, check_settings, format_call, parse_call, quote_words
+from longshot.base.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import nn
+    import torch
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device called ``name`` (also ``cuda:1``); ``auto`` takes CUDA, then MPS, then the CPU."""
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"There is no device '{name}'; choose auto, cpu, cuda or mps.") from None
+    usable = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }.get(device.type)
+    if usable is None:
+        raise UserError(f"Device '{name}' is of a kind Longshot does not use; choose auto, cpu, cuda or mps.")
+    if (device.index or 0) >= usable:
+        raise UserError(
+            f"Device '{name}' was asked for, but PyTorch finds {usable} of that kind on this machine",
+            "use {device:auto} or cpu",
+        )
+    return device
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on a device or in the machine."""
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    # What torch says on CPUs differs by system; some devices raise a plain RuntimeError.
+    phrases = ("not enough memory", "allocate memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in phrases)
+
 
 RUNTIMES = ("onnxruntime", "openvino")  # take networks that PyTorch exported, on a CPU
 ENGINES = ("auto", "torch", *RUNTIMES)
@@ -65,8 +102,6 @@ def parse_engine(text: str | None) -> EngineChoice:
     >>> parse_engine("openvino").name, parse_engine("torch(compile=True)").compile
     ('openvino', True)
     """
-    from longshot.models.backbones.sight import quote_words  # backbones know engines, too
-
     name, settings = parse_call(quote_words(text or _around.get() or os.environ.get(VARIABLE) or "auto"))
     check_choice("Longshot", "engine", name, ENGINES)
     check_settings(f"Engine '{name}'", settings, _SETTINGS if name == "torch" else {})
@@ -141,25 +176,3 @@ def engine_version(name: str) -> str:
 
         return f"onnxruntime {onnxruntime.__version__}, {exporter}"
     return f"{name} {version(name)}, {exporter}"
-
-
-def is_convolutional(module: nn.Module) -> bool:
-    """Whether convolutions hold most of a network's weights."""
-    from torch import nn
-
-    convolved = {
-        id(part.weight): part.weight.numel() for part in module.modules() if isinstance(part, nn.Conv2d)
-    }
-    total = sum(parameter.numel() for parameter in module.parameters())
-    return 2 * sum(convolved.values()) > total
-
-
-def in_blocks(
-    run: Callable[[NDArray[Any]], NDArray[np.float32]], block: int, images: NDArray[Any]
-) -> NDArray[np.float32]:
-    """Vectors [n, d] of images [n, …] that ``run`` takes ``block`` at a time, the last ones filled up with black."""
-    short = -len(images) % block
-    if short:
-        images = np.concatenate([images, np.zeros((short, *images.shape[1:]), images.dtype)])
-    vectors = np.concatenate([run(images[start : start + block]) for start in range(0, len(images), block)])
-    return vectors[: len(vectors) - short]
