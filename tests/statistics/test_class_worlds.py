@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from class_worlds import WORLDS, measure_coverage, read_features
+from tests.statistics.class_worlds import WORLDS, measure_coverage, read_features
 
 
 @pytest.mark.long
