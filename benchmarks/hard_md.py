@@ -91,6 +91,7 @@ def main() -> None:
                 instances=DifficultInstances(features),
                 seed=0,
                 identity="names",
+                copies="allow",
             )
             for data, features in sources
         ]

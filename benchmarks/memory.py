@@ -67,7 +67,11 @@ def evaluate(folder: Path) -> None:
         hash="0" * 64,
     )
     testbed = longshot.sample(
-        dataset, tasks=TASKS, shape=longshot.FixedShape(way=5, shot=5, query=10), identity="names"
+        dataset,
+        tasks=TASKS,
+        shape=longshot.FixedShape(way=5, shot=5, query=10),
+        identity="names",
+        copies="allow",
     )
     start = time.perf_counter()
     longshot.evaluate(

@@ -45,7 +45,7 @@ def main() -> None:
             _rate(
                 WHOLE,
                 lambda d=dataset, c=classes: sample(
-                    d, tasks=WHOLE, shape=MetaDatasetShape(), classes=c, identity="names"
+                    d, tasks=WHOLE, shape=MetaDatasetShape(), classes=c, identity="names", copies="allow"
                 ),
             ),
         ]

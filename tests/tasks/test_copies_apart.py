@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from longshot import UserError
 from longshot.audit import CopyGroups
-from longshot.audit.copies import _joined
 from longshot.data import Dataset
 from longshot.models import Features, embed
 from longshot.tasks import (
@@ -84,6 +83,17 @@ def features(dataset: Dataset) -> Features:
     return replace(embed(dataset, "pixels"), array=narrow)
 
 
+def joined(pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The first row of those that pairs connect each row with: labels are lowered until none changes."""
+    first = rows.copy()
+    while True:
+        before = first.copy()
+        for a, b, *_ in pairs.tolist():
+            first[a] = first[b] = min(first[a], first[b])
+        if (first == before).all():
+            return first
+
+
 def plant(dataset: Dataset, seed: int, versions: bool = False) -> CopyGroups:
     """Chains of copies within classes, some across; with ``versions`` a photo and its altered version are one group."""
     rng, rows = np.random.default_rng(seed), np.arange(len(dataset))
@@ -94,7 +104,7 @@ def plant(dataset: Dataset, seed: int, versions: bool = False) -> CopyGroups:
     across = rng.integers(0, len(dataset), (4, 2))
     pairs += [(a, b, number % 2) for number, (a, b) in enumerate(across)]
     links = np.array(pairs, np.int64)
-    return CopyGroups(_joined(links[links[:, 2] == 0], rows), _joined(links, rows), True)
+    return CopyGroups(joined(links[links[:, 2] == 0], rows), joined(links, rows), True)
 
 
 @pytest.fixture
@@ -246,7 +256,7 @@ def test_what_is_counted_and_recorded(make_dataset, planted) -> None:
     dataset = make_dataset({"a": 6, "b": 6})
     rows = np.arange(12)
     links = np.array([(0, 1, 0), (2, 3, 1), (5, 6, 0), (4, 7, 1)])
-    planted["groups"] = CopyGroups(_joined(links[links[:, 2] == 0], rows), _joined(links, rows), True)
+    planted["groups"] = CopyGroups(joined(links[links[:, 2] == 0], rows), joined(links, rows), True)
     bed = sample(dataset, tasks=3, way=2, shot=1, query=2, allow_repeats=True, identity="names")
     assert bed.meta["sampler"]["copies"] == {"name": "apart", "equal": 2, "near": 2, "contradicting": 2}
     # a: {0, 1}, {2, 3}, 4 are left; b: 8 … 11

@@ -113,10 +113,10 @@ def test_too_few_images_without_their_copies(twice: Path, run_cli: RunCli, tmp_p
 
 def test_inspect_counts_tasks_with_copies_on_both_sides(mixed: Path, run_cli: RunCli) -> None:
     bed = Testbed.load(mixed)
-    by_bytes, by_pictures = straddling(bed, range(3)), straddling(bed, range(8))
-    assert 0 < by_bytes < by_pictures
+    by_pixels, by_pictures = straddling(bed, range(6)), straddling(bed, range(8))
+    assert 0 < by_pixels < by_pictures
     text = run_cli("inspect", mixed).stdout
-    assert f"copies: {by_bytes} of 30 tasks have equal images on both sides or in two classes" in text
+    assert f"copies: {by_pixels} of 30 tasks have equal images on both sides or in two classes" in text
     text = run_cli("inspect", mixed, "--verify").stdout
     assert f"copies: {by_pictures} of 30 tasks have equal images or near copies on both sides" in text
     facts = json.loads(run_cli("inspect", mixed, "--verify", "--json").stdout)
@@ -125,7 +125,7 @@ def test_inspect_counts_tasks_with_copies_on_both_sides(mixed: Path, run_cli: Ru
 
 def test_an_evaluation_tells_of_them_in_one_sentence(mixed: Path, run_cli: RunCli, tmp_path: Path) -> None:
     done = run_cli("evaluate", mixed, "--backbone", "pixels", "--method", "protonet", "-o", tmp_path / "run")
-    number = straddling(Testbed.load(mixed), range(3))
+    number = straddling(Testbed.load(mixed), range(6))
     assert done.stderr.count("on both sides") == 1
     assert (
         f"note: {number} of 30 tasks of 'mixed' have equal images on both sides or in two classes"
@@ -135,7 +135,7 @@ def test_an_evaluation_tells_of_them_in_one_sentence(mixed: Path, run_cli: RunCl
 
 def test_a_card_tells_how_many(mixed: Path, run_cli: RunCli, tmp_path: Path) -> None:
     run_cli("release", mixed, "--title", "Twice", "-o", tmp_path / "release")
-    number = straddling(Testbed.load(mixed), range(3))
+    number = straddling(Testbed.load(mixed), range(6))
     assert (
         f"copies: {number} of 30 tasks have equal images on both sides"
         in (tmp_path / "release/README.md").read_text()
