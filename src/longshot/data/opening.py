@@ -30,9 +30,9 @@ from longshot.base import (
 from longshot.data import registry
 from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, open_unnamed, recognise, split_spec
+from longshot.data.label_tables import TABLES, open_table
 from longshot.data.scan import load_table, save_table, scan_file, scan_files
 from longshot.data.stores import ImageError, RowsStore, escape_name, prepare_rows, stamps_of, unescape_name
-from longshot.data.tables import TABLES, open_table
 from longshot.data.trees import archive_stem, is_archive
 
 _BLOCK = 512  # images between two looks at the clock
