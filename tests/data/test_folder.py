@@ -241,7 +241,7 @@ def test_a_class_in_several_split_folders_is_one_class(
     assert dataset.attributes is not None
     assert dataset.attributes["split"].to_pylist() == ["test", "train", "train", "test", "train"]
     assert dataset.taxonomy is not None and dataset.taxonomy.groups(dataset.class_ids)["x"] == ("x/b",)
-    assert dataset.or_as == (f"4 classes by folder: folders(splits=False):{root}",)
+    assert dataset.or_as == (f'4 classes by folder: "folders(splits=False):{root}"',)
     assert f"It could also be {dataset.or_as[0]}" in capsys.readouterr().err
     assert open_dataset(f"folders(splits=False):{root}").class_ids == (
         "test/a",

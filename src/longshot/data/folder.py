@@ -16,7 +16,7 @@ from longshot.data.file_readers import check_splits, read_attributes, read_split
 from longshot.data.formats.base import Format, with_split
 from longshot.data.scan import SIDE_FILES
 from longshot.data.taxonomy import taxonomy_of_ids
-from longshot.data.trees import Question, Tree, folder_split, look_at
+from longshot.data.trees import Question, Tree, as_spec, folder_split, look_at
 
 
 class FolderClasses(NamedTuple):
@@ -151,17 +151,19 @@ def folder_classes(tree: Tree, by_split: bool = True) -> FolderClasses:
 
 
 def _ask_flat(tree: Tree, names: Sequence[str]) -> Question:
+    by_name = as_spec("pattern(paths='<split>/<class>_*')", tree.shown)
     return Question(
         f"{tree.shown} holds {count(len(tree.scan.keys), 'image')} right in folders that name splits "
         f"({', '.join(names)}), and no table or annotation beside them tells their classes",
-        f"put a table of files and labels beside them, or choose pattern(paths='<split>/<class>_*'):{tree.shown} where "
-        f"file names begin with the class, or folders(splits=False):{tree.shown} where the folders are the classes",
+        f"put a table of files and labels beside them, or choose {by_name} where file names begin with the class, or "
+        f"{as_spec('folders(splits=False)', tree.shown)} where the folders are the classes",
     )
 
 
 def _ask_mixed(tree: Tree, names: Sequence[str]) -> Question:
+    by_path = as_spec("pattern(paths='<split>/<class>/*')", tree.shown)
     return Question(
         f"{tree.shown} has folders that name splits ({', '.join(names)}) beside others that do not",
-        f"choose folders(splits=False):{tree.shown} to take every folder for a class, or "
-        f"pattern(paths='<split>/<class>/*'):{tree.shown} to open what lies in the split folders",
+        f"choose {as_spec('folders(splits=False)', tree.shown)} to take every folder for a class, or {by_path} to open "
+        f"what lies in the split folders",
     )

@@ -27,9 +27,9 @@ from longshot.base import (
 from longshot.data import registry
 from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, open_unnamed, recognise, split_spec
+from longshot.data.label_tables import TABLES, open_table
 from longshot.data.stores import RowsStore, escape_name, unescape_name
 from longshot.data.survey import find_bad
-from longshot.data.tables import TABLES, open_table
 from longshot.data.trees import archive_stem, is_archive
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from longshot.base import UserError, cache_dir, count, note
+from longshot.base import UserError, cache_dir, count, first, note
 from longshot.data.dataset import ImageStore, canonical_split
 from longshot.data.file_readers import reason_of
 from longshot.data.formats.base import remembered, unpacked, unpacked_again
@@ -203,6 +203,15 @@ class Question(NamedTuple):
     choices: str
 
 
+def as_spec(call: str, path: str) -> str:
+    """The text that opens a path as something, in quotes where a shell needs them.
+
+    >>> as_spec("table(label='breed')", "dogs"), as_spec("table", "dogs")
+    ('"table(label=\'breed\'):dogs"', 'table:dogs')
+    """
+    return f'"{call}:{path}"' if "(" in call else f"{call}:{path}"
+
+
 def tell_unlisted(tree: Tree, listed: set[str], files: str, earlier: Sequence[str] = ()) -> tuple[str, ...]:
     """Note the images that ``files`` say nothing of, by their folders, behind ``earlier`` notes; return all notes."""
     unlisted = [image for image in tree.images if image not in listed]
@@ -213,6 +222,25 @@ def tell_unlisted(tree: Tree, listed: set[str], files: str, earlier: Sequence[st
     for text in texts:
         note(f"{text}.")
     return texts
+
+
+def check_listed(tree: Tree, file: str, listed: Sequence[tuple[str, list[str]]], remedy: str) -> None:
+    """UserError where a file lists images that are missing, or not to be told apart: then ``remedy`` helps.
+
+    ``listed`` holds each path as it is written, with the images that it may mean.
+    """
+    missing = sorted({written for written, images in listed if not images})
+    if missing:
+        total = len({written for written, _ in listed})
+        raise UserError(
+            f"{file} of {tree.shown} lists {count(missing, 'image')} of {total:,} that do not exist ({first(missing)})",
+            "add the images, or take them off the list",
+        )
+    several = next(((written, images) for written, images in listed if len(images) > 1), None)
+    if several:
+        raise UserError(
+            f"{file} of {tree.shown} lists '{several[0]}', which may be {first(several[1])}", remedy
+        )
 
 
 class ImagePaths:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from longshot.data.dataset import Dataset
     from longshot.data.folder import FolderClasses
     from longshot.data.formats.base import Format
-    from longshot.data.tables import LabelTable
+    from longshot.data.label_tables import LabelTable
     from longshot.data.trees import Tree
 
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
@@ -60,7 +60,7 @@ _TABLE: dict[str, tuple[str, str | None]] = {
     "arrays": ("arrays:ArrayFiles", r".*\.(npz|npy|h5|hdf5|hdf)"),
     "pattern": ("pattern:PathPattern", None),
     "folders": ("longshot.data.folder:Folders", None),
-    "table": ("longshot.data.tables:Table", None),
+    "table": ("longshot.data.label_tables:Table", None),
     "annotations": ("annotations:Annotations", None),
 }
 FORMATS = {
@@ -145,8 +145,8 @@ def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
     """
     from longshot.data.folder import Folders, folder_classes
     from longshot.data.formats.annotations import Annotations
-    from longshot.data.tables import Table, TableFits
-    from longshot.data.trees import Question, look_at
+    from longshot.data.label_tables import Table, TableFits
+    from longshot.data.trees import Question, as_spec, look_at
 
     tree = look_at(path, refresh=refresh)
     shown, inner = tree.shown, [file for file in tree.scan.telling if file.lower().endswith(_ARCHIVES)]
@@ -158,7 +158,7 @@ def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
     folders, marked = folder_classes(tree), Annotations().find(tree, refresh=refresh)
     fits = Table().find(tree, shown, by_name=len(set(folders.ids)) > 1 and not folders.question)
     plain = folder_classes(tree, False) if folders.question else folders
-    call = f"folders(splits=False):{shown}" if folders.question or folders.parts else f"folders:{shown}"
+    call = as_spec("folders(splits=False)" if folders.question or folders.parts else "folders", shown)
     also = [f"{len(set(plain.ids)):,} classes by folder: {call}"] if len(set(plain.ids)) > 1 else []
     if fits.tables and _says_the_same(fits.tables, tree, folders):
         fits = TableFits()

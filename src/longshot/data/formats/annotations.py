@@ -27,9 +27,19 @@ from longshot.data.dataset import Dataset, ImageStore, canonical_split
 from longshot.data.file_readers import find_column, first_line, header, read_csv
 from longshot.data.formats.base import Format, assemble, class_splits, flat_names, remembered, with_split
 from longshot.data.formats.coco import CropStore
+from longshot.data.label_tables import BOX_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS
 from longshot.data.stores import is_image_name
-from longshot.data.tables import BOX_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS
-from longshot.data.trees import ImagePaths, Question, Tree, look_at, split_of_file, splits_in, tell_unlisted
+from longshot.data.trees import (
+    ImagePaths,
+    Question,
+    Tree,
+    as_spec,
+    check_listed,
+    look_at,
+    split_of_file,
+    splits_in,
+    tell_unlisted,
+)
 
 KINDS = {
     "coco": "COCO",
@@ -125,7 +135,7 @@ class Annotations(Format):
                 f"{fact}, none of which is there ({first(listed)})", "put the images where it names them"
             )
         if len(fitting) > 1:
-            choices = " or ".join(f"annotations(kind='{marked.kind}'):{tree.shown}" for marked in fitting)
+            choices = " or ".join(as_spec(f"annotations(kind='{m.kind}')", tree.shown) for m in fitting)
             named = ", ".join(KINDS[marked.kind] for marked in fitting)
             return Question(f"{tree.shown} has annotations of several kinds ({named})", f"choose {choices}")
         return fitting[0] if fitting else None
@@ -214,7 +224,7 @@ class MarkedImages:
             if self.only_boxes or all(mark.box is None for _, mark in self.marks)
             else ["the boxes cut out"]
         )
-        return [f"{text}: annotations(crops=True):{self.tree.shown}" for text in boxes]
+        return [f"{text}: {as_spec('annotations(crops=True)', self.tree.shown)}" for text in boxes]
 
     @cached_property
     def only_boxes(self) -> bool:
@@ -243,26 +253,16 @@ class MarkedImages:
 
     def check(self) -> Question | None:
         """UserError where images are missing or not to be told apart; a question where files annotate the same ones."""
-        shown, marks = self.tree.shown, list(zip(self.marks, self.images, strict=True))
-        missing = sorted({mark.image for (_, mark), images in marks if not images})
-        if missing:
-            raise UserError(
-                f"{self.named} of {shown} ({KINDS[self.kind]}) lists {count(missing, 'image')} of "
-                f"{len({mark.image for _, mark in self.marks}):,} that are not there ({first(missing)}); put "
-                f"the images beside it."
-            )
-        several = next(((mark.image, images) for (_, mark), images in marks if len(images) > 1), None)
-        if several:
-            raise UserError(
-                f"{self.named} of {shown} names '{several[0]}', which may be {first(several[1])}; move the images that "
-                f"are not meant elsewhere."
-            )
+        listed = [(mark.image, images) for (_, mark), images in zip(self.marks, self.images, strict=True)]
+        check_listed(self.tree, self.named, listed, "move the images that are not meant elsewhere")
         pairs = {(row.image, row.file) for row in self.rows}
         files = sorted({file for _, file in pairs})
         if self.kind in _SINGLE or len({image for image, _ in pairs}) == len(pairs):
             return None
-        choices = " or ".join(f"annotations(file='{file}'):{shown}" for file in files[:3])
-        return Question(f"{len(files)} files of {shown} annotate the same images", f"choose {choices}")
+        choices = " or ".join(as_spec(f"annotations(file='{file}')", self.tree.shown) for file in files[:3])
+        return Question(
+            f"{len(files)} files of {self.tree.shown} annotate the same images", f"choose {choices}"
+        )
 
     @property
     def question(self) -> Question | None:
@@ -272,14 +272,14 @@ class MarkedImages:
         tags = len(self.rows) - boxes
         if not boxes or self.only_boxes or not (tags or several):
             return None
-        shown, images = self.tree.shown, len({row.image for row in self.rows})
+        shown, single = self.tree.shown, count(len(self.labels) - several, "whole image")
         also = (
             f"{count(several, 'image')} with boxes of several labels" if several else "labels on whole images"
         )
         return Question(
-            f"{shown} has {count(boxes, 'box', 'boxes')} in {count(images, 'image')} ({KINDS[self.kind]}), and {also}",
-            f"choose annotations(crops=True):{shown} for the boxes cut out, or annotations(crops=False):{shown} for "
-            f"{len(self.labels) - several:,} whole images of one label",
+            f"{shown} has {count(boxes, 'box', 'boxes')} ({KINDS[self.kind]}), and {also}",
+            f"choose {as_spec('annotations(crops=True)', shown)} for the boxes cut out, or "
+            f"{as_spec('annotations(crops=False)', shown)} for {single} of one label",
         )
 
     def single_labels(self) -> tuple[list[_Row], list[str]]:

@@ -34,15 +34,7 @@ from longshot.base import (
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.data.file_readers import need_stamp, read_object, reason_of, repeated
 from longshot.data.formats.spans import SpanStore
-from longshot.data.scan import (
-    load_table,
-    other_endings,
-    save_table,
-    say_ignored,
-    scan_file,
-    scan_files,
-    scan_folder,
-)
+from longshot.data.scan import load_table, look_folder, save_table, scan_file, scan_files
 from longshot.data.stores import (
     FileStore,
     ImageError,
@@ -184,18 +176,11 @@ def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[
 
     What lies in its folders is remembered.
     """
-    direct = pa.array(image_names(root), pa.string())
-    if folders(root):
-        scan = scan_folder(root, refresh=refresh)
-        ignored = tuple(text for text in scan.notes if "of other kinds" in text)  # images may lie anywhere
-        keys = pa.concat_arrays([direct, scan.keys])
-    else:
-        endings = other_endings(entry.name for entry in root.iterdir() if entry.is_file())
-        ignored = (say_ignored(escape_name(str(root)), endings),) if endings else ()
-        keys = direct
+    scan = look_folder(root, refresh=refresh)
+    ignored = tuple(text for text in scan.notes if "of other kinds" in text)  # images may lie anywhere
     for text in ignored:
         note(f"{text}.")
-    return keys, ignored
+    return pa.concat_arrays([pa.array(scan.stray, pa.string()), scan.keys]), ignored
 
 
 def need_folder(path: Path, form: str, layout: str) -> None:

@@ -31,7 +31,7 @@ from longshot.data.formats.base import (
 )
 from longshot.data.formats.containers import CellStore, columns_of, schema_of
 from longshot.data.formats.spans import refuse_copied_files
-from longshot.data.tables import LABEL_COLUMNS
+from longshot.data.label_tables import LABEL_COLUMNS
 
 ColumnTypes: TypeAlias = dict[str, dict[str, Any]]
 _SHARD = re.compile(r"(?P<stem>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.(parquet|arrow)")

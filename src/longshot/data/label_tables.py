@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,17 @@ from longshot.data.formats.base import Format, Texts, assemble, check_texts, cla
 from longshot.data.scan import SIDE_FILES
 from longshot.data.stores import escape_name, unescape_name
 from longshot.data.taxonomy import Taxonomy
-from longshot.data.trees import ImagePaths, Question, Tree, look_at, split_of_file, splits_in, tell_unlisted
+from longshot.data.trees import (
+    ImagePaths,
+    Question,
+    Tree,
+    as_spec,
+    check_listed,
+    look_at,
+    split_of_file,
+    splits_in,
+    tell_unlisted,
+)
 
 TABLES = (".csv", ".tsv", ".parquet", ".jsonl")
 PATH_COLUMNS = KEY_COLUMNS[1:] + KEY_COLUMNS[:1]
@@ -71,29 +82,11 @@ class LabelTable:
     def check(self, tree: Tree, shown: str) -> None:
         """UserError where files are missing, listed twice, or not to be told apart."""
         written = self.content[self.path].to_pylist()
-        missing = [
-            str(written[row]) for row, images in zip(self.rows, self.images, strict=True) if not images
-        ]
-        if missing:
-            raise UserError(
-                f"{self.file} of {tree.shown} lists {count(missing, 'file')} of {len(self.rows):,} that do not exist "
-                f"({first(missing)}); add the images or remove the rows."
-            )
-        several = [
-            (str(written[row]), i) for row, i in zip(self.rows, self.images, strict=True) if len(i) > 1
-        ]
-        if several:
-            folder = PurePosixPath(several[0][1][0]).parent
-            raise UserError(
-                f"{self.file} of {tree.shown} lists {count(several, 'file')} that fit several images "
-                f"('{several[0][0]}': {first(several[0][1])})",
-                f"name the folder that is meant, as in table(images='{folder}'):{shown}",
-            )
-        if twice := repeated(images[0] for images in self.images):
-            raise UserError(
-                f"{self.file} of {tree.shown} lists {count(twice, 'file')} more than once ({first(twice)}), and an "
-                f"image has one row and one label; remove the others."
-            )
+        listed = [(str(written[row]), images) for row, images in zip(self.rows, self.images, strict=True)]
+        folder = next((PurePosixPath(images[0]).parent for images in self.images if len(images) > 1), "")
+        meant = as_spec(f"table(images='{folder}')", shown)
+        check_listed(tree, self.file, listed, f"name the folder that is meant, as in {meant}")
+        _refuse_twice(f"{self.file} of {tree.shown}", [images[0] for images in self.images])
 
     def attributes(self) -> pa.Table:
         """Every other column, of the rows that have a label."""
@@ -102,8 +95,7 @@ class LabelTable:
         return self.content.select(flat).take(pa.array(self.rows))
 
 
-@dataclass(frozen=True)
-class TableFits:
+class TableFits(NamedTuple):
     """The tables that list images of a tree with labels; or what must be asked first."""
 
     tables: Sequence[LabelTable] = ()
@@ -134,16 +126,14 @@ class Table(Format):
         only = path.name if path.suffix.lower() in TABLES and path.is_file() else None
         tree = look_at(path.parent if only else path, refresh=refresh)
         shown = escape_name(str(path))
-        fits = self.find(tree, shown, only)
-        if fits.question:
-            raise UserError(*fits.question)
-        if not fits.tables:
+        tables, question = self.find(tree, shown, only)
+        if question:
+            raise UserError(*question)
+        if not tables:
             raise UserError(
-                f"No table of {shown} lists images there together with labels (tables: "
-                f"{first([file for file in tree.scan.telling if file.lower().endswith(TABLES)]) or 'none'})",
-                f"name the columns, as in table(path='id', label='class'):{shown}",
+                f"No table of {shown} lists images there together with labels", _name_columns(shown)
             )
-        return self.build(tree, fits.tables, name, self.source(path))
+        return self.build(tree, tables, name, self.source(path))
 
     def find(self, tree: Tree, shown: str, only: str | None = None, *, by_name: bool = False) -> TableFits:
         """The tables of a tree that list its images with labels, or ``only`` one of its files.
@@ -168,7 +158,7 @@ class Table(Format):
                 return TableFits(question=looked)
         if len(tables) < 2 or _divide_images(tables):
             return TableFits(tables)
-        choices = " or ".join(f"table(file='{table.file}'):{shown}" for table in tables[:3])
+        choices = " or ".join(as_spec(f"table(file='{table.file}')", shown) for table in tables[:3])
         named = first([table.file for table in tables])
         fact = f"{shown} has {len(tables)} tables that list its images with labels ({named})"
         question = Question(fact, f"choose one, as {choices}, or several with stars in the name")
@@ -187,10 +177,8 @@ class Table(Format):
         try:
             extra = pa.concat_tables([table.attributes() for table in tables], promote_options="permissive")
         except pa.ArrowException as error:
-            raise UserError(
-                f"The tables {first([table.file for table in tables])} of {tree.shown} have columns of one name and "
-                f"different kinds ({first_line(error)}); choose one with table(file='{tables[0].file}'):{tree.shown}."
-            ) from error
+            named = first([table.file for table in tables])
+            raise UserError(f"Columns of {named} in {tree.shown} differ ({first_line(error)}).") from error
         keys = pa.array([tree.key(image) for image in images], pa.string())
         labels = pa.array([label for table in tables for label in table.labels], pa.string())
         files = ", ".join(table.file for table in tables)
@@ -311,15 +299,20 @@ def _hot_names(columns: dict[str, list[str]], label: Sequence[str]) -> list[str]
     return [names[0] if len(names) == 1 else "" for names in hot]
 
 
+def _name_columns(shown: str) -> str:
+    return "name the columns, as in " + as_spec("table(path='id', label='class')", shown)
+
+
 def _ask_column(setting: str, verb: str, columns: Sequence[str], file: str, shown: str) -> Question:
-    choices = " or ".join(f"table({setting}='{column}'):{shown}" for column in columns[:3])
+    choices = " or ".join(as_spec(f"table({setting}='{column}')", shown) for column in columns[:3])
     return Question(f"{len(columns)} columns of {file} {verb} ({first(list(columns))})", f"choose {choices}")
 
 
 def open_table(path: Path, name: str) -> Dataset:
     """The dataset that a table lists. Keys are its paths, class ids its labels; rows are put class-major."""
     data = path.read_bytes()
-    columns = _read(str(path), data, ()).column_names if path.suffix == ".jsonl" else _columns_of(path, data)
+    comma = path.suffix.lower() in (".csv", ".tsv")
+    columns = header(data, str(path)) if comma else _read(str(path), data).column_names
     named = {"path": find_column(columns, PATH_COLUMNS), "label": find_column(columns, LABEL_COLUMNS)}
     absent = [need for need, column in named.items() if column is None]
     text = [
@@ -330,15 +323,15 @@ def open_table(path: Path, name: str) -> Dataset:
     keys, missing = _keys(written, path)
     if table.num_rows and not keys:
         tree, shown = look_at(path.parent), escape_name(str(path))
-        fits = Table().find(tree, shown, escape_name(path.name))
-        if fits.question:
-            raise UserError(*fits.question)
-        if fits.tables:
-            return Table().build(tree, fits.tables, name, shown)
+        tables, question = Table().find(tree, shown, escape_name(path.name))
+        if question:
+            raise UserError(*question)
+        if tables:
+            return Table().build(tree, tables, name, shown)
     if absent:
         raise UserError(
-            f"{path} has no column for the {' and the '.join(absent)} (found: {', '.join(columns) or 'none'}); name "
-            f"the columns 'path' and 'label', or say which they are, as in table(path='id', label='class'):{path}."
+            f"{path} has no column for the {' and the '.join(absent)} (found: {', '.join(columns) or 'none'})",
+            _name_columns(str(path)),
         )
     if not table.num_rows:
         raise UserError(f"{path} has no rows; at least one image is needed.")
@@ -348,14 +341,18 @@ def open_table(path: Path, name: str) -> Dataset:
             f"{path} lists {count(missing, 'file')} of {len(written):,} that do not exist "
             f"({first(missing)}); paths are taken relative to {path.parent}."
         )
-    if twice := repeated(keys):
-        raise UserError(
-            f"{path} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
-            f"label; remove the others."
-        )
+    _refuse_twice(str(path), keys)
     extra = table.drop_columns([str(named["path"]), str(named["label"])])
     source, store = escape_name(str(path)), (lambda keys: path.parent)
     return _assemble(name, source, str(path), extra, labels, pa.array(keys, pa.string()), store)
+
+
+def _refuse_twice(where: str, images: Sequence[str]) -> None:
+    if twice := repeated(images):
+        raise UserError(
+            f"{where} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
+            f"label; remove the others."
+        )
 
 
 def _assemble(
@@ -401,12 +398,6 @@ def _assemble(
         taxonomy=taxonomy,
         splits=splits,
         nested=parent_column is None,
-    )
-
-
-def _columns_of(path: Path, data: bytes) -> list[str]:
-    return (
-        _read(str(path), data).column_names if path.suffix.lower() == ".parquet" else header(data, str(path))
     )
 
 
