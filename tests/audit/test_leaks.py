@@ -52,7 +52,7 @@ def _tested(dataset: Dataset, *, by_content: bool = True) -> TestedImages:
     facts = (dataset.fingerprint, dataset.keys, dataset.class_ids, np.asarray(dataset.labels, np.int64), {})
     seen = digest_images(dataset)
     assert seen is not None
-    return TestedImages(*facts, *seen) if by_content else TestedImages(*facts)
+    return TestedImages(*facts, seen) if by_content else TestedImages(*facts)
 
 
 def test_the_same_bytes_under_other_names_are_found(trained: Dataset, tmp_path: Path) -> None:

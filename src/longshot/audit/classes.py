@@ -174,8 +174,8 @@ def seen_classes(
     names_b = {each: _texts(each, labels.get(each), nouns) for each in tested}
     pairs = _matches(names_b, names_a, "name")
     if nouns is not None:
-        senses = [{c: _sense(names, nouns) for c, names in side.items()} for side in (names_b, names_a)]
-        pairs += _matches(*senses, "synonym")
+        senses_a, senses_b = ({c: _sense(names, nouns) for c, names in x.items()} for x in (names_a, names_b))
+        pairs += _matches(senses_b, senses_a, "synonym")
     return {pair.a for pair in pairs if _says_something(pair.by)}
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import base64
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -62,9 +63,14 @@ class TrainingStage(LooseRecord):
         """The classes, also those of published data; None where they are not on record."""
         return imagenet_classes() if self.dataset == IMAGENET else self.classes
 
+    @cached_property
+    def origin(self) -> tuple[str, frozenset[str]]:
+        """The fingerprint of the dataset, the entire one where it is a view, and the keys that the view leaves out."""
+        return view_origin(self.fingerprint) if self.fingerprint else ("", frozenset())
+
 
 class SeenImages(NamedTuple):
-    """Images by content: short digests of their files and of their pixels."""
+    """Images by content: short digests of their files and of their pixels, 0 where an image cannot be decoded."""
 
     files: ShortDigests
     pixels: ShortDigests
@@ -84,8 +90,12 @@ class TestedImages:
     classes: tuple[str, ...]  # ids of the classes
     class_of: Ints  # [M] positions in ``classes``
     labels: Mapping[str, str]  # class → what a taxonomy calls it
-    files: ShortDigests | None = None  # [M]; None where the testbed vouches for names alone
-    pixels: ShortDigests | None = None
+    images: SeenImages | None = None  # [M] each; None where the testbed vouches for names alone
+
+    @cached_property
+    def origin(self) -> str:
+        """The fingerprint of the dataset, or of the entire one where it is a view."""
+        return view_origin(self.fingerprint)[0]
 
 
 @lru_cache(maxsize=1)
@@ -105,8 +115,8 @@ def published_stage(name: str, weights: str = "") -> TrainingStage:
     >>> published_stage("timm:resnet50.a1_in1k").dataset, published_stage("pixels").dataset
     ('ImageNet-1k', None)
     """
-    known_data = IMAGENET if _IMAGENET_NAMES.match(name) else None
-    return TrainingStage(weights=weights, network=name, dataset=known_data)
+    dataset = IMAGENET if _IMAGENET_NAMES.match(name) else None
+    return TrainingStage(weights=weights, network=name, dataset=dataset)
 
 
 def digest_images(dataset: Dataset, rows: Ints | None = None) -> SeenImages | None:
@@ -120,18 +130,15 @@ def digest_images(dataset: Dataset, rows: Ints | None = None) -> SeenImages | No
 
 def write_seen(folder: Path, stages: Sequence[SeenImages | None]) -> None:
     """Write the training images of a network's stages, the last training first, beside its weights."""
+    names = ("stage", "file", "pixels")
     tables = [
-        pa.table(
-            {"stage": np.full(len(seen.files), stage, np.uint8), "file": seen.files, "pixels": seen.pixels}
-        )
+        pa.table([np.full(len(seen.files), stage, np.uint8), *seen], names=names)
         for stage, seen in enumerate(stages)
         if seen is not None
     ]
     if tables:
-        order = [("stage", "ascending"), ("file", "ascending"), ("pixels", "ascending")]
-        table = (
-            pa.concat_tables(tables).sort_by(order).replace_schema_metadata({"longshot_seen": _SEEN_FORMAT})
-        )
+        table = pa.concat_tables(tables).sort_by([(name, "ascending") for name in names])
+        table = table.replace_schema_metadata({"longshot_seen": _SEEN_FORMAT})
         with atomic(folder / SEEN_FILE) as temporary:
             pq.write_table(table, temporary, compression="zstd", use_dictionary=["stage"])
 
@@ -176,35 +183,29 @@ def find_leaks(stages: Sequence[Stage], tested: TestedImages) -> dict[str, Any]:
         :func:`unpack_mask`), and whose training images are ``not_known``. Test ``classes`` that training had (None
         likewise) of all ``of_classes``, among the ``trained_classes``, and their ids (``class_ids``).
     """
-    leaked = np.zeros(len(tested.keys), np.bool_)
-    levels, how, not_known, classes, trained_classes = (
-        dict[str, int](),
-        dict[str, None](),
-        [],
-        set[str](),
-        set[str](),
-    )
+    leaked, not_known = np.zeros(len(tested.keys), np.bool_), []
+    levels, how = Counter[str](), dict[str, None]()
     ids = {tested.classes[position] for position in np.unique(tested.class_of).tolist()}
+    classes, trained_classes = set[str](), set[str]()
     for stage, seen in stages:
-        origin, left_out = view_origin(stage.fingerprint) if stage.fingerprint else ("", frozenset[str]())
-        same = bool(origin) and origin == view_origin(tested.fingerprint)[0]
-        looks = list(_hits(stage, seen, tested, origin, left_out, same))
+        looks = list(_hits(stage, seen, tested))
         for level, word, hits in looks:
             how[word] = None
-            levels[level] = levels.get(level, 0) + int((hits & ~leaked).sum())
+            levels[level] += int((hits & ~leaked).sum())
             leaked |= hits
         if not looks and stage.dataset:
             not_known.append(stage.dataset)
-        if (trained := stage.class_ids) is not None:
-            trained_classes |= set(trained)
-            classes |= ids & set(trained) if same else seen_classes(trained, ids, tested.labels, read_nouns())
+        trained = set(stage.class_ids or ())
+        trained_classes |= trained
+        same = stage.origin[0] == tested.origin
+        classes |= ids & trained if same else seen_classes(trained, ids, tested.labels, read_nouns())
     classes |= {tested.classes[position] for position in np.unique(tested.class_of[leaked]).tolist()}
     return {
         "upstream": ", ".join(dict.fromkeys(stage.dataset or "unknown data" for stage, _ in stages)),
         "how": ", ".join(how) or ("classes" if trained_classes else "unknown"),
         "images": int(leaked.sum()) if how else None,
         "of_images": len(leaked),
-        "levels": {level: number for level, number in levels.items() if number},
+        "levels": dict(+levels),
         "leaked": pack_mask(leaked) if leaked.any() else "",
         "not_known": not_known,
         "classes": len(classes) if how or trained_classes else None,
@@ -215,36 +216,29 @@ def find_leaks(stages: Sequence[Stage], tested: TestedImages) -> dict[str, Any]:
 
 
 def _hits(
-    stage: TrainingStage,
-    seen: SeenImages | None,
-    tested: TestedImages,
-    origin: str,
-    left_out: frozenset[str],
-    same: bool,
+    stage: TrainingStage, seen: SeenImages | None, tested: TestedImages
 ) -> Iterator[tuple[str, str, Bools]]:
     """Test images that one training saw: (level, how it is known, flags [M]), as far as something can be told."""
-    trained = stage.class_ids
-    if seen is not None and tested.files is not None:
-        yield "files", "content", np.isin(tested.files, seen.files)
-        yield (
-            "pixels",
-            "content",
-            np.isin(tested.pixels, seen.pixels) & (tested.pixels != 0),
-        )  # 0: not decoded
+    trained, (origin, left_out) = stage.class_ids, stage.origin
+    same = origin == tested.origin
+    if seen is not None and tested.images is not None:
+        yield "files", "content", np.isin(tested.images.files, seen.files)
+        decoded = tested.images.pixels != 0
+        yield "pixels", "content", decoded & np.isin(tested.images.pixels, seen.pixels)
     elif same:
         shared = np.array([trained is None or each in trained for each in tested.classes], np.bool_)
         yield "names", "names", shared[tested.class_of] & ~_among(tested.keys, left_out)
-    recalled = recall(origin, view_origin(tested.fingerprint)[0]) if origin else None
-    if recalled is not None:
-        overlap, turned = recalled
-        copies = overlap.copies()
-        for ours, theirs in (("a", "b"), ("b", "a")):
-            if same or turned == (ours == "b"):
-                usable = ~_among(copies[f"key_{ours}"], left_out)
-                if trained is not None:
-                    usable &= _among(copies[f"class_{ours}"], trained)
-                copied = copies[f"key_{theirs}"].filter(pa.array(usable))
-                yield "near", "near copies", _among(tested.keys, copied.to_pylist())
+    recalled = recall(origin, tested.origin) if origin else None
+    if recalled is None:
+        return
+    copies, turned = recalled[0].copies(), recalled[1]
+    for ours, theirs in (("a", "b"), ("b", "a")):
+        if same or turned == (ours == "b"):
+            usable = ~_among(copies[f"key_{ours}"], left_out)
+            if trained is not None:
+                usable &= _among(copies[f"class_{ours}"], trained)
+            copied = copies[f"key_{theirs}"].filter(pa.array(usable))
+            yield "near", "near copies", _among(tested.keys, copied.to_pylist())
 
 
 def _among(values: pa.Array | pa.ChunkedArray, some: Any) -> Bools:

@@ -158,7 +158,7 @@ def training_stages(backbone: str) -> list[Stage]:
 
 def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
     """The images that a testbed takes from a dataset: their classes and, as far as they are known, their digests."""
-    from longshot.audit import TestedImages
+    from longshot.audit import SeenImages, TestedImages
     from longshot.data import short_digests
 
     keys, content = testbed.keys(name), testbed.content[name]
@@ -173,9 +173,9 @@ def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
         places = places_among(table, part, keys)[ragged(table, part).values]
         class_of[places] = classes.values[np.repeat(classes.offsets[:-1], labels.lengths) + labels.values]
     ids, labels_of = tuple(dictionary(table, "classes").to_pylist()), testbed.labels.get(name, {})
-    # of the bytes, then of the pixels
-    digests = [short_digests(each) for each in np.hsplit(content.digests, 2)] if content.is_full else []
-    return TestedImages(testbed.datasets[name], keys, ids, class_of, labels_of, *digests)
+    # the digests of the bytes stand before those of the pixels
+    images = SeenImages(*map(short_digests, np.hsplit(content.digests, 2))) if content.is_full else None
+    return TestedImages(testbed.datasets[name], keys, ids, class_of, labels_of, images)
 
 
 def record_unleaked(run: dict[str, Any], results: Results) -> None:
@@ -228,8 +228,11 @@ def unleaked_accuracy(testbed: Testbed, support: Ragged, query: Ragged, rows: pa
 
 def _mean(values: Floats, number: int, of: int) -> dict[str, float | int | None]:
     """A mean with half its 95 % interval, as far as there are values."""
-    interval = mean_interval(values) if len(values) else None
-    return {"mean": interval and interval.mean, "half": interval and interval.half, "n": number, "of": of}
+    mean, half = None, None
+    if len(values):
+        interval = mean_interval(values)
+        mean, half = interval.mean, interval.half
+    return {"mean": mean, "half": half, "n": number, "of": of}
 
 
 def _leaked_flags(testbed: Testbed, part: str, leaks: Sequence[Mapping[str, Any]]) -> Ragged:

@@ -23,27 +23,9 @@ FORMAT = 1
 CHECKSUM = "checksum"
 _RESTORE = "take an unchanged copy of the folder, or call {evaluate()} into another one"
 Name = Annotated[str, Field(min_length=1)]
-LeakLevel = Literal["files", "pixels", "near", "names"]
 UnitId = Annotated[str, Field(pattern="^[0-9a-f]{20}$")]
 Count = Annotated[int, Field(ge=0)]
 CELL = ("testbed", "backbone", "method", "seed")  # what tells cells apart
-
-
-class RunMean(LooseRecord):
-    """A mean over ``n`` of ``of`` queries or tasks with half its 95 % interval; without one where nothing remains."""
-
-    mean: float | None
-    half: float | None
-    n: Count
-    of: Count
-
-
-class RunUnleaked(LooseRecord):
-    """Accuracy with and without what training saw; see ``provenance.record_unleaked``."""
-
-    all: RunMean
-    queries: RunMean
-    tasks: RunMean
 
 
 class RunCell(LooseRecord):
@@ -54,7 +36,7 @@ class RunCell(LooseRecord):
     method: Name  # canonical call
     seed: Annotated[int, Field(ge=0, lt=1 << 63)]
     units: Annotated[tuple[UnitId, ...], Field(min_length=1)]
-    unleaked: RunUnleaked | None = None
+    unleaked: dict[str, dict[str, float | None]] | None = None  # see ``provenance.record_unleaked``
 
 
 class RunTestbed(LooseRecord):
@@ -85,7 +67,7 @@ class RunLeak(LooseRecord):
     how: str
     images: Count | None
     of_images: Count
-    levels: dict[LeakLevel, Count] = Field(default_factory=dict)
+    levels: dict[str, Count] = Field(default_factory=dict)
     leaked: Annotated[str, Field(pattern="^[A-Za-z0-9+/=]*$")] = ""
     classes: Count | None
     of_classes: Count

@@ -36,7 +36,7 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     leaks = leaks_in(results.run)
     rows = []
     for record, notable in zip(records, wider, strict=True):
-        leak = leaks.get((record.get("testbed_hash"), record["backbone"]))
+        leak = leaks.get((record.get("testbed_hash", ""), record["backbone"]))
         row = {
             **{name: record[name] for name in ("testbed", "backbone", "method", "setting", "tasks")},
             "accuracy %": f"{with_half(record, 'accuracy')} {leak.mark if leak else ''}".rstrip(),

@@ -312,11 +312,11 @@ def finish(
 
     study, out = job.study, folder.path
     leaks = leaks_in(results.run)
-    names = {str(record.path): name for name, record in findings.trainings.items()}
+    called = {str(record.path): name for name, record in findings.trainings.items()}
     findings = replace(
         findings,
         tables=mark_leaks(
-            findings.tables, [(backbone, leak) for (_, backbone), leak in leaks.items()], names
+            findings.tables, [(backbone, leak) for (_, backbone), leak in leaks.items()], called
         ),
         notes=[*_known_by_name(datasets), *findings.notes, *(f"{leak.note}." for leak in leaks.values())],
     )

@@ -105,18 +105,13 @@ def mark_leaks(
             marks.setdefault(name, leak.mark)
 
     def marked(sheet: Sheet) -> Sheet:
-        blocks = [
-            [
-                [
-                    replace(cell, text=f"{cell.text} {marks[cell.text]}") if cell.text in marks else cell
-                    for cell in line
-                ]
-                for line in block
-            ]
-            for block in sheet.blocks
-        ]
-        if blocks == [[list(line) for line in block] for block in sheet.blocks]:
+        cells = [cell for block in sheet.blocks for line in block for cell in line]
+        if not any(cell.text in marks for cell in cells):
             return sheet
+        texts = {cell.text: f"{cell.text} {marks.get(cell.text, '')}".strip() for cell in cells}
+        blocks = [
+            [[replace(c, text=texts[c.text]) for c in line] for line in block] for block in sheet.blocks
+        ]
         return replace(sheet, blocks=blocks, note=f"{sheet.note} {_LEAK_NOTE}".strip())
 
     return [replace(table, sheets=[marked(sheet) for sheet in table.sheets]) for table in tables]
