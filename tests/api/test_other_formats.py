@@ -18,7 +18,7 @@ from longshot.data import registry
 from longshot.models import read_sidecar
 from longshot.publish import read_board
 from longshot.studies import study_tables
-from longshot.training.folders import load_state
+from longshot.training import load_state
 
 Files = dict[str, Path]
 
@@ -123,5 +123,5 @@ def test_a_registry_is_made_anew_and_says_why(fresh_cache: Path, capsys: pytest.
     fresh_cache.mkdir()
     write_json(fresh_cache / "registry.json", {"format": 99, "names": {}})
     registry.read_registry()
-    told = capsys.readouterr().err
-    assert "registry.json has format 99, this Longshot reads 1" in told and "set aside as" in told
+    printed = capsys.readouterr().err
+    assert "registry.json has format 99, this Longshot reads 1" in printed and "set aside as" in printed

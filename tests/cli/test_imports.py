@@ -54,7 +54,7 @@ def work(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "never"),
     [
-        (["inspect", "tasks.parquet"], {"matplotlib", "yaml", "rich", "jinja2", "longshot.tasks.sample"}),
+        (["inspect", "tasks.parquet"], {"matplotlib", "yaml", "rich", "jinja2", "longshot.tasks.sampling"}),
         (["datasets", "show", "PHOTOS"], {"matplotlib", "yaml", "longshot.data.formats.coco"}),
         (
             ["sample", "PHOTOS", "--tasks", "5", "--way", "3", "--query", "2", "-o", "again.parquet"],

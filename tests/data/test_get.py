@@ -309,7 +309,7 @@ def test_a_damaged_transfer_is_tried_again_and_what_stays_damaged_is_told(
     assert capsys.readouterr().err.count("a.bin arrived damaged from 127.0.0.1; it is asked for again") == 2
     assert [sent for _, _, sent in server.asked] == ["", "", "bytes=250-", ""]
     (tmp_path / "a.bin").unlink()
-    server.faults["a.bin"] = [("flip", place) for place in range(9)]
+    server.faults["a.bin"] = [("flip", byte) for byte in range(9)]
     with pytest.raises(
         UserError, match=r"127.0.0.1 sent other bytes than .*, 3 times and each time others; do"
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from longshot import tasks
+from longshot.tasks import sample as draw_tasks
 
 if TYPE_CHECKING:
     from longshot.base import Floats, TaskRows
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from longshot.tasks import Testbed
 
 
-@wraps(tasks.sample)
+@wraps(draw_tasks)
 def sample(*arguments: Any, **settings: Any) -> Testbed:
     """Draw tasks as ``longshot.tasks.sample`` does; filtered tasks are judged by methods."""
-    return tasks.sample(*arguments, **{"score": _score, **settings})
+    return draw_tasks(*arguments, **{"score": _score, **settings})
 
 
 def _score(call: str, rows: TaskRows, features: Features, device: str = "auto") -> tuple[str, Floats]:

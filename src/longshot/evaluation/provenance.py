@@ -113,8 +113,8 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
 
     tested: dict[tuple[str, str], TestedImages] = {}
     for backbone in plan.backbones:
-        given = plan.given.get(backbone)
-        opens = next(iter(given.values())).backbone if given else plan.opened.names.get(backbone, "")
+        arrays = plan.given.get(backbone)  # features that were handed over
+        opens = next(iter(arrays.values())).backbone if arrays else plan.opened.names.get(backbone, "")
         stages = training_stages(opens)
         weights = [
             {"weights_hash": stage.weights, "backbone": stage.network} for stage, _ in stages if stage.weights

@@ -102,7 +102,7 @@ def build_index(run: Path, stamp: str, folder: Path) -> None:
         "notes": notes,
         "features": features,
         "judges": sorted(judges_in(results.run)),
-        "leaks": [(*place, leak.mark, leak.note) for place, leak in leaks_in(results.run).items()],
+        "leaks": [(*cell, leak.mark, leak.note) for cell, leak in leaks_in(results.run).items()],
     }
     (folder / "index.json").write_text(json.dumps(record), encoding="utf-8")
 

@@ -332,13 +332,13 @@ def _entry(
         rows = cell_rows(table, cells[name])
         accuracies = rows["accuracy"].to_numpy()
         half, class_half = accuracy_halves(suite.testbeds[name], rows)
-        place = (suite.testbeds[name].content_hash, backbone)
-        leak = leaks.get(place)
+        cell = (suite.testbeds[name].content_hash, backbone)
+        leak = leaks.get(cell)
         scores[name] = TestbedScore(
             accuracies=tuple(accuracies.tolist()),
             half=half,
             class_half=class_half,
-            judge=place in judging,
+            judge=cell in judging,
             leak=leak.mark if leak else "",
             leak_note=leak.note if leak else "",
         )

@@ -111,7 +111,7 @@ class ReportData:
     def first_beds(self, number: int) -> ReportData:
         """The same report of its first testbeds alone."""
         cells = {(b, s): cell for (b, s), cell in self.cells.items() if b < number}
-        leaks = {place: leak for place, leak in self.leaks.items() if place in cells}
+        leaks = {cell: leak for cell, leak in self.leaks.items() if cell in cells}
         return replace(self, beds=self.beds[:number], cells=cells, judges=self.judges & {*cells}, leaks=leaks)
 
     def fingerprints(self) -> dict[str, tuple[str, ...]]:

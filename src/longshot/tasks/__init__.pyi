@@ -74,7 +74,7 @@ from .pools import ImageLimits as ImageLimits  # What limits the images of all t
 from .pools import rows_mask as rows_mask  # Which of the N rows of any table fulfil a rule over its columns, [N]
 from .replay import find_spec_file as find_spec_file  # The spec of a source in a folder of specs
 from .base import open_with_splits as open_with_splits  # A dataset with other splits or taxonomy
-from .sample import sample as sample  # Draw few-shot tasks from a dataset (or from each of several) into a testbed
+from .sampling import sample as sample  # Draw few-shot tasks from a dataset (or from each of several) into a testbed
 from .selection.feature_table import FeatureTable as FeatureTable  # Class-major features that stay on disk
 from .selection.feature_table import query_tasks as query_tasks  # Tasks from nested lists
 from .selection.objectives import make_objective as make_objective  # An objective by its name

@@ -353,7 +353,7 @@ def estimate_sample(
     **settings: Any,
 ) -> SampleEstimate:
     """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
-    from longshot.tasks.sample import sample
+    from longshot.tasks.sampling import sample
     from longshot.tasks.words import JUDGED, choice_of
 
     looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None

@@ -11,6 +11,7 @@ from .batch_algorithms import MetaDelta as MetaDelta  # MetaDelta++ as the winne
 from .batch_algorithms import TimeBudget as TimeBudget  # Time from now on
 from .distributed import TrainingJob as TrainingJob  # One call of `train`
 from .distributed import train_elsewhere as train_elsewhere  # Train on the workers of a cluster what is not trained yet
+from .folders import load_state as load_state  # Read where a training stopped: weights, optimiser, step
 from .folders import TrainedNetwork as TrainedNetwork  # A finished training
 from .folders import read_trained as read_trained  # The outcome of the training in the folder
 from .loop import train as train  # Train a network on the train classes of a dataset and keep the best one
