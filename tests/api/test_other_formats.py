@@ -120,7 +120,7 @@ def test_a_checkpoint_of_the_version_before(tmp_path: Path) -> None:
 
 
 def test_a_registry_is_made_anew_and_says_why(fresh_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fresh_cache.mkdir()
+    fresh_cache.mkdir(exist_ok=True)
     write_json(fresh_cache / "registry.json", {"format": 99, "names": {}})
     registry.read_registry()
     printed = capsys.readouterr().err

@@ -206,6 +206,8 @@ def _near_pairs(dataset: Dataset) -> Ints:
 
 def _joined(pairs: Ints, rows: Ints) -> Ints:
     """The first row [N] of those that pairs connect each row with."""
+    if not len(pairs):
+        return rows
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.audit.classes import read_nouns, seen_classes
-from longshot.audit.record import recall
 from longshot.base import Bools, Ints, LooseRecord, UserError, atomic, read_parquet
 from longshot.data import Dataset, image_digests, pixel_digests, short_digests, view_origin
 
@@ -219,6 +218,8 @@ def _hits(
     stage: TrainingStage, seen: SeenImages | None, tested: TestedImages
 ) -> Iterator[tuple[str, str, Bools]]:
     """Test images that one training saw: (level, how it is known, flags [M]), as far as something can be told."""
+    from longshot.audit.record import recall  # imports torch
+
     trained, (origin, left_out) = stage.class_ids, stage.origin
     same = origin == tested.origin
     if seen is not None and tested.images is not None:

@@ -254,7 +254,6 @@ def _half_width(
     jackknife: float, freedom: int, noise: float, over_tasks: float, by_ways: float, level: float
 ) -> float:
     """Return h with P(|N(0, V_c + V_t)| ≤ h) = level, over what V_J tells about V_c; see :class:`TaskClasses`."""
-    from scipy.optimize import brentq
     from scipy.special import ndtr
 
     floor = 1e-12 * max(jackknife, over_tasks) + 1e-300
@@ -267,10 +266,12 @@ def _half_width(
     density /= density.sum()
     error = np.sqrt(root**2 + over_tasks + by_ways + floor)
 
-    def missing(half: float) -> float:
-        return float((density * ndtr(-half / error)).sum()) - (1 - level) / 2
-
-    return float(brentq(missing, 0.0, 40 * float(error.max()), xtol=1e-12 * float(error.max())))
+    low, high = 0.0, 40 * float(error.max())
+    for _ in range(60):  # halves the bracket to the last digit
+        middle = (low + high) / 2
+        missed = float((density * ndtr(-middle / error)).sum())
+        low, high = (middle, high) if missed > (1 - level) / 2 else (low, middle)
+    return (low + high) / 2
 
 
 def _mean_square(residuals: Floats, columns: Floats) -> float:

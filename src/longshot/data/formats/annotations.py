@@ -20,13 +20,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
-import yaml
 
 from longshot.base import UserError, count, first, hash_text, note, progress
 from longshot.data.dataset import Dataset, ImageStore, canonical_split
 from longshot.data.file_readers import find_column, first_line, header, read_csv
 from longshot.data.formats.base import Format, assemble, class_splits, flat_names, remembered, with_split
-from longshot.data.formats.coco import CropStore
 from longshot.data.label_tables import BOX_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS
 from longshot.data.stores import is_image_name
 from longshot.data.trees import (
@@ -162,6 +160,8 @@ class Annotations(Format):
             objects = Counter(choices[0] for choices in marked.images)
             attributes = pa.table({"image": images, "objects": [objects[row.image] for row in rows]})
             numbers = (np.array([row.mark[field] for row in rows]) for field in (2, 3, 4))
+            from longshot.data.formats.coco import CropStore
+
             store = CropStore(store, *numbers)
         splits = class_splits(classes, parts)
         if not splits and len(set(parts.tolist())) > 1:
@@ -527,6 +527,8 @@ def _yolo_marks(image: str, data: bytes, names: dict[int, str]) -> Iterator[Mark
 
 def _yolo_names(tree: Tree, files: Sequence[str]) -> dict[int, str]:
     """Number → class of data.yaml, obj.names or classes.txt; −1 is one too where key points follow the boxes."""
+    import yaml  # here: few folders have such a file
+
     for file in sorted(files, key=lambda file: (file.count("/"), file)):
         name = PurePosixPath(file).name.lower()
         if name.endswith((".yaml", ".yml")):

@@ -12,7 +12,7 @@ import yaml
 
 import longshot
 from conftest import RunCli
-from longshot.api.tuning import tune
+from longshot.api import tune
 from longshot.base import (
     Tuned,
     UserError,
