@@ -170,8 +170,8 @@ class Table(Format):
             table.check(tree, source.removeprefix("table:"))
         images = [choices[0] for table in tables for choices in table.images]
         parts = [
-            split_of_file(table.file) or next(iter(splits_in(choices[0])), "")
-            for table in tables
+            split or next(iter(splits_in(choices[0])), "")
+            for table, split in zip(tables, [split_of_file(table.file) for table in tables], strict=True)
             for choices in table.images
         ]
         try:
@@ -199,7 +199,7 @@ class Table(Format):
         absent = [column for column in (self.path, self.label) if column not in (None, *columns)]
         if absent or not columns or not number or {name.lower() for name in columns}.issuperset(BOX_COLUMNS):
             return None
-        folder, split = str(PurePosixPath(file).parent).removeprefix("."), split_of_file(file)
+        folder, split = file.rpartition("/")[0], split_of_file(file)
 
         def find_images(column: str, rows: Sequence[int]) -> list[list[str]]:
             values = columns[column]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import posixpath
 import re
 import shutil
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeAlias
 
@@ -249,7 +250,7 @@ class ImagePaths:
     def __init__(self, images: Sequence[str]) -> None:
         self.names: dict[str, list[str]] = {}  # file name, with and without its ending → full paths
         for image in images:
-            name = PurePosixPath(image).name
+            name = image.rpartition("/")[2]  # pathlib is slow
             self.names.setdefault(name, []).append(image)
             self.names.setdefault(name.rpartition(".")[0], []).append(image)
 
@@ -266,8 +267,8 @@ class ImagePaths:
         split : str or None
             The part that the table is of: of several images, those in a folder of that part are meant.
         """
-        plain = str(PurePosixPath(written.replace("\\", "/").strip()))
-        name = PurePosixPath(plain).name
+        plain = posixpath.normpath(written.replace("\\", "/").strip())
+        name = plain.rpartition("/")[2]
         images = self.names.get(name) or self.names.get(escape_name(name), [])
         fitting = [image for image in images if _fits(image, plain)]
         if not fitting and _ELSEWHERE.match(plain):
@@ -310,7 +311,12 @@ def splits_in(path: str) -> list[str]:
     >>> splits_in("data/Training/cat/1.jpg")
     ['train']
     """
-    return [split for part in path.split("/")[:-1] if (split := folder_split(part))]
+    return _splits_of_folder(path.rpartition("/")[0])
+
+
+@lru_cache(1 << 16)
+def _splits_of_folder(folder: str) -> list[str]:
+    return [split for part in folder.split("/") if (split := folder_split(part))]
 
 
 def folder_split(name: str) -> str | None:
@@ -325,6 +331,10 @@ def folder_split(name: str) -> str | None:
 
 def split_of_file(name: str) -> str | None:
     """The split that a table or annotation is of, by its folders or a word of its name (``instances_val.json``)."""
-    words = PurePosixPath(name).stem.replace("-", "_").replace(".", "_").split("_")
-    named = {split for word in words if (split := canonical_split(word))}
-    return next(iter(splits_in(name)), None) or (named.pop() if len(named) == 1 else None)
+    by_folder = splits_in(name)
+    if by_folder:
+        return by_folder[0]
+    named = {
+        split for word in re.split(r"[-_.]", name.rpartition("/")[2])[:-1] if (split := canonical_split(word))
+    }
+    return named.pop() if len(named) == 1 else None

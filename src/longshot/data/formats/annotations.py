@@ -197,11 +197,11 @@ class MarkedImages:
         named: dict[tuple[str, str], list[str]] = {}
         for file, mark in self.marks:
             if (file, mark.image) not in named:
-                options = (str(PurePosixPath(file).parent).removeprefix("."), split_of_file(file))
-                own_name = _UPLOADED.sub("", PurePosixPath(mark.image).name)  # before it was uploaded
-                uploaded = self.kind == "label-studio"
-                images = paths.find(mark.image, *options) or (uploaded and paths.find(own_name, *options))
-                named[file, mark.image] = images or []
+                options = (file.rpartition("/")[0], split_of_file(file))
+                images = paths.find(mark.image, *options)
+                if not images and self.kind == "label-studio":  # as it was called before it was uploaded
+                    images = paths.find(_UPLOADED.sub("", mark.image.rpartition("/")[2]), *options)
+                named[file, mark.image] = images
         return [named[file, mark.image] for file, mark in self.marks]
 
     @property
