@@ -13,6 +13,7 @@ from PIL import Image
 from longshot.base import UserError
 from longshot.data import Dataset, open_dataset
 from longshot.tasks import ImageContent, Testbed, pack, sample, unpack
+from longshot.tasks.content import images_digest
 from longshot.tasks.judges import filtered
 
 LABELS = np.repeat(["ant", "bee", "cat", "dog"], 12)
@@ -110,7 +111,7 @@ def test_digests_survive_the_file(arrays: Dataset, tmp_path: Path) -> None:
 def test_packing_keeps_as_many_bytes_as_are_known(width: int) -> None:
     digests = np.arange(2 * width, dtype=np.uint8).reshape(2, width)
     contents = {
-        "b": ImageContent("content", 2, 9, "00", 8 * width, True, digests),
+        "b": ImageContent("content", 2, 9, images_digest(digests), 8 * width, digests),
         "a": ImageContent("names", 9),
     }
     again = unpack({name: content.entry() for name, content in contents.items()}, pack(contents))

@@ -303,9 +303,10 @@ def identify(dataset: str, testbeds: tuple[str, ...], as_json: bool) -> None:
     for row in related:
         row["examples"] = ", ".join(row["examples"])
         row["serves"] = "yes" if row["serves"] else "no"
-    print_table(
-        related, title="Testbeds with these images", footer=f"{strangers:,} testbeds have none of them"
-    )
+    if strangers:
+        click.echo(f"{strangers:,} of {len(facts['testbeds']):,} testbeds have none of these images.")
+    if related:
+        print_table(related, title="\nTestbeds with these images")
     if facts["datasets"]:
         print_table(facts["datasets"], title="\nRemembered datasets with these images")
 

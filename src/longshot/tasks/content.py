@@ -298,6 +298,8 @@ def unpack(entries: Mapping[str, Any], packed: str) -> dict[str, ImageContent]:
         if len(piece) < width * facts.images:
             raise ValueError("digests are missing")
         digests = piece.reshape(facts.images if width else 0, width)
+        if width == FULL and facts.digest != images_digest(digests):
+            raise ValueError("the digest over all images is not that of each")
         digests = digests if width in (0, FULL) else digests[:, ::-1]
         contents[name] = ImageContent(
             facts.identity, facts.images, facts.of, facts.digest, facts.bits, digests

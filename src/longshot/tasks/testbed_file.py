@@ -58,7 +58,7 @@ class _Meta(LooseRecord):
 
     format: int
     datasets: dict[str, str]  # name → fingerprint
-    content: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name → what its images are made of
+    content: dict[str, dict[str, Any]]  # name → what its images are made of
     features: str | None
     sampler: dict[str, Any]
     seed: int | None
@@ -207,7 +207,7 @@ def _read_meta(file: Path, metadata: Mapping[bytes, bytes]) -> tuple[dict[str, A
                 f"{file} has testbed format {version}, and this version of longshot reads formats 1 to {FORMAT}",
                 remedy,
             )
-        _Meta.model_validate(meta)
+        _Meta.model_validate({"content": {}, **meta} if version == 1 else meta)
         return meta, metadata.get(_DIGESTS_KEY, b"").decode("ascii")
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(

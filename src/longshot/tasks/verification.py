@@ -349,10 +349,11 @@ def identify_dataset(
     own = [image_digests(data, skip_bad=True)]
     own.append(pixel_digests(data, digests=own[0], skip_bad=True))
     beds = _beds_at_hand() if testbeds is None else {}
-    for bed in testbeds or ():
-        beds[bed.name if isinstance(bed, Testbed) else str(bed)] = (
-            bed if isinstance(bed, Testbed) else Testbed.load(bed)
-        )
+    for source in testbeds or ():
+        if isinstance(source, Testbed):
+            beds[source.name or source.content_hash[:12]] = source
+        else:
+            beds[str(source)] = Testbed.load(source)
     rows = [
         {"testbed": label, "dataset": name, **_count_images(bed, name, data)}
         for label, bed in beds.items()

@@ -20,7 +20,7 @@ import pytest
 from longshot.base import UserError, hash_file
 from longshot.data import Dataset, open_dataset
 from longshot.publish import release, verify
-from longshot.tasks import ImageContent, Testbed, columns, sample
+from longshot.tasks import ImageContent, Testbed, columns, full_content, sample
 
 Rng = np.random.Generator
 LABELS = np.repeat(["ant", "bee", "cat"], 12)
@@ -153,8 +153,8 @@ def forge(path: Path, rng: Rng) -> None:
     bed = Testbed.load(path)
     content = bed.content["photos"]
     digests = content.digests.copy()
-    digests[int(rng.integers(len(digests)))] ^= np.uint64(1 << 63)
-    forged = ImageContent("content", content.images, content.of, content.digest, content.bits, True, digests)
+    digests[int(rng.integers(len(digests)))] ^= 1
+    forged = full_content(digests, content.of)
     bed.changed(bed.table, content={"photos": forged}).save(path, force=True)
 
 
@@ -162,7 +162,7 @@ def forge_the_whole_digest(path: Path, rng: Rng) -> None:
     bed = Testbed.load(path)
     content = bed.content["photos"]
     digest = rng.bytes(32).hex()
-    forged = ImageContent("content", content.images, content.of, digest, content.bits, True, content.digests)
+    forged = ImageContent("content", content.images, content.of, digest, content.bits, content.digests)
     bed.changed(bed.table, content={"photos": forged}).save(path, force=True)
 
 
