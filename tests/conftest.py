@@ -63,10 +63,9 @@ def cache() -> Path:
 
 
 @pytest.fixture
-def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fresh_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache for one test, seen by this process and by the commands it runs; copies are not searched anew."""
-    path = tmp_path / "cache"
-    path.mkdir()
+    path = tmp_path_factory.mktemp("cache")  # beside tmp_path, which tests open as a dataset
     (path / "copies").symlink_to(Path(os.environ["LONGSHOT_CACHE"], "copies").resolve())
     monkeypatch.setenv("LONGSHOT_CACHE", str(path))
     return path

@@ -121,7 +121,7 @@ def test_nothing_of_fsspec_is_imported_for_paths(tmp_path: Path, forks: ForkServ
     np.savez(tmp_path / "d.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 4)
     program = (
         "import sys, longshot\n"
-        "bed = longshot.sample('d.npz', tasks=2, way=2, shot=1, query=1, out='t.parquet')\n"
+        "bed = longshot.sample('d.npz', tasks=2, way=2, shot=1, query=1, copies='allow', out='t.parquet')\n"
         "longshot.evaluate('t.parquet', backbones='pixels', methods='protonet', out='run')\n"
         "assert not {'fsspec', 's3fs', 'aiohttp'} & {*sys.modules}, sorted(sys.modules)\n"
     )

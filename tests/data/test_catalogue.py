@@ -112,6 +112,6 @@ def test_a_part_has_the_classes_rows_splits_and_attributes_of_its_rows(
     branch = under(dataset, "x")
     assert (branch.name, branch.class_ids, branch.sizes.tolist()) == ("pictures-x", ("x/a", "x/b"), [3, 2])
     pixels = [under(dataset, "y").image(row).getpixel((0, 0)) for row in range(2)]
-    assert pixels == [(200, 30, 60), (1, 2, 3)] and part.image(2).getpixel((0, 0)) == (1, 2, 3)
+    assert pixels == [(0, 0, 2), (1, 2, 3)] and part.image(2).getpixel((0, 0)) == (1, 2, 3)
     with pytest.raises(UserError, match="no classes under 'z'; it has 2 branches: 'x', 'y'"):
         under(dataset, "z")

@@ -123,6 +123,7 @@ def test_viewpoint_shifts_from_the_command_line(cure: Path, tmp_path: Path, run_
     """Appendix D.3: queries from one group of views; support from the others (shifted) or from the same (matched)."""
     run_cli("datasets", "add", "cure", cure, "--as", "cure-or(challenges=False)")
     shape = ("--rule", "cure-or-viewpoint", "--shot", "2", "--query", "2", "--tasks", "30")
+    shape += ("--copies", "allow")  # the made-up pictures are of one colour each
     for kind in ("shifted", "matched"):
         run_cli("sample", "cure", "--instances", kind, *shape, "-o", tmp_path / f"{kind}.parquet")
     shifted, matched = (Testbed.load(tmp_path / f"{kind}.parquet") for kind in ("shifted", "matched"))
@@ -158,6 +159,8 @@ def test_own_rules_over_the_attributes(cure: Path, tmp_path: Path, run_cli: Any)
         "3",
         "--tasks",
         "8",
+        "--copies",
+        "allow",
         "-o",
         out,
     )

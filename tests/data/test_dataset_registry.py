@@ -99,10 +99,10 @@ def test_find_tells_when_only_another_name_fits(tree: MakeTree, capsys: pytest.C
     assert f"'birds' ({dataset.fingerprint[:12]}) is taken from {dataset.source};" in capsys.readouterr().err
 
 
-def test_a_registered_name_opens(tree: MakeTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_registered_name_opens(tree: MakeTree, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
     root = tree({"a": 2})
     registry.add_name("birds", open_dataset(root).source)
-    monkeypatch.chdir(tmp_path / "cache")
+    monkeypatch.chdir(fresh_cache)
     assert open_dataset("birds").source == str(root)
     assert open_dataset(root).name == "birds"
 

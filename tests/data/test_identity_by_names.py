@@ -36,9 +36,9 @@ def digested(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> set[int]:
     rows: set[int] = set()
     original = identity._hashed
 
-    def hashed(store: Any, chosen: Any, workers: int) -> Any:
+    def hashed(store: Any, chosen: Any, *settings: Any) -> Any:
         rows.update(chosen.tolist())
-        return original(store, chosen, workers)
+        return original(store, chosen, *settings)
 
     monkeypatch.setattr(identity, "_hashed", hashed)
     return rows

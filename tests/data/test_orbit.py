@@ -180,6 +180,7 @@ def test_clutter_shifts_of_one_user_from_the_command_line(orbit: Path, tmp_path:
     """Appendix D.2.1: clean queries; support in clutter (shifted) or clean (matched); all of one user."""
     run_cli("datasets", "add", "orbit", orbit, "--as", "orbit")
     shape = ("--rule", "orbit-clutter", "--split", "test", "--shot", "3", "--query", "2", "--tasks", "12")
+    shape += ("--copies", "allow")  # the made-up frames are of one colour each
     for kind in ("shifted", "matched"):
         run_cli("sample", "orbit", "--instances", kind, *shape, "-o", tmp_path / f"{kind}.parquet")
     shifted, matched = (Testbed.load(tmp_path / f"{kind}.parquet") for kind in ("shifted", "matched"))
@@ -198,7 +199,7 @@ def test_quality_shifts_take_annotated_frames(orbit: Path, tmp_path: Path, run_c
     """Appendix D.2.2: queries without an issue, support with one at least."""
     run_cli("datasets", "add", "orbit", orbit, "--as", "orbit")
     out = tmp_path / "quality.parquet"
-    shape = ("--rule", "orbit-quality", "--shot", "2", "--query", "2", "--tasks", "10")
+    shape = ("--rule", "orbit-quality", "--shot", "2", "--query", "2", "--tasks", "10", "--copies", "allow")
     run_cli("sample", "orbit", "--instances", "shifted", *shape, "-o", out)
     rows = rows_of(open_dataset("orbit"))
     for task in Testbed.load(out):
