@@ -335,6 +335,15 @@ def test_inspect_verifies_a_renamed_and_a_reencoded_copy(photos: Path, tmp_path:
     assert anew.images[0].by_pixels == images and anew.outcome == "re-encoded"
 
 
+def test_the_page_of_a_testbed_shows_the_pictures_of_a_renamed_copy(photos: Path, tmp_path: Path) -> None:
+    bed = draw(photos)
+    pages = []
+    for number, source in enumerate((photos, folder(tmp_path))):
+        longshot.inspect(bed, html=tmp_path / f"{number}.html", datasets={"photos": source})
+        pages.append((tmp_path / f"{number}.html").read_text(encoding="utf-8").count("data:image/"))
+    assert pages[0] == pages[1] > 0
+
+
 def test_episodes_come_from_a_renamed_copy(photos: Path, tmp_path: Path) -> None:
     bed = draw(photos)
     first, second = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,13 +88,18 @@ def _write_page(
     from longshot.base import deliver_text
     from longshot.evaluation import find_images
     from longshot.reports import render_testbed
+    from longshot.tasks import open_datasets
 
     if str(page) == inspection.name or Path(page).resolve() == Path(inspection.name).resolve():
         raise UserError(f"{{html:{page}}} is the testbed itself", "give the page another name")
-    fingerprints = {name: (fingerprint,) for name, fingerprint in inspection.testbed.datasets.items()}
+    testbed = inspection.testbed
+    if pictures:  # a page is written all the same where images are nowhere
+        with contextlib.suppress(UserError):
+            testbed, datasets = open_datasets(testbed, datasets, check=False)
+    fingerprints = {name: (fingerprint,) for name, fingerprint in testbed.datasets.items()}
     images = find_images(fingerprints, datasets or {}) if pictures else None
     name = Path(inspection.name).name
-    deliver_text(page, render_testbed(inspection.testbed, name=name, images=images, pictures=pictures))
+    deliver_text(page, render_testbed(testbed, name=name, images=images, pictures=pictures))
 
 
 def report(
