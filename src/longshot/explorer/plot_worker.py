@@ -237,7 +237,7 @@ def dataset_sheet(path: str) -> list[dict[str, Any]]:
 def _repeated(values: NDArray[Any]) -> list[int]:
     """Rows whose value an earlier row has."""
     firsts = np.unique(values, return_index=True)[1]
-    return np.setdiff1d(np.arange(len(values)), firsts).tolist()
+    return [int(row) for row in np.setdiff1d(np.arange(len(values)), firsts)]
 
 
 def verify_release(path: str) -> list[dict[str, Any]]:
