@@ -90,3 +90,40 @@ assert pa.Table.from_pandas(frame).to_pandas().equals(frame)
 assert pa.array(pd.Series([1.0, float("nan")])).null_count == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def own_modules(imported: set[str]) -> set[str]:
+    """Longshot's modules, packages included."""
+    return {name for name in imported if name.partition(".")[0] == "longshot"}
+
+
+def test_sampling_difficult_tasks_runs_few_modules(work: Path, photos: Path) -> None:
+    """A module more is read by whoever follows this path: raise the number for what sampling needs, and say why."""
+    shape = ["--tasks", "4", "--way", "3", "--shot", "1", "--query", "2"]
+    chosen = ["--instances", "difficult", "--judge", "pixels"]
+    imported = modules("sample", photos, *shape, *chosen, "-o", work / "hard.parquet")
+    unused = {
+        *(
+            "longshot.base.remote",
+            "longshot.base.scale",
+            "longshot.data.derived",
+            "longshot.data.taxonomy.readers",
+        ),
+        *(
+            "longshot.models.networks.checkpoint",
+            "longshot.models.features.conversion",
+            "longshot.evaluation",
+        ),
+        *("longshot.tasks.splits", "longshot.tasks.selection.further_objectives", "longshot.training"),
+    }
+    assert imported & unused == set()
+    assert len(own_modules(imported)) <= 90
+
+
+def test_importing_longshot_and_its_help_load_little() -> None:
+    code = "import json, sys, longshot; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert own_modules(set(json.loads(done.stdout))) == {"longshot", "longshot.base", "longshot.base.startup"}
+    helped = own_modules(modules("--help"))
+    assert helped & {"longshot.data", "longshot.models", "longshot.tasks", "longshot.api"} == set()
+    assert len(helped) <= 16

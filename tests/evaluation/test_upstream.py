@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import longshot
+from longshot.audit import training_stages
 from longshot.base import Ragged
 from longshot.evaluation import Results, judges_in, leaks_in, say_judges
-from longshot.evaluation.provenance import training_stages, unleaked_accuracy
+from longshot.evaluation.provenance import unleaked_accuracy
 from longshot.models import get_network, save_checkpoint
 from longshot.tasks import Testbed
 

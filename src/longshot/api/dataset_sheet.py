@@ -80,11 +80,9 @@ class DatasetSheet:
         return f"{len(rows):,} ({', '.join(keys)}{', …' if len(rows) > 2 else ''})"
 
     def _say_copies(self, copies: CopyGroups) -> str:
-        from longshot.audit import say_copies
-
         if not len(copies.later):
             return f"none: no two images are {'equal or nearly equal' if copies.near else 'equal'}"
-        return say_copies(**copies.counts(self.dataset.labels))
+        return copies.words(self.dataset.labels)
 
     def class_bars(self) -> list[tuple[str, int]]:
         """Return how many classes have so many images: (interval, classes), at most eight rows."""

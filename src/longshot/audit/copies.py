@@ -87,6 +87,10 @@ class CopyGroups:
         clashing = int(self.clashes(labels).sum())
         return {"equal": equal, "near": len(self.later) - equal, "contradicting": clashing}
 
+    def words(self, labels: Labels) -> str:
+        """Say what is done about the copies, as `say_copies` does."""
+        return say_copies(**self.counts(labels))
+
     def table(self, dataset: Dataset) -> list[dict[str, str]]:
         """Each image beyond the first of its group: its key, that of the first, and whether their pixels are equal."""
         rows, keys = self.later, dataset.keys

@@ -26,19 +26,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.audit.classes import read_nouns, seen_classes
-from longshot.base import Bools, Ints, LooseRecord, UserError, atomic, read_parquet
+from longshot.base import Bools, Ints, LooseRecord, UserError, atomic, read_parquet, read_record
 from longshot.data import Dataset, image_digests, pixel_digests, short_digests, view_origin
 
 ShortDigests: TypeAlias = NDArray[np.uint64]  # the first 64 bits of each digest, [M]
 
 IMAGENET = "ImageNet-1k"
 SEEN_FILE = "network.images.parquet"  # beside network.safetensors
-LEVELS = {
-    "files": "the same file",
-    "pixels": "the same pixels",
-    "near": "a near copy",
-    "names": "the same name",
-}
 _SEEN_FORMAT = b"1"
 # Published weights whose classes are the 1,000 of ImageNet, or hold them, by the names that their authors gave them.
 _IMAGENET_NAMES = re.compile(
@@ -263,3 +257,24 @@ def unpack_mask(text: str, size: int) -> Bools:
         return np.zeros(size, np.bool_)
     packed = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
     return np.unpackbits(packed, count=size).astype(np.bool_)
+
+
+def training_stages(backbone: str) -> list[Stage]:
+    """What is known of the training of a backbone, or of several side by side: stage by stage, the last one first."""
+    from longshot.models import SIDECAR_FILE, backbone_parts, read_sidecar
+
+    stages: list[Stage] = []
+    for part in backbone_parts(backbone):
+        path = Path(part)
+        sidecar = path / SIDECAR_FILE if path.is_dir() else path.with_suffix(".json")
+        if not ((path.is_dir() or path.suffix == ".safetensors") and sidecar.is_file()):
+            stage = published_stage(part)
+            stages += [(stage, None)] if stage.dataset else []
+            continue
+        story, seen = read_sidecar(sidecar), read_seen(sidecar.parent)
+        data = story.get("data")
+        own = {"weights": story["weights_hash"], "network": part, **(data if isinstance(data, dict) else {})}
+        for number, facts in enumerate([own, *story.get("lineage", ())]):
+            stage = read_record(TrainingStage, facts, f"The record of the training of {part}")
+            stages.append((stage, seen.get(number)))
+    return stages

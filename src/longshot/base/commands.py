@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -276,6 +277,22 @@ def print_estimate(cost: Estimate, as_json: Any) -> None:
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
+
+
+def markdown_table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, labels: int = 2, note: str = ""
+) -> str:
+    """Write a GitHub-flavoured table under its title; heads and cells are Markdown, the first ``labels`` are words."""
+    aligned = [":---"] * labels + ["---:"] * (len(heads) - labels)
+    lines = [f"**{escape_markdown(title)}**", ""] if title else []
+    lines += ["| " + " | ".join(cells) + " |" for cells in (heads, aligned, *rows)]
+    return "\n".join([*lines, "", *([escape_markdown(note), ""] if note else [])])
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
+    text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
 
 
 def print_table(

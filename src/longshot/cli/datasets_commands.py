@@ -253,11 +253,11 @@ def check(dataset: str, workers: int | None, refresh: bool, copies: str | None, 
     Example:
         longshot datasets check toybox
     """
-    from longshot.audit import find_copies, say_copies
+    import longshot
     from longshot.data import check_dataset
 
     checked = check_dataset(dataset, workers=workers, refresh=refresh)
-    groups = None if checked.bad else find_copies(checked.dataset, copies)[1]
+    groups = None if checked.bad else longshot.audit.find_copies(checked.dataset, copies)[1]
     if as_json:
         bad = [{"key": key, "reason": reason} for key, reason in checked.bad]
         listed = [] if groups is None else groups.table(checked.dataset)
@@ -268,9 +268,7 @@ def check(dataset: str, workers: int | None, refresh: bool, copies: str | None, 
         click.echo(f"All {len(checked.dataset):,} images of '{checked.dataset.name}' can be read.")
     if groups is not None and not as_json:
         listed = groups.table(checked.dataset)
-        click.echo(
-            say_copies(**groups.counts(checked.dataset.labels)) if listed else "None is a copy of another."
-        )
+        click.echo(groups.words(checked.dataset.labels) if listed else "None is a copy of another.")
         print_table(listed[:_SHOWN_COPIES])
         if len(listed) > _SHOWN_COPIES:
             click.echo(f"… and {len(listed) - _SHOWN_COPIES:,} more: --json lists all.")

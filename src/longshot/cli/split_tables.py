@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import print_table
+from longshot.base import escape_markdown, markdown_table, print_table
 
 if TYPE_CHECKING:
     from longshot.tasks import OddPair, SplitComparison, TreeGap
@@ -103,12 +103,9 @@ def print_rows(rows: list[dict[str, Any]], markdown: bool, title: str) -> None:
     if not markdown:
         print_table(rows, title=title)
         return
-    from longshot.reports import Sheet, SheetCell
-    from longshot.reports import markdown as to_markdown
-
-    heads = [("", head) for head in rows[0]]
-    cells = [[SheetCell(str(value)) for value in row.values()] for row in rows]
-    click.echo(to_markdown(Sheet(title, heads, [cells])), nl=False)
+    heads = [escape_markdown(head) for head in rows[0]]
+    cells = [[escape_markdown(str(value)) for value in row.values()] for row in rows]
+    click.echo(markdown_table(title, heads, cells), nl=False)
 
 
 def plain(value: Any) -> str:

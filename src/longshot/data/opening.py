@@ -29,7 +29,6 @@ from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, open_unnamed, recognise, split_spec
 from longshot.data.label_tables import TABLES, open_table
 from longshot.data.stores import RowsStore, escape_name, unescape_name
-from longshot.data.survey import find_bad
 from longshot.data.trees import archive_stem, is_archive
 
 
@@ -162,6 +161,8 @@ def open_dataset(
     source = locate(spec)
     complete = open_located(source, name=name, refresh=refresh)
     if skip_bad:
+        from longshot.data.survey import find_bad
+
         bad = dict(find_bad(complete, refresh=refresh))
     else:
         bad = {} if refresh else registry.skipped(complete.source)

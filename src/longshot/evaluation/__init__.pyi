@@ -8,7 +8,6 @@ from .plan import EvaluationPlan as EvaluationPlan  # Testbeds × backbones × m
 from .predictions import SCORES as SCORES  # Metrics that predictions are scored by
 from .predictions import score as score  # Check and score predictions that other people's code made
 from .predictions import write_predictions as write_predictions  # Write a model's answers to a testbed
-from .provenance import training_stages as training_stages  # What is known of the training of a backbone
 from .results import Results as Results  # What an evaluation measured
 from .results import cell_rows as cell_rows  # The rows of one testbed × backbone × method × seed
 from .run_comparison import compare as compare  # Compare run B with run A task by task
@@ -52,3 +51,4 @@ from .views import say_leaks as say_leaks  # The same as footnotes
 from .views import summary_rows as summary_rows  # The summary as table rows
 from .results import accuracy_halves as accuracy_halves  # Half the widths of accuracy's intervals over tasks and …
 from .run_inputs import find_datasets as find_datasets  # Fingerprint → dataset for all that testbeds use
+from .run_record import LEVELS as LEVELS  # how a test image was seen in training, in words

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base import Floats, Ragged, read_record
+from longshot.base import Floats, Ragged
 from longshot.statistics import mean_interval
 from longshot.tasks import dictionary, of_dataset, places_among, ragged
 
 if TYPE_CHECKING:
-    from longshot.audit import Stage, TestedImages
+    from longshot.audit import TestedImages
     from longshot.evaluation.plan import EvaluationPlan
     from longshot.evaluation.results import Results
     from longshot.tasks import Testbed
@@ -108,7 +108,7 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
     :func:`longshot.audit.find_leaks`. ``run["lineage"][backbone]`` are the network's weights and those that it started
     from: a judge may be among them.
     """
-    from longshot.audit import find_leaks
+    from longshot.audit import find_leaks, training_stages
     from longshot.evaluation.views import leaks_in
 
     tested: dict[tuple[str, str], TestedImages] = {}
@@ -132,28 +132,6 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
     for (content_hash, backbone), leak in leaks_in(run).items():
         if leak.images and backbone in plan.backbones and content_hash in plan.testbeds:
             print(f"warning: {leak.fact}.", file=sys.stderr)
-
-
-def training_stages(backbone: str) -> list[Stage]:
-    """What is known of the training of a backbone, or of several side by side: stage by stage, the last one first."""
-    from longshot.audit import TrainingStage, published_stage, read_seen
-    from longshot.models import SIDECAR_FILE, backbone_parts, read_sidecar
-
-    stages: list[Stage] = []
-    for part in backbone_parts(backbone):
-        path = Path(part)
-        sidecar = path / SIDECAR_FILE if path.is_dir() else path.with_suffix(".json")
-        if not ((path.is_dir() or path.suffix == ".safetensors") and sidecar.is_file()):
-            stage = published_stage(part)
-            stages += [(stage, None)] if stage.dataset else []
-            continue
-        story, seen = read_sidecar(sidecar), read_seen(sidecar.parent)
-        data = story.get("data")
-        own = {"weights": story["weights_hash"], "network": part, **(data if isinstance(data, dict) else {})}
-        for number, facts in enumerate([own, *story.get("lineage", ())]):
-            stage = read_record(TrainingStage, facts, f"The record of the training of {part}")
-            stages.append((stage, seen.get(number)))
-    return stages
 
 
 def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:

@@ -59,6 +59,15 @@ class RunSession(LooseRecord):
     machine: dict[str, Any] = Field(default_factory=dict)
 
 
+# how an image of a testbed is known to be one that training saw
+LEVELS = {
+    "files": "the same file",
+    "pixels": "the same pixels",
+    "near": "a near copy",
+    "names": "the same name",
+}
+
+
 class RunLeak(LooseRecord):
     """What training and test data share, as far as it is known; see ``longshot.audit.find_leaks``."""
 

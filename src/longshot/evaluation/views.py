@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp, read_record
-from longshot.evaluation.run_record import RunLeak
+from longshot.evaluation.run_record import LEVELS, RunLeak
 from longshot.statistics import widths_differ
 from longshot.tasks import is_judge, judges_of
 
@@ -212,8 +212,6 @@ def _describe_leak(
     entries: Sequence[RunLeak], backbone: str, testbed: str, cells: Sequence[Mapping[str, Any]]
 ) -> Leak:
     """The entries of all datasets of a testbed in words, with the accuracies of the cells."""
-    from longshot.audit import LEVELS
-
     names = ("images", "of_images", "classes", "of_classes")
     images, of_images, classes, of_classes = (sum(getattr(e, name) or 0 for e in entries) for name in names)
     first, upstream = entries[0], entries[0].upstream or "unknown data"

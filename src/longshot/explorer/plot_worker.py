@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from longshot.base import UserError, cache_dir, hash_json, in_words, keep_fonts, write_json
 
@@ -191,7 +192,6 @@ def training_sections(path: str) -> list[dict[str, Any]]:
 
 def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
     """Images whose label looks wrong, by features of this dataset that lie in the cache."""
-    from longshot.audit import equal_groups
     from longshot.base import cache_places
     from longshot.models import Features, suspects_of
 
@@ -218,7 +218,7 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
             ]
             rows += [
                 {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
-                for row in ([] if features.digests is None else equal_groups(features.digests).later.tolist())
+                for row in ([] if features.digests is None else _repeated(features.digests))
             ]
             note = f"By the features of {features.backbone}: another class is 100 times as probable as the label."
             return _facts("suspects", rows, note)
@@ -232,6 +232,12 @@ def dataset_sheet(path: str) -> list[dict[str, Any]]:
 
     sheet = show_dataset(path)
     return _facts("sheet", [sheet.rows(), sheet.to_look_at()])
+
+
+def _repeated(values: NDArray[Any]) -> list[int]:
+    """Rows whose value an earlier row has."""
+    firsts = np.unique(values, return_index=True)[1]
+    return [int(row) for row in np.setdiff1d(np.arange(len(values)), firsts)]
 
 
 def verify_release(path: str) -> list[dict[str, Any]]:

@@ -48,7 +48,6 @@ from .svg import shorten as shorten  # Cut the middle out of long text
 from .svg import to_svg as to_svg  # The figure as an `<svg>` element for a page
 from .tables import Sheet as Sheet  # A table to read
 from .tables import SheetCell as SheetCell  # One text of a table
-from .tables import escape_markdown as escape_markdown  # Text that Markdown shows as it is
 from .tables import heads as heads  # Heads of columns, under `group` where there is one
 from .tables import markdown as markdown  # A GitHub-flavoured table under its title
 from .tables import percent as percent  # A share as a percentage

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from longshot.base import UserError, progress
 from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import thumbnail
-
-if TYPE_CHECKING:
-    from longshot.data import Dataset
 
 _CLASSES, _EACH = 60, 4  # classes shown, and pictures of each
 _SIDE = 96  # pixels
 
 
 class Sheet(Protocol):
-    """What the page shows."""
+    """What the page shows; pages do not know datasets, so that its type is not named here."""
 
     @property
-    def dataset(self) -> Dataset: ...
+    def dataset(self) -> Any: ...
 
     def rows(self) -> list[tuple[str, str]]: ...
 
@@ -68,7 +65,7 @@ def render_dataset(sheet: Sheet) -> str:
     return write_page(f"Dataset {dataset.name}", sections, counts=counts, style="dataset.css")
 
 
-def _picture(dataset: Dataset, row: int, *, crop: bool = True) -> dict[str, Any]:
+def _picture(dataset: Any, row: int, *, crop: bool = True) -> dict[str, Any]:
     """Return a thumbnail as a data URI with its key; no source where the image cannot be read."""
     key = dataset.keys[row].as_py()
     try:

@@ -6,13 +6,13 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
+from longshot.base import escape_markdown, markdown_table
 from longshot.reports.report_data import ReportData
 from longshot.reports.summary import SeriesEstimate, summarise, time_spent
 
@@ -60,11 +60,8 @@ def row(*cells: str | SheetCell) -> list[SheetCell]:
 def markdown(sheet: Sheet) -> str:
     """A GitHub-flavoured table under its title."""
     heads = [escape_markdown(f"{group}: {head}" if group else head) for group, head in sheet.heads]
-    aligned = [":---"] * sheet.labels + ["---:"] * (len(heads) - sheet.labels)
     body = [[_markdown(cell) for cell in row] for block in sheet.blocks for row in block]
-    lines = [f"**{escape_markdown(sheet.title)}**", ""] if sheet.title else []
-    lines += ["| " + " | ".join(cells) + " |" for cells in (heads, aligned, *body)]
-    return "\n".join([*lines, "", *([escape_markdown(sheet.note), ""] if sheet.note else [])])
+    return markdown_table(sheet.title, heads, body, labels=sheet.labels, note=sheet.note)
 
 
 def latex(sheet: Sheet) -> str:
@@ -130,12 +127,6 @@ def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()
-
-
-def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
-    text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
-    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
 
 
 _LATEX = {

@@ -33,7 +33,6 @@ from longshot.base import (
 )
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.data.file_readers import need_stamp, read_object, reason_of, repeated
-from longshot.data.formats.spans import SpanStore
 from longshot.data.scan import load_table, look_folder, save_table, scan_file, scan_files
 from longshot.data.stores import (
     FileStore,
@@ -361,6 +360,8 @@ def raw_dataset(
     """Images that lie as plain numbers in a few files, as a dataset; ``classes`` [N] are those of all parts."""
     sizes, length = [part.size for part in parts], math.prod(pixels.shape) * np.dtype(pixels.dtype).itemsize
     numbers = count_within(sizes)
+    from longshot.data.formats.spans import SpanStore
+
     store = SpanStore(
         tuple(str(part.file) for part in parts),
         np.repeat(np.arange(len(parts)), sizes),

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator
 
-from longshot.base import Floats, LooseRecord, Record, UserError, read_json
-from longshot.reports import Sheet, SheetCell, escape_markdown, heads, markdown, row, to_csv, to_latex
+from longshot.base import Floats, LooseRecord, Record, UserError, escape_markdown, read_json
+from longshot.reports import Sheet, SheetCell, heads, markdown, row, to_csv, to_latex
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
