@@ -124,6 +124,8 @@ class Traced:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def interrupt(self) -> None:
