@@ -117,8 +117,13 @@ def test_what_cannot_be_opened_is_told_by_its_url(
     assert not registry.entries()
 
 
+def _grey(number: int) -> np.ndarray:
+    """Images of one grey each, no two alike."""
+    return np.arange(number, dtype=np.uint8)[:, None, None] + np.zeros((1, 8, 8), np.uint8)
+
+
 def test_nothing_of_fsspec_is_imported_for_paths(tmp_path: Path, forks: ForkServer) -> None:
-    np.savez(tmp_path / "d.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 4)
+    np.savez(tmp_path / "d.npz", images=_grey(40), labels=np.arange(40) % 4)
     program = (
         "import sys, longshot\n"
         "bed = longshot.sample('d.npz', tasks=2, way=2, shot=1, query=1, copies='allow', out='t.parquet')\n"
