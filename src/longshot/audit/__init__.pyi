@@ -12,7 +12,6 @@ from .find import find_overlap as find_overlap  # Find images and classes that t
 from .find import find_suspects as find_suspects  # Find images whose label looks wrong, and images that are copies …
 from .find import leave_out_overlap as leave_out_overlap  # Write `dataset` without what an overlap file says it …
 from .find import pair_images as pair_images  # `images(side, keys)` for a page with pictures
-from .leaks import LEVELS as LEVELS  # how a test image was seen in training, in words
 from .leaks import SeenImages as SeenImages  # Images by content
 from .leaks import Stage as Stage  # One training of a network, with its images where they are on record
 from .leaks import TestedImages as TestedImages  # The images that a testbed uses of one dataset

@@ -34,12 +34,6 @@ ShortDigests: TypeAlias = NDArray[np.uint64]  # the first 64 bits of each digest
 
 IMAGENET = "ImageNet-1k"
 SEEN_FILE = "network.images.parquet"  # beside network.safetensors
-LEVELS = {
-    "files": "the same file",
-    "pixels": "the same pixels",
-    "near": "a near copy",
-    "names": "the same name",
-}
 _SEEN_FORMAT = b"1"
 # Published weights whose classes are the 1,000 of ImageNet, or hold them, by the names that their authors gave them.
 _IMAGENET_NAMES = re.compile(

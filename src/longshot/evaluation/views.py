@@ -172,6 +172,13 @@ def say_judges(run: Mapping[str, Any]) -> list[str]:
 # What training saw of a testbed: one mark and one footnote, wherever the number stands.
 
 LEAK = "‡"
+# how training saw a test image
+LEVELS = {
+    "files": "the same file",
+    "pixels": "the same pixels",
+    "near": "a near copy",
+    "names": "the same name",
+}
 
 
 class Leak(NamedTuple):
@@ -212,8 +219,6 @@ def _describe_leak(
     entries: Sequence[RunLeak], backbone: str, testbed: str, cells: Sequence[Mapping[str, Any]]
 ) -> Leak:
     """The entries of all datasets of a testbed in words, with the accuracies of the cells."""
-    from longshot.audit import LEVELS
-
     names = ("images", "of_images", "classes", "of_classes")
     images, of_images, classes, of_classes = (sum(getattr(e, name) or 0 for e in entries) for name in names)
     first, upstream = entries[0], entries[0].upstream or "unknown data"

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from longshot.audit import LEVELS
 from longshot.base import count, span
-from longshot.evaluation import names_only
+from longshot.evaluation import LEVELS, names_only
 from longshot.reports import charts, frame, tables
 from longshot.reports.costs import cost
 from longshot.reports.frame import Section
