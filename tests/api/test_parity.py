@@ -41,7 +41,6 @@ _ELSEWHERE: dict[str, dict[str, str]] = {
     "sample": {"datasets": "dataset, one or a list", "out": "Testbed.save"},
     "datasets overlap": {"fail_if_any": "Overlap.copies"},
     "evaluate": {"features": "backbones=Features.load(FILE)"},
-    "datasets show": {"dataset": "spec"},
     "taxonomy show": {"force": "what draws the picture"},
 }
 

@@ -55,6 +55,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
             "open_dataset",
             "list_datasets",
             "get_dataset",
+            "show_dataset",
             "identify_dataset",
             "find_overlap",
             "find_suspects",

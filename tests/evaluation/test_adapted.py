@@ -420,8 +420,9 @@ def test_the_image_sources_pixels_are_the_datasets(
 ) -> None:
     """Decoded once or read one by one: the same images, preprocessed as the backbone says."""
     from longshot.evaluation import image_source
+    from longshot.models import adaptable
 
-    made = image_source.adaptable(backbone, "m", "cpu")
+    made = adaptable(backbone, "m", "cpu")
     rows = np.array([3, 100, 7])
     all_images = image_source.ImageSource(made, album)._images(rows)
     monkeypatch.setattr(image_source, "_DECODE_ALL", 0)

@@ -270,7 +270,7 @@ def test_images_that_changed_names_among_each_other_are_told_apart(photos: Path)
 def test_two_encodings_of_one_picture_need_two_rows(tmp_path: Path, fresh_cache: Path) -> None:
     for label, ending in (("ant", "png"), ("bee", "bmp")):
         write_folder(tmp_path / "photos" / label, name="{label}-{number}", ending=ending)
-    bed = draw(tmp_path / "photos", tasks=8, way=2, query=20)
+    bed = draw(tmp_path / "photos", tasks=8, way=2, query=20, copies="allow")
     for label in ("one", "two"):
         write_folder(tmp_path / "copy" / label, name="{label}-{number}", ending="tiff")
     bound, _ = open_datasets(bed, {"photos": tmp_path / "copy"})

@@ -111,7 +111,7 @@ def plant(dataset: Dataset, seed: int, versions: bool = False) -> CopyGroups:
 def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, CopyGroups]]:
     """Under "groups" what the search for copies finds."""
     holder: dict[str, CopyGroups] = {}
-    for name in ("sample", "big_episode"):
+    for name in ("sampling", "big_episode"):
         module = import_module(f"longshot.tasks.{name}")
         monkeypatch.setattr(module, "find_copies", lambda *_: ("apart", holder["groups"]))
     yield holder

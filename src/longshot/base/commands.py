@@ -115,7 +115,7 @@ _SHARED: dict[str, Callable[[Any], Any]] = {
         "--device",
         type=click.Choice(["auto", "cpu", "cuda", "mps"]),
         default="auto",
-        help="Where to compute; auto takes an accelerator when there is one.",
+        help="Where to compute; auto: an accelerator if any.",
     ),
     "engine": _rare(
         "--engine",
@@ -141,8 +141,8 @@ _SHARED: dict[str, Callable[[Any], Any]] = {
     "identity": click.option(
         "--identity",
         type=click.Choice(["content", "names"]),
-        help="What results vouch for: the images' bytes, read once, or only their names (for huge, slow drives).  "
-        "[default: what LONGSHOT_IDENTITY says, or content]",
+        help="What results vouch for: the images' bytes, or only their names (for huge, slow drives). "
+        "[LONGSHOT_IDENTITY, or content]",
     ),
     "dry_run": click.option(
         "--dry-run", is_flag=True, help="Say what would be done, with time and disk; write nothing."
@@ -151,8 +151,8 @@ _SHARED: dict[str, Callable[[Any], Any]] = {
     "splits": click.option(
         "--splits",
         metavar="SPEC",
-        help="Which classes are train, validation and test: a split.json, random, semantic, cifar-fs, fc100, "
-        "atg:cifar100@0.96.  [default: those of the dataset]",
+        help="Classes of train, validation and test: a split.json, random, cifar-fs, fc100, atg:cifar100@0.96 … "
+        "[those of the dataset]",
     ),
     "taxonomy": click.option(
         "--taxonomy",

@@ -100,8 +100,7 @@ class_options = together(
     _kinds(
         "--level",
         type=COUNT,
-        help="With siblings and bilevel: super-classes are the taxonomy's nodes at this level (1: below the root). "
-        "[the direct parents]",
+        help="Siblings, bilevel: level of the super-classes (1: below the root). [the direct parents]",
     ),
     _kinds("--alpha", type=float, help="Semantic: how close in meaning. [0.383]"),
     _kinds("--beta", type=float, help="Semantic: how evenly classes appear. [100]"),
@@ -114,13 +113,12 @@ class_options = together(
     _kinds(
         "--reduction",
         type=click.Choice(["shortest-paths"]),
-        help="Coarsity by one shortest path per class, as published. [the whole taxonomy]",
+        help="Coarsity by one shortest path per class. [all]",
     ),
     _kinds(
         "--taxonomy",
         metavar="FILE|wordnet",
-        help="Hierarchy above the classes: a taxonomy file, or wordnet where they are called by WordNet ids. "
-        "[that of the dataset]",
+        help="Hierarchy above the classes: a file, or wordnet for its ids. [that of the dataset]",
     ),
 )
 instance_options = together(
@@ -149,8 +147,8 @@ instance_options = together(
     _images(
         "--copies",
         type=click.Choice(["apart", "equal", "allow"]),
-        help="apart: equal images and near copies are never on both sides of a task nor in two classes of it. equal: "
-        "only equal images; near copies are not looked for. allow: all are drawn. [apart; over 50,000 images: equal]",
+        help="Equal images and near copies in a task. apart: never; equal: near ones may; "
+        "allow: all may. [apart; over 50,000 images: equal]",
     ),
     _hard("--features", type=FILE_PLACE, help="Features FILE.npy in place of --judge."),
     _hard(

@@ -68,7 +68,7 @@ class Folders(Format):
             class_ids = tuple(sorted(set(folders.ids) - {""}))
             offsets = offsets_of(np.unique(classes[rows], return_counts=True)[1])
         splits_file, attributes_file, taxonomy_file = (_side_file(tree, file) for file in SIDE_FILES)
-        splits = folders.splits
+        splits = dict(folders.splits)
         if splits_file is not None:
             splits = read_splits(splits_file, class_ids, f"{tree.shown}/split.json")
         taxonomy = taxonomy_of_ids(

@@ -205,7 +205,7 @@ class Question(NamedTuple):
 
 
 def as_spec(call: str, path: str) -> str:
-    """The text that opens a path as something, in quotes where a shell needs them.
+    r"""Return the text that opens a path as something, in quotes where a shell needs them.
 
     >>> as_spec("table(label='breed')", "dogs"), as_spec("table", "dogs")
     ('"table(label=\'breed\'):dogs"', 'table:dogs')

@@ -40,7 +40,6 @@ from .verdicts import SIGNIFICANCE as SIGNIFICANCE  # The level of all tests
 from .verdicts import SeriesPair as SeriesPair  # Two series on the same T tasks, which `tasks` stands for
 from .verdicts import compare_pairs as compare_pairs  # Test every pair of series, corrected by Holm
 from .verdicts import enough_resamples as enough_resamples  # How many random signs a test of many pairs needs
-from .views import LEVELS as LEVELS  # How training saw a test image, in words
 from .views import Leak as Leak  # What a network saw of a testbed in training
 from .views import find_images as find_images  # `images(dataset_name, keys)` for a page
 from .views import judges_in as judges_in  # Backbones of a run that chose images of its testbeds

@@ -172,13 +172,6 @@ def say_judges(run: Mapping[str, Any]) -> list[str]:
 # What training saw of a testbed: one mark and one footnote, wherever the number stands.
 
 LEAK = "‡"
-# how training saw a test image
-LEVELS = {
-    "files": "the same file",
-    "pixels": "the same pixels",
-    "near": "a near copy",
-    "names": "the same name",
-}
 
 
 class Leak(NamedTuple):

@@ -256,6 +256,8 @@ def _half_width(
     """Return h with P(|N(0, V_c + V_t)| ≤ h) = level, over what V_J tells about V_c; see :class:`TaskClasses`."""
     from scipy.special import ndtr
 
+    if jackknife + over_tasks + by_ways < 1e-24:  # equal values, up to rounding
+        return 0.0
     floor = 1e-12 * max(jackknife, over_tasks) + 1e-300
     scale = _PRIOR_SCALE * math.sqrt(max(over_tasks, floor))
     largest = 30 * max(math.sqrt(jackknife), scale)

@@ -61,7 +61,7 @@ def test_other_images_of_the_same_classes_are_a_note(
     [
         ("{", "cannot be read as JSON"),
         ("[]", "must be a JSON object"),
-        ('{"format": 9, "train": ["a"]}', "the setting format = 9, but it must be 1"),
+        ('{"format": 9, "train": ["a"]}', "has format 9, this Longshot reads 1"),
         ('{"train": "a"}', "the setting train = 'a', but it must be a list"),
         ('{"train": [1.5]}', r"the setting train\.0.* = 1\.5, but"),
         ('{"train": []}', "names no class"),
