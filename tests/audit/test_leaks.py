@@ -63,6 +63,8 @@ def test_the_same_bytes_under_other_names_are_found(trained: Dataset, tmp_path: 
     leak = find_leaks([_stage(trained)], tested)
     assert (leak["how"], leak["images"], leak["of_images"], leak["levels"]) == ("content", 4, 9, {"files": 4})
     assert (leak["classes"], leak["of_classes"], leak["class_ids"]) == (1, 2, ["first"])
+    exact = find_overlap(trained, tmp_path / "test").of_kinds("exact")
+    assert exact["key_b"].to_pylist() == [f"first/{image}.png" for image in range(4)]
     seen = unpack_mask(leak["leaked"], 9)
     assert [key for key, hit in zip(tested.keys.to_pylist(), seen, strict=True) if hit] == [
         f"first/{image}.png" for image in range(4)

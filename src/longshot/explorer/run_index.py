@@ -26,7 +26,7 @@ from longshot.base import Floats, UserError, cache_dir
 from longshot.evaluation import part_path
 from longshot.explorer.run_index_build import SeriesColumn, build_beside, open_table
 
-FORMAT = 6
+FORMAT = 7
 _OPEN = 6  # indexes held open
 
 
