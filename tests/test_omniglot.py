@@ -15,7 +15,7 @@ def test_the_street(run_cli: RunCli, shared: Path, tmp_path: Path) -> None:
     run_cli("embed", zipped, "--backbone", "pixels")
     for name, classes in (("mixed", "uniform"), ("one-alphabet", "bilevel")):
         arguments = ["--classes", classes, "--tasks", "100", "--shot", "5", "--query", "10"]
-        run_cli("sample", zipped, *arguments, "-o", tmp_path / f"{name}.parquet")
+        run_cli("sample", zipped, *arguments, "--copies", "equal", "-o", tmp_path / f"{name}.parquet")
     beds = [tmp_path / "mixed.parquet", tmp_path / "one-alphabet.parquet"]
     arguments = ["--backbone", "pixels", "--method", "protonet", "-o", tmp_path / "run", "--json"]
     rows = json.loads(run_cli("evaluate", *beds, *arguments).stdout)
