@@ -41,6 +41,12 @@ _ELSEWHERE: dict[str, dict[str, str]] = {
     "sample": {"datasets": "dataset, one or a list", "out": "Testbed.save"},
     "datasets overlap": {"fail_if_any": "Overlap.copies"},
     "evaluate": {"features": "backbones=Features.load(FILE)"},
+    "datasets show": {
+        "dataset": "spec",
+        "quick": "show_dataset",
+        "html": "show_dataset",
+        "force": "show_dataset",
+    },
     "taxonomy show": {"force": "what draws the picture"},
 }
 

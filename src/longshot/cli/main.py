@@ -194,6 +194,7 @@ def run_command_line() -> None:
 
 # functions of ``longshot`` whose command has another name; plugins say theirs
 _COMMAND_OF = {
+    "open_dataset": "datasets show",
     "show_dataset": "datasets show",
     "list_datasets": "datasets",
     "training.list_algorithms": "train --list",
