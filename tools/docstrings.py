@@ -1,7 +1,8 @@
 """Check that docstrings open with a verb: ``python tools/docstrings.py`` says the share per room; exit 1 below 80 %.
 
 Functions, methods and properties count; a docstring of a class or a module may open with a noun, since it says what the
-thing is. The verbs stand in ``verbs.txt``; add one that is missing. ``--list ROOM`` prints those of a room that do not, as ``file:line name: first line``.
+thing is. The verbs stand in ``verbs.txt``; add one that is missing. ``--list ROOM`` prints those of a room that do
+not, as ``file:line name: first line``.
 """
 
 from __future__ import annotations
