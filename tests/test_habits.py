@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tools import changelog, lowest
+from tools import lowest
 from tools import release as recipe
 
 from conftest import ROOT
@@ -21,31 +21,41 @@ WORKFLOWS = {path.stem: path.read_text("utf-8") for path in (ROOT / ".github/wor
 
 LOG = """# Changelog
 
-## 0.2.0 (unreleased): one house
-
-### Speed
-- Fast.
-
-### Fixed
-- A fault.
+<!-- versions, newest first -->
 
 ## 0.1.0 (2026-01-01)
+
 - First.
+"""
+SECTION = """
+## 0.2.0 (2026-05-31)
+
+Tasks are faster.
+
+### Tasks
+
+- Faster.
+  And so on.
+- A page.
+
 """
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The files that a version stands in, with two fragments."""
+    """Write the files that a version stands in, with three fragments and the settings of this project's towncrier."""
+    settings = (ROOT / "pyproject.toml").read_text("utf-8").partition("[tool.towncrier]")
     (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "x"\nversion = "0.1.0"\n[tool.x]\nversion = "9"\n'
+        f'[project]\nname = "x"\nversion = "0.1.0"\n[tool.x]\nversion = "9"\n{settings[1]}{settings[2]}'
     )
     (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 0.1.0\ntitle: x\n")
     (tmp_path / "CHANGELOG.md").write_text(LOG)
     folder = tmp_path / "changelog.d"
     folder.mkdir()
-    (folder / "a.md").write_text("### Speed\n- Faster.\n  And so on.\n")
-    (folder / "b.md").write_text("### Pages\n- A page.\n")
+    shutil.copy(ROOT / "changelog.d" / "template.jinja", folder)
+    (folder / "a.tasks.md").write_text("- Faster.\n  And so on.\n")
+    (folder / "b.tasks.md").write_text("- A page.\n")
+    (folder / "c.summary.md").write_text("Tasks are faster.\n")
     return tmp_path
 
 
@@ -54,43 +64,45 @@ def test_a_bump_is_one_step(project: Path) -> None:
     assert set(recipe.versions(project).values()) == {"0.2.0"}
     assert 'version = "9"' in (project / "pyproject.toml").read_text()
     assert "version: 0.2.0\ndate-released: 2026-05-31\n" in (project / "CITATION.cff").read_text()
-    text = (project / "CHANGELOG.md").read_text()
-    assert text == LOG.replace("(unreleased)", "(2026-05-31)").replace(
-        "- Fast.", "- Fast.\n- Faster.\n  And so on."
-    ).replace("- A fault.", "- A fault.\n\n### Pages\n- A page.")
-    assert not list((project / "changelog.d").iterdir())
+    head = "newest first -->\n"
+    assert (project / "CHANGELOG.md").read_text() == LOG.replace(head, head + SECTION.rstrip("\n") + "\n")
+    assert [path.name for path in (project / "changelog.d").iterdir()] == ["template.jinja"]
     assert recipe.check_version(project).startswith("0.2.0 in")
     assert recipe.check_changelog(project, cut=True) == "section 0.2.0"
-    recipe.bump(project, "0.2.1", "2026-06-30")  # a version without a section begins one
-    assert "## 0.2.1 (2026-06-30)\n" in (project / "CHANGELOG.md").read_text()
-    assert (project / "CITATION.cff").read_text().count("date-released") == 1
 
 
 def test_what_stands_in_the_way_is_named(project: Path) -> None:
     with pytest.raises(recipe.Refused, match="'two' is no version"):
         recipe.bump(project, "two", "2026-05-31")
-    (project / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
+    settings = (project / "pyproject.toml").read_text().replace('"0.1.0"', '"0.2.0"', 1)
+    (project / "pyproject.toml").write_text(settings)
     with pytest.raises(recipe.Refused, match=r"pyproject.toml says 0\.2\.0; CITATION.cff says 0\.1\.0"):
         recipe.check_version(project)
     (project / "CITATION.cff").write_text("version: 0.2.0\n")
     with pytest.raises(recipe.Refused, match=r"the tag is v0\.1\.0 and the version 0\.2\.0"):
         recipe.check_version(project, "v0.1.0")
     assert recipe.check_version(project, "v0.2.0")
-    assert "before it is cut: 2 fragments" in recipe.check_changelog(project, cut=False)
-    with pytest.raises(recipe.Refused, match=r"2 fragments are not folded in and .* says '\(unreleased\)'"):
+    with pytest.raises(recipe.Refused, match=r"no section '## 0\.2\.0"):
+        recipe.check_changelog(project, cut=False)
+    (project / "CHANGELOG.md").write_text(LOG.replace("## 0.1.0", SECTION + "## 0.1.0"))
+    assert "before it is cut: 3 fragments" in recipe.check_changelog(project, cut=False)
+    with pytest.raises(recipe.Refused, match="3 fragments are not folded in"):
         recipe.check_changelog(project, cut=True)
-    (project / "changelog.d" / "c.md").write_text("- no theme\n")
-    with pytest.raises(recipe.Refused, match=r"c\.md must begin with '### Theme'"):
+    (project / "changelog.d" / "d.nonsense.md").write_text("- no such type\n")
+    with pytest.raises(recipe.Refused, match=r"d\.nonsense\.md"):
         recipe.check_changelog(project, cut=False)
 
 
-def test_the_fragments_of_this_checkout_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    new = changelog.fragments(changelog.FOLDER)
-    text = changelog.FILE.read_text("utf-8")
-    version = changelog.latest(text)
-    start, end = changelog.section(changelog.folded(text, version, new), version)
-    for theme, body in new.values():
-        assert f"### {theme}\n" in changelog.folded(text, version, new)[start:end] and body
+def test_a_long_summary_is_refused(project: Path) -> None:
+    (project / "changelog.d" / "c.summary.md").write_text("word " * 301)
+    with pytest.raises(recipe.Refused, match="the summary has 301 words; at most 300 are read"):
+        recipe.check_fragments(project)
+
+
+def test_the_changelog_of_this_checkout_opens_every_version_with_a_short_summary() -> None:
+    for version, section in recipe.sections((ROOT / "CHANGELOG.md").read_text("utf-8")).items():
+        assert 20 <= recipe.summary_words(section) <= recipe.SUMMARY_WORDS, version
+    assert recipe.check_fragments(ROOT)
     assert recipe.check_version(ROOT)
 
 

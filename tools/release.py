@@ -3,8 +3,9 @@
 ``check`` (``make release-check``) compares the places that name the version, looks at the changelog, builds the sdist
 and from it the wheel, installs that in a new environment, runs ``longshot demo`` there, outside the repository, and
 builds the docs where there is a ``make docs``. It may be run at any time. ``--cut`` also refuses what only a finished
-version must not have: fragments that are not folded in, a section that says "(unreleased)", uncommitted changes.
-``--tag v0.2.0`` refuses a tag of another version; `.github/workflows/publish.yml` gives it.
+version must not have: fragments that are not folded in, uncommitted changes.
+``--tag v0.2.0`` refuses a tag of another version; `.github/workflows/publish.yml` gives it. ``fragments`` lets
+towncrier look at the files of ``changelog.d``.
 """
 
 from __future__ import annotations
@@ -22,10 +23,8 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tools import changelog
-
-ROOT = changelog.ROOT
+ROOT = Path(__file__).resolve().parents[1]
+SUMMARY_WORDS = 300  # of a version, before its first heading
 NUMBERS = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 
 
@@ -61,12 +60,43 @@ def bump(root: Path, version: str, date: str) -> list[str]:
     text = re.sub(r"^date-released:.*\n", "", cited.read_text("utf-8"), flags=re.MULTILINE)
     new = f"version: {version}\ndate-released: {date}"
     cited.write_text(re.sub(r"^version:.*$", new, text, count=1, flags=re.MULTILINE), "utf-8")
-    fragments = changelog.fragments(root / "changelog.d")
-    text = changelog.folded(log.read_text("utf-8"), version, fragments)
-    log.write_text(changelog.dated(text, version, date), "utf-8")
-    for name in fragments:
-        (root / "changelog.d" / name).unlink()
-    return [project.name, cited.name, log.name, *(f"changelog.d/{name}" for name in fragments)]
+    fragments = list_fragments(root)
+    towncrier(root, "--yes", "--version", version, "--date", date)
+    return [project.name, cited.name, log.name, *fragments]
+
+
+def towncrier(root: Path, *words: str) -> str:
+    """Let towncrier make the section of a version from the fragments, and return what it prints."""
+    return run([sys.executable, "-m", "towncrier", "build", "--dir", root, *words])
+
+
+def list_fragments(root: Path) -> list[str]:
+    """List the changelog fragments as paths from ``root``."""
+    return sorted(path.relative_to(root).as_posix() for path in (root / "changelog.d").glob("*.md"))
+
+
+def check_fragments(root: Path) -> str:
+    """Check that towncrier can read every fragment, and that those of one version have a short summary."""
+    text = towncrier(root, "--draft", "--version", "next", "--date", "now")
+    words = summary_words(text)
+    if words > SUMMARY_WORDS:
+        raise Refused(f"the summary has {words} words; at most {SUMMARY_WORDS} are read")
+    return f"{len(list_fragments(root))} fragments, {words} words of summary"
+
+
+def summary_words(section: str) -> int:
+    """Count the words of a version's section between its title and its first heading.
+
+    >>> summary_words("## 0.1.0 (today)\n\nTwo words.\n\n### More\n- Many.")
+    2
+    """
+    return len(re.split(r"^### ", section.partition("\n")[2], maxsplit=1, flags=re.MULTILINE)[0].split())
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return the section of each version that a changelog has, with its title."""
+    parts = re.split(r"^(?=## \d)", text, flags=re.MULTILINE)[1:]
+    return {part.split()[1]: part for part in parts}
 
 
 def check_version(root: Path, tag: str | None = None) -> str:
@@ -82,20 +112,17 @@ def check_version(root: Path, tag: str | None = None) -> str:
 
 
 def check_changelog(root: Path, *, cut: bool) -> str:
-    version, text = versions(root)["pyproject.toml"], (root / "CHANGELOG.md").read_text("utf-8")
-    try:
-        fragments = changelog.fragments(root / "changelog.d")
-        start, end = changelog.section(text, version)
-    except ValueError as error:
-        raise Refused(str(error)) from error
-    if len(text[start:end].strip().splitlines()) < 2:
-        raise Refused(f"the section of {version} is empty")
-    open_ends = [f"{len(fragments)} fragments are not folded in"] if fragments else []
-    if "(unreleased)" in text[start:end]:
-        open_ends.append(f"the section of {version} says '(unreleased)'")
-    if cut and open_ends:
-        raise Refused(f"{' and '.join(open_ends)}; run 'make bump VERSION={version}'")
-    return f"section {version}" + (f"; before it is cut: {' and '.join(open_ends)}" if open_ends else "")
+    version = versions(root)["pyproject.toml"]
+    section = sections((root / "CHANGELOG.md").read_text("utf-8")).get(version, "")
+    if len(section.strip().splitlines()) < 2:
+        raise Refused(f"the changelog has no section '## {version} (…)', or an empty one")
+    if (words := summary_words(section)) > SUMMARY_WORDS:
+        raise Refused(f"the summary of {version} has {words} words; at most {SUMMARY_WORDS} are read")
+    fragments = list_fragments(root)
+    check_fragments(root)
+    if cut and fragments:
+        raise Refused(f"{len(fragments)} fragments are not folded in; run 'make bump VERSION={version}'")
+    return f"section {version}" + (f"; before it is cut: {len(fragments)} fragments" if fragments else "")
 
 
 def check_tree(root: Path, *, cut: bool) -> str:
@@ -195,12 +222,16 @@ def main() -> int:
         "--cut", action="store_true", help="also refuse what a finished version must not have"
     )
     checking.add_argument("--tag", help="refuse a tag that is not of this version, as v0.2.0 is of 0.2.0")
+    commands.add_parser("fragments", help="look at the fragments of the changelog")
     arguments = parser.parse_args()
     if arguments.command == "check":
         return check(ROOT, cut=arguments.cut, tag=arguments.tag)
     try:
-        print("changed: " + ", ".join(bump(ROOT, arguments.version, arguments.date)))
-    except (Refused, ValueError) as error:
+        if arguments.command == "fragments":
+            print(f"changelog: {check_fragments(ROOT)}")
+        else:
+            print("changed: " + ", ".join(bump(ROOT, arguments.version, arguments.date)))
+    except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
     return 0
