@@ -3,6 +3,10 @@
 from .compute import one_thread as one_thread  # One thread per worker: sums then depend on no number of cores
 from .compute import score_tasks as score_tasks  # Scores of all tasks, some at a time
 from .dispatch import spread_accuracies as spread_accuracies  # A method's accuracy on each task, by any executor
+from .per_class import ClassChange as ClassChange  # what became of one class from series A to series B
+from .per_class import ClassScore as ClassScore  # how one method fared on the queries of one class
+from .per_class import compare_classes as compare_classes  # compare two series class by class on the same tasks
+from .per_class import score_classes as score_classes  # the accuracy of every class with its interval
 from .plan import Backbones as Backbones  # What may be given as backbones of an evaluation
 from .plan import EvaluationPlan as EvaluationPlan  # Testbeds × backbones × methods
 from .predictions import SCORES as SCORES  # Metrics that predictions are scored by

@@ -27,7 +27,7 @@ class Mistake:
     predicted: str
 
 
-class _Answers(NamedTuple):
+class ClassAnswers(NamedTuple):
     """The queries of some tasks, one after the other; class numbers are positions in ``names``."""
 
     true: Ints  # [Q]
@@ -49,7 +49,7 @@ def count_confusions(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> Co
     predictions : Arrow list<int16> [R], or R sequences
         For each task, the position predicted for each of its queries.
     """
-    answers = _answers(testbed, tasks, predictions)
+    answers = class_answers(testbed, tasks, predictions)
     classes = answers.classes
     return confusion(
         answers.true, answers.predicted, answers.owners, classes.values, classes.owners, answers.names
@@ -67,7 +67,7 @@ def find_mistakes(
 ) -> list[Mistake]:
     """Find up to ``limit`` queries of class ``true`` given to ``predicted``, in task order: pictures to see."""
     numbers = np.asarray(tasks, np.int64).reshape(-1)
-    answers = _answers(testbed, tasks, predictions)
+    answers = class_answers(testbed, tasks, predictions)
     number_of = {name: number for number, name in enumerate(answers.names)}
     hit = answers.true == number_of.get((dataset, true), -1)
     hit &= answers.predicted == number_of.get((dataset, predicted), -1)
@@ -124,14 +124,14 @@ def shared_queries(a: Testbed, b: Testbed) -> Bools:
     return same
 
 
-def _answers(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> _Answers:
-    """The true and the predicted class of every query of the given tasks."""
+def class_answers(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> ClassAnswers:
+    """Return the true and the predicted class of every query of some tasks."""
     rows = as_ragged(predictions)
     labels, classes, names = _queries(testbed, tasks)
     _check_lengths(rows, labels)
     start = np.repeat(classes.offsets[:-1], labels.lengths)
     true, predicted = (classes.values[start + positions.values] for positions in (labels, rows))
-    return _Answers(true, predicted, labels.owners, classes, names)
+    return ClassAnswers(true, predicted, labels.owners, classes, names)
 
 
 def _queries(testbed: Testbed, tasks: ArrayLike) -> tuple[Ragged, Ragged, tuple[tuple[str, str], ...]]:

@@ -80,6 +80,7 @@ from .selection.feature_table import query_tasks as query_tasks  # Tasks from ne
 from .selection.objectives import make_objective as make_objective  # An objective by its name
 from .selection.objectives import OBJECTIVES as OBJECTIVES  # The names of what a selection may maximise
 from .selection import select as select  # FastDiffSel
+from .shapes import AllShape as AllShape  # Every task has all classes, small ones with what they have
 from .shapes import AnyShape as AnyShape  # Ways and shots vary from task to task, as in Cross-domain MetaDL
 from .shapes import FixedShape as FixedShape  # Every task has `way` classes with `shot` support and `query` query …
 from .shapes import ShapeLike as ShapeLike  # Task t has the ways of the other testbed's task t, and its shots and …

@@ -246,3 +246,65 @@ class ShapeLike(Shape):
                 f"{int(streams.tasks.max()) + 1:,} was asked for",
                 f"ask for at most {{tasks:{len(self.testbed)}}}",
             )
+
+
+@dataclass(frozen=True)
+class AllShape(Shape):
+    """Every task has all classes: the problem of whoever must tell all of them apart.
+
+    A class of n images gives q = min(query, max(1, n − shot)) queries and min(shot, n − q) support images, so that a
+    small class takes part with what it has. Classes of a single image cannot.
+
+    Parameters
+    ----------
+    shot : int
+        Support images of each class that has enough.
+    query : int
+        The most queries of each class.
+
+    Examples
+    --------
+    >>> testbed = longshot.sample("toybox", tasks=2, shape=AllShape(shot=3, query=2), split="test")
+    >>> testbed[0].way == len(testbed[1].classes)
+    True
+    """
+
+    shot: int = 5
+    query: int = 10
+    name: ClassVar[str] = "all"
+
+    def __post_init__(self) -> None:
+        check_range("shot", self.shot, 1)
+        check_range("query", self.query, 1)
+
+    @property
+    def min_way(self) -> int:
+        """Return two: there is nothing to tell apart in one class."""
+        return 2
+
+    @property
+    def min_images(self) -> int:
+        """Return one support image and one query."""
+        return 2
+
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """Return one query and one shot."""
+        return 1, 1
+
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """Return the queries and shots of a class that has enough images."""
+        return self.query, self.shot
+
+    def ways(self, streams: Streams, available: Ints) -> Ints:
+        """Return the number of classes there are, for every task [T]."""
+        return np.asarray(available, np.int64)
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
+        """Return the shots and queries that each class has images for."""
+        numbers = classes.values
+        spare = np.maximum(pool.distinct_sizes[numbers] - self.shot, 1)
+        queries = np.minimum(np.minimum(self.query, spare), pool.query_sizes[numbers])
+        shots = np.minimum(self.shot, pool.left(numbers, queries))
+        return TaskPlan(classes, classes.with_values(shots), classes.with_values(queries))
