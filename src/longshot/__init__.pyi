@@ -23,6 +23,7 @@ from .tasks import compare_splits as compare_splits  # measure splits side by si
 from .api import plot_splits as plot_splits  # draw splits: their classes in the plane, or how hard they are
 from .api import sample as sample  # draw tasks into a testbed
 from .api import inspect as inspect  # describe and check a testbed
+from .diagnosis import check as check  # from a folder of images to a verdict
 from .diagnosis import measure_attributes as measure_attributes  # what is known of images
 from .diagnosis import explain as explain  # why tasks are hard
 from .models import list_methods as list_methods  # what learns from a support set

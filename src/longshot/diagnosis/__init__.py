@@ -7,8 +7,12 @@ from longshot.base import Plugin
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 PLUGIN = Plugin(
-    "Why tasks are hard: explain, attributes.",
+    "Whether a folder can be told apart, and why tasks are hard: check, explain, attributes.",
     commands={
+        "check": (
+            "longshot.diagnosis.check_command:check_command",
+            "From a folder of images to a verdict.",
+        ),
         "attributes": (
             "longshot.diagnosis.diagnosis_commands:attributes_command",
             "What is known of images, and what their pixels tell.",

@@ -1,0 +1,79 @@
+"""``longshot check``: from a folder of images to a verdict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.base import COUNT, FILE_PLACE, FOLDER, echo_json, shared
+
+if TYPE_CHECKING:
+    from longshot.diagnosis.folder_check import Verdict
+
+EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
+
+
+@click.command()
+@click.argument("dataset", metavar="FOLDER")
+@click.option("-b", "--backbone", "backbones", multiple=True, help="A network to measure; may be repeated.")
+@click.option("--judge", help="The network that chooses look-alike classes and difficult references.")
+@click.option("--need", type=float, help="Gate: the accuracy that all classes at once must reach, as 0.9.")
+@click.option("--shot", type=COUNT, default=5, help="Reference photos per class.")
+@click.option("-t", "--tasks", type=COUNT, default=200, help="Tasks of five classes of each kind.")
+@click.option("--draws", type=COUNT, default=20, help="How often references for all classes are drawn.")
+@click.option("-o", "--out", type=FOLDER, help="Folder for testbeds, results and the page. [NAME-check]")
+@click.option("--markdown", type=FILE_PLACE, help="Also write the tables as Markdown.")
+@click.option("--junit", type=FILE_PLACE, help="Also write the verdict as JUnit's XML.")
+@shared("force", "device", "engine", "seed", "json")
+def check_command(
+    dataset: str,
+    backbones: tuple[str, ...],
+    out: Path | None,
+    markdown: Path | None,
+    junit: Path | None,
+    force: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Say how well a network tells the classes of FOLDER apart, and which it mixes up.
+
+    \b
+    Examples:
+      longshot check toybox
+      longshot check ./my_photos --need 0.9
+      longshot check ./my_photos -b efficientnet-lite0 -b efficientnet-lite2 --shot 3
+
+    Measured are random tasks, tasks of look-alike classes, tasks with difficult references, and all classes at once,
+    each at the network's own resolution. The method that serves best is chosen on other tasks than those shown.
+
+    \b
+    Exit codes:
+      0  what is needed is reached, or nothing was asked for
+      1  it is not reached
+      2  a mistake in the input
+      3  undecided: the interval holds what is needed
+    """
+    import longshot
+    from longshot.base import claim_output, deliver_text
+    from longshot.diagnosis.check_page import JUNIT, MARKDOWN, render_check
+
+    for name, path, kind in (("markdown", markdown, MARKDOWN), ("junit", junit, JUNIT)):
+        if path is not None:
+            claim_output(path, kind, force=force, name=name)
+    folder = out or Path(f"{Path(dataset.rstrip('/')).stem or 'folder'}-check")
+    checked = longshot.check(dataset, backbones=list(backbones) or None, out=folder, **settings)
+    page = folder / "check.html"
+    deliver_text(page, render_check(checked))
+    for path, text in ((markdown, checked.to_markdown), (junit, checked.to_junit)):
+        if path is not None:
+            deliver_text(path, text())
+    if as_json:
+        echo_json({**checked.record(), "page": str(page)})
+    else:
+        click.echo(checked)
+        click.echo(f"\n{page.resolve()}")
+    if code := EXIT_CODES[checked.verdict]:
+        sys.exit(code)
