@@ -32,7 +32,7 @@ class UniformClasses:
     name: ClassVar[str] = "uniform"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """One group: all classes that may be drawn.
+        """Return one group: all classes that may be drawn.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class UniformClasses:
         return Ragged.from_lists([pool.classes])
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task."""
+        """Draw the class numbers of each task."""
         return draw_within(streams, shape, self.groups(shape, pool), np.zeros(len(streams), dtype=np.int64))
 
 
@@ -96,7 +96,7 @@ class SiblingClasses:
             )
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """The classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id.
+        """Return the classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class SiblingClasses:
         return Ragged.from_lists([[number[c] for c in enough[node]] for node in sorted(enough)])
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task."""
+        """Draw the class numbers of each task."""
         groups = self.groups(shape, pool)
         return draw_within(streams, shape, groups, streams.stage("group").below(len(groups)))
 
@@ -208,7 +208,7 @@ class SemanticClasses:
         check_count("SemanticClasses", "oversample", self.oversample, least=1)
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task, sorted within a task."""
+        """Draw the class numbers of each task, sorted within a task."""
         distances = pool_distances(pool, self.distance, self.reduction)
         rng = streams.generator("semantic")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
@@ -221,7 +221,7 @@ class SemanticClasses:
     def _keep(
         self, sets: Ragged, distances: Floats, ways: Ints, rng: np.random.Generator, pool: Pool
     ) -> Ints:
-        """Positions of the kept draws, [T]: distinct class sets at random, each for a task of as many ways."""
+        """Choose distinct class sets at random, each for a task of as many ways; return their positions [T]."""
         first = _first_of_each(sets)
         # Sorted by coarsity before the draw, as the paper does.
         first = first[np.argsort(coarsity(distances, sets.take(first)), kind="stable")]
@@ -275,7 +275,7 @@ class CoarsityClasses:
             )
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task, sorted within a task."""
+        """Draw the class numbers of each task, sorted within a task."""
         distances = pool_distances(pool, self.distance, self.reduction)
         rng = streams.generator("coarsity")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
@@ -302,7 +302,7 @@ class CoarsityClasses:
 def draw_semantic(
     distances: Floats, ways: Ints, rng: np.random.Generator, *, alpha: float, beta: float
 ) -> Ragged:
-    """Positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``SemanticClasses``.
+    """Draw positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``SemanticClasses``.
 
     Sequential by nature: the penalty of a task depends on all earlier ones. So what counts is the number of NumPy
     calls per drawn class, three here. Draws are races: class c arrives at an exponential time with mean
@@ -322,7 +322,7 @@ def draw_semantic(
 
 
 def _race(stretches: list[Floats], ways: Ints, rng: np.random.Generator, beta: float) -> list[int] | None:
-    """The classes of all tasks one behind the other; None when no further class can arrive."""
+    """Draw the classes of all tasks, one after the other; return None when no further class can arrive."""
     count = len(stretches)
     appearances, most, least = [1] * count, 1, 1
     # 1/penalty of each class, and of each number of appearances; that the least have 1 scales all alike, which
@@ -364,6 +364,6 @@ def _race(stretches: list[Floats], ways: Ints, rng: np.random.Generator, beta: f
 
 
 def _first_of_each(sets: Ragged) -> Ints:
-    """Positions of the first occurrence of each class set, ascending."""
+    """Return the positions of the first occurrence of each class set, ascending."""
     _, first = np.unique(hash_rows(sets, 3), return_index=True)
     return np.sort(first)

@@ -322,7 +322,7 @@ class _Request:
 def _draw(
     request: _Request, dataset: Dataset, instances: Instances, bar: Progress, judges: Sequence[Judge]
 ) -> Testbed:
-    """The tasks of one dataset."""
+    """Draw the tasks of one dataset."""
     shape, classes, split = request.recipe.shape, request.recipe.classes, request.split
     suspects = find_excluded(judges) if request.exclude_suspects else None
     rule, copies = request.copies
@@ -379,7 +379,7 @@ def _draw(
 
 
 def _judged(instances: Instances) -> JudgedInstances | None:
-    """The sampler where judges choose its supports."""
+    """Return the sampler if judges choose its supports, else None."""
     if instances.features_hash is None:  # a uniform testbed is drawn without loading what selects
         return None
     from longshot.tasks.difficult import JudgedInstances
@@ -394,7 +394,7 @@ def _open(
     identity: str | None,
     taxonomy: TaxonomyLike | None,
 ) -> list[Dataset]:
-    """The datasets, each with the wanted split; UserError where one comes twice."""
+    """Open the datasets, each with the wanted split; UserError where one comes twice."""
     if splits is not None and split is None:
         raise UserError(
             f"{{splits:{splits}}} says which classes are which", "say which to draw from with {split:test}"
@@ -412,7 +412,7 @@ def _open(
 
 
 def _rows_of(dataset: Dataset, split: str | None) -> Ints:
-    """The images of the classes of a split."""
+    """Return the images of the classes of a split."""
     return rows_of_classes(dataset.offsets, dataset.split_classes(split))
 
 

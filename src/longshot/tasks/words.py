@@ -136,7 +136,7 @@ _EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "copies", "coar
 
 
 def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Setting → (the choice it belongs to, the words it goes with)."""
+    """Return setting → (the choice it belongs to, the words it goes with)."""
     belongings: dict[str, tuple[str, tuple[str, ...]]] = {}
     for choice, table in _WORDS.items():
         for word, made in table.items():
@@ -161,7 +161,7 @@ def check_sampler_settings(
     instances: object = "uniform",
     beside: Iterable[str] = (),
 ) -> None:
-    """UserError for a setting that does not exist or that does nothing with the choices made.
+    """Raise UserError for a setting that does not exist or that does nothing with the choices made.
 
     Parameters
     ----------
@@ -204,12 +204,12 @@ def check_sampler_settings(
 
 
 def choice_of(setting: str) -> str:
-    """The choice that a setting belongs to: "shape", "classes" or "instances"; empty where to none alone."""
+    """Return the choice that a setting belongs to: "shape", "classes" or "instances"; empty where to none alone."""
     return _BELONGINGS.get(setting, ("",))[0]
 
 
 def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A choice by its word as plain values: its name and all its parameters, defaults included; nothing is made.
+    """Describe a choice by its word as plain values: its name and all its parameters; nothing is made.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def make_shape(shape: Shape | str, settings: Mapping[str, Any]) -> Shape:
-    """The shape that a word (fixed, any, meta-dataset, like:FILE) and its settings describe; an object stays itself.
+    """Make the shape that a word (fixed, any, meta-dataset, like:FILE) and its settings describe; keep an object.
 
     >>> make_shape("any", {"way": 7, "query": 3})
     AnyShape(min_way=2, max_way=7, min_shot=1, max_shot=20, query=3)
@@ -258,7 +258,7 @@ def make_shape(shape: Shape | str, settings: Mapping[str, Any]) -> Shape:
 def make_classes(
     classes: Classes | str, settings: Mapping[str, Any], *, allow_repeats: bool = False
 ) -> Classes:
-    """The class sampler that a word and its settings describe; an object stays itself.
+    """Make the class sampler that a word and its settings describe; return an object as it is.
 
     >>> make_classes("uniform", {"coarsity": "10:30"})
     CoarsityClasses(low=10.0, high=30.0, distance='jiang-conrath', reduction=None)
@@ -280,7 +280,7 @@ def make_instances(
     judges: Sequence[Judge] = (),
     **beside: Any,
 ) -> Instances:
-    """The image sampler that a word and its settings describe; an object stays itself.
+    """Make the image sampler that a word and its settings describe; return an object as it is.
 
     ``judges`` are whom difficult, easy and greedy ask, ``beside`` what else they are made with (``held_out``,
     ``score``, ``device``). "filtered" draws uniformly: the tasks are chosen when they are drawn (``filter_tasks``).
@@ -298,7 +298,7 @@ def make_instances(
 def make_limits(
     instances: Instances | str, settings: Mapping[str, Any], limits: ImageLimits | None = None
 ) -> ImageLimits:
-    """Rules for all images; those of shifted and matched tasks are the sampler's own."""
+    """Return the rules for all images; those of shifted and matched tasks are the sampler's own."""
     rules = () if instances in ("shifted", "matched") else ("query_where", "support_where")
     own = {name: settings[name] for name in rules if settings.get(name) is not None}
     if settings.get("disjoint_pools"):
@@ -311,12 +311,12 @@ def make_limits(
 
 
 def _is_given(value: object) -> bool:
-    """None and False are no settings, nor is an option that may be repeated and was not written."""
+    """Tell whether a setting was given: not None, not False, not an empty list of a repeatable option."""
     return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
 
 
 def _made(choice: str, chosen: Any, settings: Mapping[str, Any], **fixed: Any) -> Any:
-    """What a word makes of its settings; an object with the needed members stays itself."""
+    """Make what a word and its settings describe; return an object that has the needed members as it is."""
     own = _WORDS[choice]
     if isinstance(chosen, str):
         if chosen in own:
@@ -331,7 +331,7 @@ def _made(choice: str, chosen: Any, settings: Mapping[str, Any], **fixed: Any) -
 
 
 def _made_by_plugin(choice: str, text: str) -> Any:
-    """What a word that a plugin adds makes of the settings in its call; UserError for a word that nobody adds."""
+    """Make what a plugin's word and the settings in its call describe; UserError for a word that nobody adds."""
     word, targets = text.partition("(")[0].strip(), plugged(_PLUGGED[choice])
     if word not in targets:
         noun = "is no shape" if choice == "shape" else f"are no {choice}"
@@ -340,12 +340,12 @@ def _made_by_plugin(choice: str, text: str) -> Any:
 
 
 def _every_word(choice: str) -> tuple[str, ...]:
-    """Longshot's own words and those of plugins."""
+    """Return Longshot's own words and those of plugins."""
     return *_WORDS[choice], *_FURTHER.get(choice, ()), *plugged(_PLUGGED[choice])
 
 
 def _given(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Parameter → value for the settings that were given."""
+    """Return parameter → value for the settings that were given."""
     arguments: dict[str, Any] = {}
     for setting, parameter in names.items():
         if settings.get(setting) is None:
@@ -357,7 +357,7 @@ def _given(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
 
 
 def _band(coarsity: str | tuple[float, float]) -> tuple[float, float]:
-    """The two ends of a coarsity band."""
+    """Return the two ends of a coarsity band."""
     try:
         low, high = coarsity.split(":") if isinstance(coarsity, str) else coarsity
         return float(low or 0.0), float(high or "inf")
@@ -369,7 +369,7 @@ def _band(coarsity: str | tuple[float, float]) -> tuple[float, float]:
 
 
 def _mention(name: str, value: object) -> str:
-    """A parameter with its value, for a sentence; without it where the value is an object."""
+    """Write a parameter with its value for a sentence; without it where the value is an object."""
     if value is True or isinstance(value, str | int | float | Path):
         return f"{{{name}:{value}}}"
     return f"{{{name}}}"
