@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number, hash_text
+from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number
 from longshot.tasks.base import Instances, Pool, settings_of
 from longshot.tasks.drawing import dialled
 from longshot.tasks.instance_samplers import UniformInstances
-from longshot.tasks.judges import Judge, TaskScorer, as_judges, check_different, check_features, no_scorer
+from longshot.tasks.judges import (
+    Judge,
+    TaskScorer,
+    as_judges,
+    check_different,
+    check_features,
+    hash_of_judges,
+    no_scorer,
+)
 from longshot.tasks.measures import HELD_OUT_COLUMN, JUDGE_COLUMN, Part, paired_drop
 from longshot.tasks.streams import Streams
 
@@ -96,8 +104,7 @@ class JudgedInstances:
     @property
     def features_hash(self) -> str | None:
         """Hash of the features the selection looks at, over all judges."""
-        hashes = [judge.features.hash for judge in self.panel]
-        return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
+        return hash_of_judges(self.panel)
 
     def among(self, rows: Ints, dataset: Dataset) -> Self:
         """Return the same choice with only some images of the dataset in use; no other is embedded or judged."""

@@ -356,7 +356,10 @@ def estimate_sample(
     from longshot.tasks.sampling import sample
     from longshot.tasks.words import JUDGED, choice_of
 
-    looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
+    alike = getattr(settings.get("classes"), "name", settings.get("classes")) == "alike"
+    looks = alike or instances in JUDGED or getattr(instances, "features_hash", None) is not None
+    if alike:
+        settings = {**settings, "classes": "uniform", "nearest": None, "beta": None}
     if looks:
         settings.pop("exclude_suspects", None)
         settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}

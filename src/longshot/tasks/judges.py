@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from longshot.base import UserError, hash_text, parse_call
-from longshot.tasks.measures import unpaired_drop
+from longshot.tasks.measures import Part, unpaired_drop
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import sampler_parts
 
@@ -121,13 +121,13 @@ def embedded_judges(
 
 
 def open_judges(
-    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str, rows: Ints
+    dataset: Dataset, choice: str, settings: Mapping[str, Any], device: str, rows: Ints
 ) -> tuple[list[Judge], list[Judge]]:
-    """Open the networks that judge for ``instances`` and those held out, with features of rows of ``dataset``."""
+    """Open the networks that judge for a ``choice`` and those held out, with features of rows of ``dataset``."""
     judges, file = settings.get("judge"), settings.get("features")
     if bool(named_networks(judges)) == (file is not None):
         raise UserError(
-            f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
+            f"{{{choice}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
             "{features:FILE.npy}."
         )
     check_named_once(judges, settings.get("held_out"))
@@ -216,6 +216,12 @@ def _two_names(first: str, second: str) -> str:
     return f"'{first}' twice is" if first == second else f"'{first}' and '{second}' are"
 
 
+def hash_of_judges(judges: Sequence[Judge]) -> str:
+    """Return the hash of the features of one judge or of several."""
+    hashes = [judge.features.hash for judge in judges]
+    return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
+
+
 def no_scorer(purpose: str) -> UserError:
     """Build the error for a sampler that needs a method and has none."""
     return UserError(
@@ -291,7 +297,7 @@ def _is_same(mark: NetworkMark, network: Mapping[str, Any]) -> bool:
 
 def _chosen_by(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the recorded judges of one draw: of its classes, of its supports, or of the filter over its tasks."""
-    choices = (sampler.get("instances"), sampler.get("filter"))
+    choices = (sampler.get("classes"), sampler.get("instances"), sampler.get("filter"))
     return [
         judge
         for choice in choices
@@ -373,14 +379,13 @@ def filter_tasks(
     every = np.stack([values for _, values in panel])
     # the largest loss goes with the lowest accuracy
     combined = {"mean": every.mean(0), "worst": every.min(0), "least": every.max(0)}[judging]
-    hashes = [judge.features.hash for judge in judges]
     chosen = filtered(
         testbed,
         combined,
         tasks,
         hardest=settings.get("keep") != "easiest",
         judge=" and ".join(f"{judge.method} on {judge.features.backbone}" for judge, _ in panel),
-        features=hashes[0] if len(hashes) == 1 else hash_text(*hashes),
+        features=hash_of_judges(judges),
         facts={
             "judged_by": [judge.facts() for judge, _ in panel],
             **({"judging": judging} if len(panel) > 1 else {}),
@@ -391,7 +396,17 @@ def filter_tasks(
         unpaired_drop("judge", judge, values, accuracies(judge, kept_rows)[1]) for judge, values in panel
     ]
     first = rows.take(np.arange(min(tasks, len(testbed))))
-    for network in held_out:
-        named, before = accuracies(network, first)
-        drops.append(unpaired_drop("held out", named, before, accuracies(network, kept_rows)[1]))
+    drops += measure_drops("held out", held_out, first, kept_rows, score, device)
     return chosen.changed(chosen.table, sampler={**chosen.meta["sampler"], "drops": drops})
+
+
+def measure_drops(
+    part: Part, networks: Sequence[Judge], before: TaskRows, after: TaskRows, score: TaskScorer, device: str
+) -> list[dict[str, Any]]:
+    """Record how much harder the chosen tasks (``after``) are for networks than others (``before``)."""
+    drops = []
+    for network in networks:
+        call, uniform = score(network.method, before, network.features, device)
+        chosen = score(network.method, after, network.features, device)[1]
+        drops.append(unpaired_drop(part, replace(network, method=call), uniform, chosen))
+    return drops

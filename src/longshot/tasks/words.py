@@ -38,13 +38,15 @@ class SampleSettings(TypedDict, total=False):
     level: int | None  # siblings, bilevel: super-classes are the nodes at this level of the taxonomy
     max_span: int | None  # hierarchical: the most classes below a node
     alpha: float | None  # semantic: how close in meaning
-    beta: float | None  # semantic: how evenly classes appear
+    beta: float | None  # semantic, alike: how evenly classes appear
+    nearest: int | None  # alike: how many of the nearest classes a task chooses from
     oversample: int | None  # semantic: times as many tasks are drawn as are kept
     coarsity: str | tuple[float, float] | None  # only tasks in this band, "10:30" or (10, 30)
     distance: str | None  # semantic, coarsity: distance between classes
     reduction: str | None  # which paths of the taxonomy count, for coarsity and for classes drawn by meaning
     # instances
-    # difficult, easy, greedy, filtered: who judges, a backbone or its features, or several; "BACKBONE:METHOD"
+    # difficult, easy, greedy, filtered, and classes that are alike: who judges, a backbone or its features, or several;
+    # "BACKBONE:METHOD"
     judge: BackboneLike | Sequence[BackboneLike] | None
     features: str | Path | None  # the same: a file of features in place of ``judge``
     # the same: how the losses of several judges are combined
@@ -113,6 +115,7 @@ _WORDS: dict[str, dict[str, _Word]] = {
             f"{_HERE}.class_samplers:SemanticClasses",
             _own("alpha", "beta", "oversample", "distance", "reduction"),
         ),
+        "alike": _Word(f"{_HERE}.alike:AlikeClasses", _own("nearest", "beta")),
         "hierarchical": _Word(f"{_HERE}.meta_dataset_samplers:HierarchicalClasses", _own("max_span")),
         "siblings": _Word(f"{_HERE}.class_samplers:SiblingClasses", _own("level")),
         "bilevel": _Word(f"{_HERE}.meta_dataset_samplers:BilevelClasses", _own("level")),
@@ -132,6 +135,7 @@ _PLUGGED = {"shape": "shapes", "classes": "classes", "instances": "instances"}  
 _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("draw", "features_hash")}
 SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
 JUDGED = ("difficult", "easy", "greedy", "filtered")  # instances that look at features
+_ALIKE = ("judge", "features", "held_out")  # settings of instances that go with classes="alike", too
 _EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "copies", "coarsity", "reduction")
 
 
@@ -196,7 +200,9 @@ def check_sampler_settings(
         choice, words = _BELONGINGS.get(name, ("", ()))
         if not choice or choices[choice] in words or (name == "distance" and "coarsity" in active):
             continue
-        also = " or {coarsity}" if name == "distance" else ""
+        if name in _ALIKE and classes == "alike":
+            continue
+        also = " or {coarsity}" if name == "distance" else " or {classes:alike}" if name in _ALIKE else ""
         raise UserError(
             f"{_mention(name, value)} goes with {{{choice}:{' or '.join(words)}}}{also} only",
             "leave it out or add that",
@@ -237,6 +243,8 @@ def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, 
     for name, (owner, words) in _BELONGINGS.items():  # settings without a parameter, as the judge
         if owner == choice and word in words and name not in made.settings and _is_given(settings.get(name)):
             values[name] = settings[name]
+    if word == "alike":
+        values |= {name: settings[name] for name in _ALIKE if _is_given(settings.get(name))}
     return {"name": word, **values}
 
 
@@ -269,6 +277,8 @@ def make_classes(
         meaning = _given(settings, _own("distance", "reduction"))
         return CoarsityClasses(*_band(settings["coarsity"]), **meaning)
     fixed: dict[str, Any] = {"distinct": not allow_repeats} if classes == "semantic" else {}
+    if classes == "alike":
+        fixed["judges"] = settings.get("judge") or settings.get("features")
     made: Classes = _made("classes", classes, settings, **fixed)
     return made
 
