@@ -2,6 +2,8 @@
 
 from . import columns as columns  # The columns of a testbed
 from . import describe as describe  # A testbed in numbers, as histograms in a terminal, and checked against its …
+from .alike import AlikeClasses as AlikeClasses  # A class and some of its nearest ones by the looks
+from .alike import make_taxonomy as make_taxonomy  # Make a taxonomy of classes by their looks
 from .base import Classes as Classes  # Which classes
 from .base import Instances as Instances  # Which images
 from .base import Pool as Pool  # What may be drawn

@@ -59,12 +59,12 @@ class _Token:
 
 
 def rows_mask(text: str, table: pa.Table, noun: str, example: str) -> Bools:
-    """Which of the N rows of any table fulfil a rule over its columns, [N]; ``noun`` says what a row is, as "task"."""
+    """Mark the rows of any table that fulfil a rule over its columns, [N]; ``noun`` says what a row is, as "task"."""
     return _Parser(text, table, f"The list of {noun}s", "column", noun, example).mask()
 
 
 def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> Bools:
-    """Which of the N images fulfil the rule, [N]. ``dataset`` is the name that messages use."""
+    """Mark the images that fulfil the rule, [N]. ``dataset`` is the name that messages use."""
     if attributes is None or not attributes.num_columns:
         raise UserError(
             f"Dataset '{dataset}' has no attributes, so the rule '{text}' cannot choose among its images; add "
@@ -86,7 +86,7 @@ class _Parser:
         self.at = 0
 
     def mask(self) -> Bools:
-        """The whole rule; a row where it is neither true nor false does not fulfil it."""
+        """Evaluate the whole rule; a row where it is neither true nor false does not fulfil it."""
         fulfilled = self._or()
         if self._peek().kind != "end":
             raise self._wrong(f"'{self._peek().value}' is one too many")
@@ -145,7 +145,7 @@ class _Parser:
         return _TESTS[sign](column, value)
 
     def _value(self, name: str, column: Any) -> pa.Scalar:
-        """The next token as a value of the column's type."""
+        """Read the next token as a value of the column's type."""
         token = self._peek()
         raw = self._next("a value")
         text = raw[1:-1] if token.kind == "text" else raw
@@ -263,7 +263,7 @@ class ImageLimits:
     cut_seed: int | None = None  # None: the testbed's own seed
 
     def settings(self) -> dict[str, Any]:
-        """For the metadata: what is limited, nothing when nothing is."""
+        """Return what is limited, for the metadata; nothing when nothing is."""
         rules = {"query_where": self.query_where, "support_where": self.support_where}
         limits: dict[str, Any] = {name: rule for name, rule in rules.items() if rule is not None}
         if self.disjoint:
@@ -285,7 +285,7 @@ def make_pools(
     allowed: Bools | None = None,
     copies: CopyGroups | None = None,
 ) -> tuple[Pool, list[Pool], int]:
-    """All that may be drawn; the pools of which one is drawn for each task; classes left out for being small.
+    """Return all that may be drawn, the pools of which one is drawn per task, and how many small classes are left out.
 
     ``allowed`` [N] says which images may be drawn at all; None: every one. Images of one group of ``copies`` are never
     on both sides of a task nor in two classes.
@@ -340,7 +340,7 @@ def make_pools(
 
 
 def unmixed(copies: CopyGroups, classes: Ints, dataset: Dataset) -> tuple[Ints, Bools]:
-    """Groups of copies [N] that lie in one class each, and which images [N] of some classes may be drawn for that.
+    """Return groups of copies [N] within one class each, and which images [N] of some classes may be drawn for that.
 
     Of equal images with different labels none may be drawn: they contradict each other. Of near copies in several
     classes those in the class of the first may.
@@ -352,7 +352,7 @@ def unmixed(copies: CopyGroups, classes: Ints, dataset: Dataset) -> tuple[Ints, 
 
 
 def copy_facts(rule: str, copies: CopyGroups | None, dataset: Dataset, classes: Ints) -> dict[str, Any]:
-    """What a testbed records about copies in the classes that it was drawn from: the rule, and what it met.
+    """Return what a testbed records about copies in the classes it was drawn from: the rule, and what it met.
 
     ``equal`` and ``near`` count images beyond the first of a group, ``contradicting`` equal images with several labels.
     """
@@ -363,13 +363,13 @@ def copy_facts(rule: str, copies: CopyGroups | None, dataset: Dataset, classes: 
 
 
 def straddle_facts(copies: CopyGroups | None, tasks: TaskRows) -> dict[str, Any]:
-    """The same for tasks that are taken as they are: how many have copies on both sides or in two classes."""
+    """Count, for tasks that are taken as they are, how many have copies on both sides or in two classes."""
     measured = {} if copies is None else {"straddling": int(copies.straddling(tasks).sum())}
     return {"name": "allow", **measured}
 
 
 def _curated(instances: Instances) -> Curated | None:
-    """The rule set of the instances, or that of the sampler whose queries they take."""
+    """Return the rule set of the instances, or that of the sampler whose queries they take."""
     from longshot.tasks.instance_samplers import Curated  # which reads rules by this module
 
     for sampler in (instances, getattr(instances, "base", None)):
@@ -379,7 +379,7 @@ def _curated(instances: Instances) -> Curated | None:
 
 
 def _enough(pool: Pool, shape: Shape) -> Bools:
-    """Which of the pool's classes have enough images for a task, [P]."""
+    """Mark the pool's classes that have enough images for a task, [P]."""
     if not pool.restricted:
         return np.asarray(pool.sizes[pool.classes] >= shape.min_images)
     query, shot = shape.min_counts
@@ -388,7 +388,7 @@ def _enough(pool: Pool, shape: Shape) -> Bools:
 
 
 def _checked(pools: list[Pool], shape: Shape, split: str | None, drop_small: bool) -> Pool:
-    """The first pool with the classes that have enough images in all of them; UserError when some have not."""
+    """Keep the first pool's classes that have enough images in all pools; UserError when some have not."""
     classes, dataset = pools[0].classes, pools[0].dataset
     fits = [_enough(pool, shape) for pool in pools]
     enough = np.logical_and.reduce(fits)
@@ -408,7 +408,7 @@ def _checked(pools: list[Pool], shape: Shape, split: str | None, drop_small: boo
 
 
 def _too_few(pool: Pool, shape: Shape, where: str, enough: Bools) -> UserError:
-    """The class with too few images, how many have enough, and what to do."""
+    """Build the error that names the class with too few images, how many have enough, and what to do."""
     classes = pool.classes
     summary = f"{int(enough.sum())} of {len(classes)} classes have enough"
     drop = "leave the small ones out with {drop_small:True}, or " if enough.any() else ""
