@@ -73,9 +73,9 @@ def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> 
       longshot compare runs/old runs/new --fail-if-worse 1.0 || echo "do not ship"
       longshot compare runs/old runs/new --method protonet --against "protonet(distance='cosine')"
 
-    The interval is Student's t of the paired difference (95 %), for other tasks of these classes; 'for other
-    classes' is the one for other classes and images too, where it differs by more than a fifth. p is the two-sided sign-flip test, and
-    'p corr.' is corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
+    The interval is Student's t of the paired difference (95 %), for other tasks of these classes; 'for other classes'
+    has the one for other classes like these, where it differs by more than a fifth. p is the two-sided sign-flip test,
+    and 'p corr.' is corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
 
     The gate asks for both, a loss that matters and one that is no chance. A loss that matters and that chance may
     explain is undecided: the command says how many tasks would tell.

@@ -84,12 +84,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("Setting", lambda r: SheetCell(r.series.setting, look="tag"), key="setting"),
     Column("", lambda r: r.series.kind, key="kind"),
     Column("", lambda r: r.series.note, key="note"),
-    Column("Tasks", lambda r: r.entry.n, "count", key="n"),
     Column("Accuracy %", lambda r: r.accuracy(2), "percent", better="higher", key="mean"),
     Column("95 % interval", lambda r: r.entry.bounds, "percent", 2, key=("low", "high")),
     Column(
         "for other classes", lambda r: r.entry.class_bounds, "percent", 2, key=("class_low", "class_high")
     ),
+    Column("Tasks", lambda r: r.entry.n, "count", key="n"),
     Column("Std", lambda r: r.entry.std, "percent", 2, key="std"),
     Column(
         "Balanced %", lambda r: r.metric("balanced_accuracy"), "percent", 2, "higher", "balanced_accuracy"
@@ -105,10 +105,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("Top-5 %", lambda r: r.metric("top5"), "percent", 2, "higher", "top5"),
     Column("Loss", lambda r: r.metric("loss"), "plain", 3, "lower", "loss"),
     Column("", lambda r: r.metric("seconds"), "seconds", key="seconds"),
-    Column("p corr. against best of its setting", lambda r: r.entry.p, "p", key="p_against_best"),
     Column("Time per task", lambda r: time_spent(r.cell)[0], "seconds", better="lower", key="seconds_median"),
     Column("", lambda r: time_spent(r.cell)[1], "seconds", key="seconds_total"),
     Column("", lambda r: r.entry.chance, "percent", key="chance"),
+    Column("p corr. against best of its setting", lambda r: r.entry.p, "p", key="p_against_best"),
     Column("", lambda r: r.entry.mark, key="mark"),
     Column("", lambda r: r.entry.placed.reason, key="unranked"),
     Column("", lambda r: r.leak.note if r.leak else "", key="leak"),
@@ -147,7 +147,8 @@ def metrics_sheet(data: ReportData, entries: Estimates | None = None) -> Sheet:
 def screen_sheet(data: ReportData) -> Sheet:
     """Return the table of all metrics with the columns that a terminal has room for."""
     sheet = metrics_sheet(data)
-    shown = [n for n, column in enumerate(sheet.columns) if column.head in SCREEN]
+    places = {column.head: n for n, column in enumerate(sheet.columns)}
+    shown = [places[head] for head in SCREEN if head in places]
     rows = [[line[n] for n in shown] for line in sheet.rows]
     return replace(sheet, heads=[sheet.columns[n] for n in shown], blocks=[rows])
 

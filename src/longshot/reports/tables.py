@@ -277,7 +277,11 @@ def terminal(sheet: Sheet) -> str:
     """Write a table for 80 columns: what is equal in all rows stands in the line above it."""
     columns = [sheet.columns[number] for number in sheet.visible]
     body = [line for block in _texts(sheet, PLAIN_MARKS) for line in block]
-    labels = [column.kind == "text" for column in columns]
+    equal = [len({line[n] for line in body}) == 1 for n in range(len(columns))]
+    labels = [
+        column.kind == "text" or (column.kind == "count" and same)
+        for column, same in zip(columns, equal, strict=True)
+    ]
     table = fit_table([column.title for column in columns], body, labels, title=sheet.title)
     return "\n\n".join([table, *(note.replace("Bold (best)", "* (best)") for note in sheet.footnotes())])
 
