@@ -17,7 +17,8 @@ from longshot.base import UserError
 from longshot.reports import costs, read_runs, render_report
 from longshot.reports.costs import Point, scatter
 from longshot.reports.summary import summarise
-from longshot.reports.tables import duration, rows
+from longshot.reports.result_tables import metrics_sheet
+from longshot.reports.tables import arrow, duration
 
 from .conftest import MakeRun
 from .runs import DEFAULT
@@ -88,7 +89,7 @@ def test_the_kind_comes_from_the_record_of_the_run(run: Path) -> None:
 
 
 def test_flat_rows_have_kind_and_times(run: Path) -> None:
-    row = rows(read_runs(run))[1]
+    row = arrow(metrics_sheet(read_runs(run))).to_pylist()[1]
     assert row["kind"] == "adapted"
     assert row["seconds_median"] == pytest.approx(0.5) and row["seconds_total"] == pytest.approx(15)
 

@@ -25,7 +25,8 @@ from longshot.reports.sections import (
     task_difficulty,
 )
 from longshot.reports.summary import compare_all, summarise
-from longshot.reports.tables import duration, points
+from longshot.reports.tables import duration
+from longshot.statistics import points
 from longshot.statistics import Interval, critical_difference, mean_interval, tasks_needed
 
 from .runs import cell, report_of

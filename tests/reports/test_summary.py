@@ -41,8 +41,8 @@ def test_one_task_has_no_interval() -> None:
 
 def marks(*cells: Cell) -> tuple[list[str], list[float]]:
     data = report_of(list(cells))
-    by_series, p = first_place(data, 0, compare_all(data))
-    return list(by_series.values()), list(p.values())
+    placed = first_place(data, 0, compare_all(data))
+    return [placed[s].mark for s in range(len(cells))], [placed[s].p for s in range(len(cells))]
 
 
 def test_pairs_are_formed_by_task_number() -> None:
@@ -135,9 +135,9 @@ class TestTieThreshold:
     @pytest.mark.parametrize(("p", "expected"), [(0.05, ["tied", "tied"]), (BELOW, ["best", ""])])
     def test_the_first_place(self, p: float, expected: list[str]) -> None:
         data = report_of([cell([0.5, 0.5]), cell([0.25, 0.25])])
-        given_marks, p_values = first_place(data, 0, {(0, 0, 1): self.corrected(p)})
-        assert list(given_marks.values()) == expected
-        assert math.isnan(p_values[0]) and p_values[1] == p
+        first, second = (first_place(data, 0, {(0, 0, 1): self.corrected(p)})[s] for s in (0, 1))
+        assert [first.mark, second.mark] == expected
+        assert math.isnan(first.p) and second.p == p
 
     @pytest.mark.parametrize(("p", "expected"), [(0.05, ["tied", "tied"]), (BELOW, ["", "best"])])
     def test_a_part_of_a_testbed(

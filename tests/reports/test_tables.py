@@ -18,7 +18,9 @@ from scipy import stats
 
 from longshot.reports import read_runs, tables
 from longshot.reports.report_data import ReportData
+from longshot.reports.result_tables import NOTE, WRITERS
 from longshot.reports.summary import summarise
+from longshot.statistics import percent, plus_minus, points
 
 from .conftest import MakeRun
 from .runs import DEFAULT, cell, read_rows, report_of
@@ -33,7 +35,7 @@ def nasty(make_run: MakeRun) -> Path:
 
 def test_csv_numbers_equal_the_rows(make_run: MakeRun) -> None:
     run = make_run()
-    table = list(csv.DictReader(io.StringIO(tables.report_csv(read_runs(run)))))
+    table = list(csv.DictReader(io.StringIO(WRITERS["csv"](read_runs(run)))))
     assert len(table) == 6
     first = table[0]
     values = [
@@ -47,18 +49,18 @@ def test_csv_numbers_equal_the_rows(make_run: MakeRun) -> None:
 
 
 def test_csv_leaves_missing_numbers_empty(make_run: MakeRun) -> None:
-    table = list(csv.DictReader(io.StringIO(tables.report_csv(read_runs(make_run(tasks=1))))))
+    table = list(csv.DictReader(io.StringIO(WRITERS["csv"](read_runs(make_run(tasks=1))))))
     assert {row["low"] for row in table} == {""}
 
 
 def test_csv_keeps_any_string(nasty: Path) -> None:
-    assert next(csv.DictReader(io.StringIO(tables.report_csv(read_runs(nasty)))))["method"] == NASTY
+    assert next(csv.DictReader(io.StringIO(WRITERS["csv"](read_runs(nasty)))))["method"] == NASTY
 
 
 def test_json_equals_csv(make_run: MakeRun) -> None:
     data = read_runs(make_run())
-    parsed = list(csv.DictReader(io.StringIO(tables.report_csv(data))))
-    assert [row["mean"] for row in json.loads(tables.report_json(data))] == [
+    parsed = list(csv.DictReader(io.StringIO(WRITERS["csv"](data))))
+    assert [row["mean"] for row in json.loads(WRITERS["json"](data))] == [
         float(row["mean"]) for row in parsed
     ]
 
@@ -67,19 +69,19 @@ def test_markdown_numbers_and_marks(make_run: MakeRun) -> None:
     inductive = [{**series, "setting": "inductive"} for series in DEFAULT]
     data = read_runs(make_run(tasks=200, series=inductive))
     entries = summarise(data)
-    line = tables.report_markdown(data).splitlines()[4]
+    line = WRITERS["md"](data).splitlines()[4]
     assert entries[0, 2].mark == "best"
-    assert f"| **{tables.estimate_text(entries[0, 2])}** |" in line
+    assert f"| **{entries[0, 2].text}** |" in line
 
 
 def test_markdown_marks_ties(make_run: MakeRun) -> None:
     twin = [{**series, "skill": 2.0} for series in DEFAULT[:2]]  # both always right
-    text = tables.report_markdown(read_runs(make_run(beds={"one": False}, series=twin)))
+    text = WRITERS["md"](read_runs(make_run(beds={"one": False}, series=twin)))
     assert len(re.findall(r"\*\*[\d.]+ ± [\d.]+\*\* =", text)) == 2
 
 
 def test_markdown_cells_do_not_break(nasty: Path) -> None:
-    lines = tables.report_markdown(read_runs(nasty)).splitlines()[:4]
+    lines = WRITERS["md"](read_runs(nasty)).splitlines()[:4]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
     assert not any(re.search(r"(?<!\\)<", line) for line in lines)
 
@@ -90,7 +92,7 @@ def test_markdown_leaves_plain_words_alone(text: str) -> None:
 
 
 def test_latex_columns_and_braces_match(nasty: Path) -> None:
-    text = tables.report_latex(read_runs(nasty))
+    text = WRITERS["latex"](read_runs(nasty))
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", line)) for line in body} == {3}
     bare = re.sub(r"\\[{}]", "", text)
@@ -102,7 +104,7 @@ def test_latex_compiles(nasty: Path, tmp_path: Path) -> None:
     program = shutil.which("pdflatex") or shutil.which("tectonic")
     if program is None:
         pytest.skip("needs pdflatex or tectonic")
-    source = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + tables.report_latex(
+    source = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + WRITERS["latex"](
         read_runs(nasty)
     )
     (tmp_path / "table.tex").write_text(source + r"\end{document}", encoding="utf-8")
@@ -116,7 +118,7 @@ def test_series_without_a_testbed_get_a_dash(make_run: MakeRun) -> None:
         make_run("a", beds={"x": False}, series=DEFAULT[:1]),
         make_run("b", beds={"x": False, "y": True}, series=DEFAULT[1:]),
     ]
-    assert tables.report_markdown(read_runs(runs)).splitlines()[2].endswith("| – |")
+    assert WRITERS["md"](read_runs(runs)).splitlines()[2].endswith("| – |")
 
 
 class TestLetterByLetter:
@@ -129,19 +131,19 @@ class TestLetterByLetter:
         return replace(data, beds=(replace(data.beds[0], name="my_bed"),), series=series)
 
     def test_markdown(self, data: ReportData) -> None:
-        assert tables.report_markdown(data).splitlines() == [
+        assert WRITERS["md"](data).splitlines() == [
             "| Method | Backbone | Setting | my_bed |",
             "| :--- | :--- | :--- | ---: |",
             "| m0 | net | inductive | **50.0 ± 0.0** = |",
             "| m1 (run b) | net | inductive | **62.5 ± 43.1** = |",
             "",
-            tables.escape_markdown(tables.NOTE),
+            tables.escape_markdown(NOTE),
         ]
 
     def test_latex(self, data: ReportData) -> None:
-        lines = tables.report_latex(data).splitlines()
+        lines = WRITERS["latex"](data).splitlines()
         assert lines[0] == r"% needs \usepackage{booktabs}"
-        assert lines[4] == rf"\caption{{{tables.escape_latex(tables.NOTE)}}}"
+        assert lines[4] == rf"\caption{{{tables.escape_latex(NOTE)}}}"
         assert lines[5:] == [
             r"\begin{tabular}{lllr}",
             r"\toprule",
@@ -155,12 +157,13 @@ class TestLetterByLetter:
         ]
 
     def test_rows(self, data: ReportData) -> None:
-        first, second = json.loads(tables.report_json(data))
+        first, second = json.loads(WRITERS["json"](data))
         assert list(first) == [
             *("testbed", "backbone", "method", "setting", "kind", "note"),
             *("mean", "low", "high", "class_low", "class_high", "n", "std"),
             *("balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds"),
-            *("seconds_median", "seconds_total", "chance", "p_against_best", "mark", "leak", "testbed_hash"),
+            *("seconds_median", "seconds_total", "chance", "p_against_best", "mark"),
+            *("unranked", "leak", "testbed_hash"),
         ]
         assert (first["mean"], first["low"], first["std"]) == (0.5, 0.5, 0.0)
         assert first["chance"] == pytest.approx(0.2, abs=1e-15)
@@ -173,7 +176,7 @@ class TestLetterByLetter:
         assert (first["mark"], second["p_against_best"], first["testbed"]) == ("tied", None, "my_bed")
 
     def test_csv_is_the_same(self, data: ReportData) -> None:
-        header, first, _ = tables.report_csv(data).splitlines()
+        header, first, _ = WRITERS["csv"](data).splitlines()
         assert header.split(",")[:7] == ["testbed", "backbone", "method", "setting", "kind", "note", "mean"]
         assert first.startswith("my_bed,net,m0,inductive,frozen,,0.5,0.5,0.5,,,6,0.0,")
 
@@ -183,7 +186,7 @@ class TestLetterByLetter:
     [(0.8431, 1, "84.3"), (0.8437, 2, "84.37"), (-0.05, 1, "-5.0"), (math.nan, 1, "–")],
 )
 def test_percent(value: float, digits: int, text: str) -> None:
-    assert tables.percent(value, digits) == text
+    assert percent(value, digits) == text
 
 
 def test_every_special_letter_is_escaped() -> None:
@@ -196,7 +199,7 @@ def test_every_special_letter_is_escaped() -> None:
 
 
 def test_numbers_in_words() -> None:
-    assert [tables.percent(share) for share in (0.8431, 1.0, float("nan"))] == ["84.3", "100.0", "–"]
-    assert [tables.points(gap) for gap in (0.031, -0.031, 0.0, float("nan"))] == ["+3.1", "−3.1", "+0.0", "–"]
-    assert tables.mean_and_half(0.8431, 0.0062) == "84.31 ± 0.62"
-    assert tables.mean_and_half(0.8431, float("nan"), 1) == "84.3"
+    assert [percent(share) for share in (0.8431, 1.0, float("nan"))] == ["84.3", "100.0", "–"]
+    assert [points(gap) for gap in (0.031, -0.031, 0.0, float("nan"))] == ["+3.1", "−3.1", "+0.0", "–"]
+    assert plus_minus(0.8431, 0.0062, digits=2) == "84.31 ± 0.62"
+    assert plus_minus(0.8431, float("nan")) == "84.3"

@@ -331,6 +331,7 @@ def _scoring() -> dict[str, bytes]:
     files = {
         **_programs("bundle_scoring", "handover"),
         "metadata.yaml": yaml.safe_dump({"command": COMMANDS["scoring"]}).encode(),
+        "estimate_text.py": (sandbox.PACKAGE / "statistics" / "estimate_text.py").read_bytes(),
     }
     return files | {f"inside/{path.name}": path.read_bytes() for path in sorted(sandbox.PROGRAM.glob("*.py"))}
 

@@ -211,11 +211,13 @@ def run_command(
       longshot compete run my-competition proto --phase public -o tried
     """
     from longshot.arena import try_submission
-    from longshot.arena.inside.blind_tasks import with_half
+    from longshot.arena.inside.blind_tasks import telling_half
+    from longshot.statistics import plus_minus
 
     scores = try_submission(folder, submission, out, phase=phase, seed=seed, unsafe=unsafe)
     overall = scores["overall"]
-    shown = with_half(overall["normalized_accuracy"], overall["normalized_accuracy_ci95"])
+    half = telling_half(overall, "normalized_accuracy")
+    shown = plus_minus(overall["normalized_accuracy"], half, "plain", 4)
     click.echo(f"normalised accuracy {shown} over {overall['tasks']} tasks")
     click.echo(f"{out / 'detailed_results.html'}: by dataset, ways and shots")
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from longshot.arena import entry_rules, queue
 from longshot.arena.database_tables import events, now, runs, submissions, teams
 from longshot.arena.domains import domain_sentence, phase_domains
-from longshot.arena.inside.blind_tasks import telling, telling_half, with_half
+from longshot.arena.inside.blind_tasks import telling, telling_half
 from longshot.arena.queue import run_folder
 from longshot.arena.result_pages import (
     LEGEND,
@@ -37,6 +37,7 @@ from longshot.arena.settings import Competition, Phase, parse_time
 from longshot.arena.store import Store, note, read_secret
 from longshot.arena.submission_check import PRIVATE, FactSheet, dump_sheet, stored_sheet
 from longshot.base import UserError
+from longshot.statistics import plus_minus
 
 RankBy: TypeAlias = Literal["last", "best", "selected"]
 
@@ -343,15 +344,17 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         best, worst = 1 - each.intrinsic.mean, 1 - each.intrinsic.mean - each.modelling.mean
         bars.append(Difficulty(each.dataset, worst, best, telling(each.intrinsic.half)))
         ends = [difficulty.entries[each.best], difficulty.entries[each.worst]]
-        modelling = with_half(each.modelling.mean, each.modelling.half, 3) if count > 1 else "–"
+        numbers = [
+            plus_minus(part.mean, telling(part.half), "plain", 3) for part in (each.intrinsic, each.modelling)
+        ]
         rows.append(
             [
                 each.dataset,
                 *ends,
                 f"{best:.3f}",
                 f"{worst:.3f}",
-                with_half(each.intrinsic.mean, each.intrinsic.half, 3),
-                modelling,
+                numbers[0],
+                numbers[1] if count > 1 else "–",
             ]
         )
     note = (

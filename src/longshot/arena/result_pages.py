@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from longshot.arena.inside.blind_tasks import METRICS, BlindTask, TaskScore, telling_half, with_half
+from longshot.arena.inside.blind_tasks import METRICS, BlindTask, TaskScore, telling_half
 from longshot.arena.settings import marks
 from longshot.base import Record, read_json, write_json
 from longshot.reports import (
@@ -25,7 +25,13 @@ from longshot.reports import (
     shorten,
     to_svg,
 )
-from longshot.statistics import DatasetDifficulty, dataset_difficulty, unpaired_difficulty
+from longshot.statistics import (
+    DatasetDifficulty,
+    dataset_difficulty,
+    percent,
+    plus_minus,
+    unpaired_difficulty,
+)
 
 MAIN = METRICS[0]
 AXIS = "normalised accuracy (%)"
@@ -51,7 +57,7 @@ def means_figure(groups: Mapping[str, Any], prefix: str, *, one_colour: bool = F
     for index, (name, values) in enumerate(groups.items()):
         mean, half = 100 * values[MAIN], telling_half(values, MAIN)
         low, high = (None, None) if half is None else (mean - 100 * half, mean + 100 * half)
-        note = f"{mean:.1f}" + ("" if half is None else f" ± {100 * half:.1f}")
+        note = plus_minus(values[MAIN], half)
         rows.append(charts.EstimateRow(0 if one_colour else index, name, mean, low, high, note))
     return charts.intervals(rows, xlabel=AXIS, prefix=prefix, zero=True)
 
@@ -87,8 +93,7 @@ def difficulty_figure(datasets: Sequence[Difficulty], prefix: str) -> str:
                 reach = [ends[2] - 100 * dataset.half, ends[2] + 100 * dataset.half]
                 axes.plot(reach, [base, base], color=INK, linewidth=1.5)
             across = axes.get_yaxis_transform()
-            note = f"{ends[1]:.1f} / {ends[2]:.1f}"
-            note += "" if dataset.half is None else f" ± {100 * dataset.half:.1f}"
+            note = f"{percent(dataset.worst)} / {plus_minus(dataset.best, dataset.half)}"
             room = int((WIDTH - 32 - 6.5 * len(note)) / 7.5)
             style = {"transform": across, "color": INK, "fontsize": 11, "va": "bottom"}
             axes.text(0, base + 8, shorten(dataset.name, room), **style)
@@ -150,7 +155,7 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
             [
                 name,
                 str(values["tasks"]),
-                *(with_half(values[metric], values[f"{metric}_ci95"]) for metric in METRICS),
+                *(plus_minus(values[metric], telling_half(values, metric), "plain", 4) for metric in METRICS),
             ]
             for name, values in groups.items()
         ]

@@ -53,7 +53,7 @@ from .commands import pairs_option as pairs_option  # A repeatable option of the
 from .commands import print_estimate as print_estimate  # What work would take, step by step and in all
 from .commands import print_rich as print_rich
 from .commands import escape_markdown as escape_markdown  # Text that Markdown shows as it is
-from .commands import markdown_table as markdown_table  # A GitHub-flavoured table under its title
+from .commands import fit_table as fit_table  # A table of at most 80 columns as text
 from .commands import print_table as print_table  # Print rows (all with the same keys) as a terminal table, or as one …
 from .commands import print_written as print_written  # Where a page or picture lies now, and its size where it is here
 from .commands import shared as shared  # The options of these parameters, which are the same in every command

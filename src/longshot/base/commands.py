@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -279,16 +280,6 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
 
 
-def markdown_table(
-    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, labels: int = 2, note: str = ""
-) -> str:
-    """Write a GitHub-flavoured table under its title; heads and cells are Markdown, the first ``labels`` are words."""
-    aligned = [":---"] * labels + ["---:"] * (len(heads) - labels)
-    lines = [f"**{escape_markdown(title)}**", ""] if title else []
-    lines += ["| " + " | ".join(cells) + " |" for cells in (heads, aligned, *rows)]
-    return "\n".join([*lines, "", *([escape_markdown(note), ""] if note else [])])
-
-
 def escape_markdown(text: str) -> str:
     """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
     text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
@@ -322,6 +313,56 @@ def print_table(
     print_rich(table)
     if footer:
         click.echo(footer)
+
+
+def fit_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    labels: Sequence[bool],
+    *,
+    title: str = "",
+    width: int = 80,
+) -> str:
+    """Return a table of at most ``width`` columns as text.
+
+    Words that are equal in all rows stand in a line above it. Columns that do not fit follow below, with the words of
+    their rows again; words beyond 24 letters are broken.
+
+    >>> print(fit_table(["testbed", "method", "%"], [["easy", "protonet", "40.1"], ["easy", "ridge", "9.3"]],
+    ...                 [True, True, False]))
+    testbed easy
+    method       %
+    protonet  40.1
+    ridge      9.3
+    """
+    equal = [n for n, word in enumerate(labels) if word and rows and len({row[n] for row in rows}) == 1]
+    if all(n in equal for n, word in enumerate(labels) if word):
+        equal = equal[1:]  # a row needs a name
+    lines = [title] if title else []
+    above = " · ".join(f"{heads[n]} {rows[0][n]}".strip() for n in equal if rows[0][n])
+    lines += textwrap.wrap(above, width, break_on_hyphens=False)
+    words = [n for n, word in enumerate(labels) if word and n not in equal]
+    cells = [[textwrap.wrap(text, 24, break_on_hyphens=False) or [""] for text in row] for row in rows]
+    sizes = [
+        max(map(len, [heads[n], *(part for row in cells for part in row[n])])) for n in range(len(heads))
+    ]
+    parts: list[list[int]] = [[]]
+    for n in (n for n, word in enumerate(labels) if not word):
+        if parts[-1] and sum(sizes[m] + 2 for m in (*words, *parts[-1], n)) - 2 > width:
+            parts.append([])
+        parts[-1].append(n)
+    for number, part in enumerate(parts):
+        shown = [*words, *part]
+        lines += [""] if number else []
+        for row in ([[head] for head in heads], *cells):
+            for deep in range(max(len(row[n]) for n in shown)):
+                texts = [row[n][deep] if deep < len(row[n]) else "" for n in shown]
+                aligned = [
+                    t.ljust(sizes[n]) if labels[n] else t.rjust(sizes[n])
+                    for t, n in zip(texts, shown, strict=True)
+                ]
+                lines.append("  ".join(aligned).rstrip())
+    return "\n".join(lines)
 
 
 def print_rich(value: Any) -> None:

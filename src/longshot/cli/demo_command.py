@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from longshot.base import FOLDER, print_table, shared
+from longshot.base import FOLDER, echo_json, shared
 
 # Toybox's pictures are 84 pixels wide: at the network's own 224 they would cost seven times the time and tell it
 # nothing new.
@@ -34,8 +34,9 @@ def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json
     """
     import longshot
     from longshot.base import claim_folder
-    from longshot.evaluation import summary_rows, used_rows
+    from longshot.evaluation import used_rows
     from longshot.models import embed_rows
+    from longshot.reports import read_runs, screen_sheet, terminal
 
     claim_folder(out, "demo", ("mixed.parquet",))
     start = time.monotonic()
@@ -73,7 +74,10 @@ def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json
     page = out / "report.html"
     longshot.report(results, page)
     click.echo(err=as_json)
-    print_table(results.summary() if as_json else summary_rows(results), as_json=as_json)
+    if as_json:
+        echo_json(results.summary())
+    else:
+        click.echo(terminal(screen_sheet(read_runs(results))))
     click.echo(err=as_json)
     say(f"report: {page.resolve()}")
     click.echo("\nNext:", err=as_json)

@@ -158,7 +158,8 @@ def evaluate_command(
     s3://bucket/runs/first; several evaluations may write to one URL at once.
     """
     import longshot
-    from longshot.evaluation import names_only, open_methods, say_judges, say_leaks, summary_rows
+    from longshot.evaluation import names_only, open_methods
+    from longshot.reports import read_runs, screen_sheet, terminal
 
     if not backbones and not features:
         raise UserError(
@@ -177,13 +178,12 @@ def evaluate_command(
     if as_json:
         echo_json(results.summary())
         return
-    by_name = [
-        f"\n{line}" for line in (*names_only(results.run), *say_judges(results.run), *say_leaks(results.run))
-    ]
-    print_table(
-        summary_rows(results),
-        footer="".join(by_name) + f"\n{results.name}: rows per task; 'longshot report {results.name}'",
-    )
+    click.echo(terminal(screen_sheet(read_runs(results))))
+    for line in (
+        *names_only(results.run),
+        f"{results.name}: rows per task; 'longshot report {results.name}'",
+    ):
+        click.echo(f"\n{line}")
 
 
 @click.command()
@@ -297,20 +297,21 @@ def score_command(
 
 def _mean_row(row: dict[str, Any]) -> dict[str, Any]:
     from longshot.evaluation import SCORES
+    from longshot.statistics import plus_minus
 
     shown = {key: row[key] for key in ("predictions", "dataset", "tasks")}
     for metric, title in zip(SCORES, ("accuracy %", "balanced %", "normalized %"), strict=True):
-        half = row[f"{metric}_half"]
-        shown[title] = f"{100 * row[metric]:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
+        shown[title] = plus_minus(row[metric], row[f"{metric}_half"], digits=2)
     return shown
 
 
 def _pair_row(row: dict[str, Any]) -> dict[str, Any]:
-    half = row["half"]
+    from longshot.statistics import plus_minus
+
     return {
         "against": row["against"],
         "its accuracy %": f"{100 * row['its_accuracy']:.2f}",
-        "difference": f"{100 * row['difference']:+.2f}" + ("" if half is None else f" ± {100 * half:.2f}"),
+        "difference": plus_minus(row["difference"], row["half"], "points", 2),
         "wins %": f"{100 * row['wins']:.0f}",
         "losses %": f"{100 * row['losses']:.0f}",
         "p (Holm)": f"{row['p_holm']:.3g}",

@@ -15,13 +15,13 @@ from longshot.base import (
     count,
     datasets_option,
     echo_json,
-    print_table,
     print_written,
     shared,
 )
 
 if TYPE_CHECKING:
     from longshot.evaluation import Compared, Outcome, RunComparison, RunSeries
+    from longshot.reports import Sheet, SheetCell
 
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
@@ -73,9 +73,9 @@ def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> 
       longshot compare runs/old runs/new --fail-if-worse 1.0 || echo "do not ship"
       longshot compare runs/old runs/new --method protonet --against "protonet(distance='cosine')"
 
-    The interval is Student's t of the paired difference (95 %), for other tasks of these classes; 'over classes' is the
-    one for other classes and images too, where it differs by more than a fifth. p is the two-sided sign-flip test, and
-    'p corr.' is corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
+    The interval is Student's t of the paired difference (95 %), for other tasks of these classes; 'for other classes'
+    has the one for other classes like these, where it differs by more than a fifth. p is the two-sided sign-flip test,
+    and 'p corr.' is corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
 
     The gate asks for both, a loss that matters and one that is no chance. A loss that matters and that chance may
     explain is undecided: the command says how many tasks would tell.
@@ -93,7 +93,9 @@ def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> 
     if as_json:
         echo_json(compared.record())
     else:
-        print_table([_row(pair, compared) for pair in compared.pairs], title=_title(compared))
+        from longshot.reports import terminal
+
+        click.echo(terminal(compared_sheet(compared)))
         for line in _lines_below(compared):
             click.echo(f"\n{line}")
     for line in _reasons(compared):
@@ -115,6 +117,8 @@ def _lines_below(compared: RunComparison) -> list[str]:
         )
     lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
     lines += [f"{line}." for line in (*compared.judges, *compared.leaks)]
+    if compared.unit == "nats" and any(pair.a.method != pair.b.method for pair in compared.pairs):
+        lines.append("Scores of different methods have different scales: their losses do not compare.")
     if compared.outcome == "passed":
         bound = f"{compared.fail_if_worse:g} {compared.unit if compared.fail_if_worse != 1 else compared.unit[:-1]}"
         lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")
@@ -158,40 +162,48 @@ def _failed(compared: RunComparison) -> str:
     )
 
 
-def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
-    """One line of the table; what A and B share is said once."""
-    result, scale = pair.result, compared.scale
-    shares = (result.wins, result.ties, result.losses)
-    wider = pair.notable_over_classes
-    over_classes = {"over classes": "" if wider is None else _bounds(wider.low, wider.high, scale)}
-    if all(each.notable_over_classes is None for each in compared.pairs):
-        over_classes = {}
-    interval = _bounds(result.difference.low, result.difference.high, scale)
-    return {
-        "testbed": pair.testbed,
-        "A": str(pair.a),
-        "B": "the same" if pair.a == pair.b else str(pair.b),
-        "tasks": result.n,
-        "mean A": f"{scale * result.mean_a:.2f}{_mark(pair, pair.a, compared)}",
-        "mean B": f"{scale * result.mean_b:.2f}{_mark(pair, pair.b, compared)}",
-        "B − A": f"{scale * result.difference.mean:+.2f} {interval}".strip(),
-        **over_classes,
-        "B wins / ties / loses %": " / ".join(f"{100 * share:.0f}" for share in shares),
-        "p": _p(result.p),
-        "p corr.": _p(pair.p_holm),
-        "B is": pair.verdict,
-    }
+def compared_sheet(compared: RunComparison) -> Sheet:
+    """Return the table of a comparison: both means, their difference with its intervals, and what follows."""
+    from longshot.reports import Column, SheetCell, make_sheet
+    from longshot.statistics import Unit, bounds_text, plus_minus
 
+    shares = compared.unit == "points"
+    unit: Unit = "points" if shares else "plain"
 
-def _mark(pair: Compared, series: RunSeries, compared: RunComparison) -> str:
-    """What marks a number whose network saw something of the testbed in training; the note stands below."""
-    mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
-    return f" {mark}" if mark else ""
+    def mean(pair: Compared, series: RunSeries, value: float) -> SheetCell:
+        mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
+        return SheetCell(plus_minus(value, unit="percent" if shares else "plain", digits=2), note=mark)
 
+    def difference(pair: Compared) -> str:
+        ends = pair.result.difference
+        return bounds_text(ends.mean, ends.low, ends.high, unit, 2)
 
-def _bounds(low: float | None, high: float | None, scale: float) -> str:
-    """``[+0.40, +1.17]``, or nothing where there is no interval."""
-    return "" if low is None or high is None else f"[{scale * low:+.2f}, {scale * high:+.2f}]"
+    def over_classes(pair: Compared) -> SheetCell:
+        wider = pair.notable_over_classes
+        text = (
+            "" if wider is None else bounds_text(wider.mean, wider.low, wider.high, unit, 2).partition(" ")[2]
+        )
+        return SheetCell(text)
+
+    columns = [
+        Column("testbed", lambda pair: pair.testbed),
+        Column("A", lambda pair: str(pair.a)),
+        Column("B", lambda pair: "the same" if pair.a == pair.b else str(pair.b)),
+        Column("tasks", lambda pair: pair.result.n, "count"),
+        Column("mean A", lambda pair: mean(pair, pair.a, pair.result.mean_a), "percent"),
+        Column("mean B", lambda pair: mean(pair, pair.b, pair.result.mean_b), "percent"),
+        Column("B − A", difference, "points"),
+        Column("for other classes", over_classes, "points"),
+        Column("B wins %", lambda pair: pair.result.wins, "percent", 0),
+        Column("ties %", lambda pair: pair.result.ties, "percent", 0),
+        Column("loses %", lambda pair: pair.result.losses, "percent", 0),
+        Column("p", lambda pair: pair.result.p, "p"),
+        Column("p corr.", lambda pair: pair.p_holm, "p"),
+        Column("B is", lambda pair: SheetCell(pair.verdict), "plain"),
+    ]
+    if all(pair.notable_over_classes is None for pair in compared.pairs):
+        columns = [column for column in columns if column.of is not over_classes]
+    return make_sheet(columns, compared.pairs, _title(compared))
 
 
 def _p(value: float) -> str:
@@ -220,7 +232,7 @@ def _loss(pair: Compared, compared: RunComparison) -> str:
 @shared("force")
 @click.option(
     "--format",
-    type=click.Choice(["html", "md", "csv", "latex", "json"]),
+    type=click.Choice(["html", "md", "csv", "latex", "json", "text"]),
     help="A whole page, or the table alone. [default: by the file's ending, else html]",
 )
 @click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import escape_markdown, markdown_table, print_table
+from longshot.base import print_table
 
 if TYPE_CHECKING:
     from longshot.tasks import OddPair, SplitComparison, TreeGap
@@ -44,17 +44,17 @@ def print_hardness(records: Sequence[Mapping[str, Any]], markdown: bool = False,
 
 def hardness_row(record: Mapping[str, Any]) -> dict[str, str]:
     """How hard one split is, to read: accuracies in %, the loss in points."""
+    from longshot.statistics import Interval
 
-    def percent(interval: Mapping[str, Any], sign: str = "") -> str:
-        half = "" if interval["low"] is None else f" ± {50 * (interval['high'] - interval['low']):.1f}"
-        return f"{100 * interval['mean']:{sign}.1f}{half}"
-
+    frozen, learnt, loss = (
+        Interval(**record[name]) for name in ("frozen_accuracy", "learnt_accuracy", "transfer_loss")
+    )
     return {
         "split": record["split"],
-        "frozen": percent(record["frozen_accuracy"]),
-        "learnt": percent(record["learnt_accuracy"]),
+        "frozen": frozen.text(),
+        "learnt": learnt.text(),
         "learnt on others": f"{100 * record['other_accuracy']:.1f}",
-        "transfer loss": percent(record["transfer_loss"], "+"),
+        "transfer loss": loss.text("points"),
     }
 
 
@@ -103,9 +103,11 @@ def print_rows(rows: list[dict[str, Any]], markdown: bool, title: str) -> None:
     if not markdown:
         print_table(rows, title=title)
         return
-    heads = [escape_markdown(head) for head in rows[0]]
-    cells = [[escape_markdown(str(value)) for value in row.values()] for row in rows]
-    click.echo(markdown_table(title, heads, cells), nl=False)
+    from longshot.reports import Sheet, heads, row
+    from longshot.reports import markdown as write_markdown
+
+    body = [row(*map(str, each.values())) for each in rows]
+    click.echo(write_markdown(Sheet(title, heads(*rows[0]), [body])), nl=False)
 
 
 def plain(value: Any) -> str:

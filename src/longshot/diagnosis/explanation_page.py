@@ -27,7 +27,7 @@ from longshot.reports import (
     thumbnail,
     write_page,
 )
-from longshot.statistics import Correlation, Interval
+from longshot.statistics import Correlation, Interval, plus_minus
 
 if TYPE_CHECKING:
     from longshot import Testbed
@@ -120,11 +120,10 @@ def composition_rows(
 
 
 def say_interval(interval: Interval, share: bool, *, signed: bool = False) -> str:
-    """``40.0 ± 2.1 %`` for shares, ``0.54 ± 0.01`` for numbers."""
-    scale, digits, unit = (100, 1, " %") if share else (1, 3, "")
-    sign = "+" if signed else ""
-    text = f"{scale * interval.mean:{sign}.{digits}f}"
-    return f"{text}{unit}" if interval.half is None else f"{text} ± {scale * interval.half:.{digits}f}{unit}"
+    """Return a share in per cent with its unit, another number as it is, each with half its interval."""
+    if share:
+        return f"{plus_minus(interval.mean, interval.half, signed=signed)} %"
+    return plus_minus(interval.mean, interval.half, "plain", 3, signed=signed)
 
 
 def say_correlation(correlation: Correlation | None) -> str:

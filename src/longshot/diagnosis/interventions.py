@@ -34,7 +34,7 @@ from longshot.base import Floats, Ints, TaskRows, count, progress
 from longshot.diagnosis.attribute_gaps import Groups
 from longshot.diagnosis.suspicions import MEANINGS, Suspicion
 from longshot.diagnosis.swaps import Swaps, plan_swaps
-from longshot.statistics import Interval, holm, mean_interval, t_p_value
+from longshot.statistics import Interval, holm, mean_interval, plus_minus, t_p_value
 
 DRAWS = 5  # replacements drawn per task
 LEVEL = 0.05  # chance of claiming any cause that does not hold
@@ -139,15 +139,8 @@ class Intervention:
 
 
 def say_points(interval: Interval | None, *, signed: bool = False) -> str:
-    """``9.4 ± 2.1``, in points of accuracy.
-
-    >>> say_points(Interval(0.094, 0.073, 0.115, 31))
-    '9.4 ± 2.1'
-    """
-    if interval is None:
-        return "–"
-    text = f"{100 * interval.mean:{'+' if signed else ''}.1f}".replace("-", "−")
-    return text if interval.half is None else f"{text} ± {100 * interval.half:.1f}"
+    """Return an interval in points of accuracy; a dash where there is none."""
+    return "–" if interval is None else plus_minus(interval.mean, interval.half, "points", signed=signed)
 
 
 def replace_suspects(

@@ -50,9 +50,6 @@ from .views import judges_in as judges_in  # Backbones of a run that chose image
 from .dispatch import method_accuracies as method_accuracies  # A method's full call, and its accuracy on each task
 from .views import leaks_in as leaks_in  # What networks of a run saw of its testbeds in training
 from .views import names_only as names_only  # What a run vouches for by names of images only, in words
-from .views import say_judges as say_judges  # Which networks chose a testbed's images, in words
-from .views import say_leaks as say_leaks  # The same as footnotes
-from .views import summary_rows as summary_rows  # The summary as table rows
 from .results import accuracy_halves as accuracy_halves  # Half the widths of accuracy's intervals over tasks and …
 from .run_inputs import find_datasets as find_datasets  # Fingerprint → dataset for all that testbeds use
 from .run_record import LEVELS as LEVELS  # how a test image was seen in training, in words

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp, read_record
 from longshot.evaluation.run_record import LEVELS, RunLeak
-from longshot.statistics import widths_differ
+from longshot.statistics import plus_minus, widths_differ
 from longshot.tasks import is_judge, judges_of
 
 if TYPE_CHECKING:
@@ -27,46 +27,41 @@ _UNNOTICED = "so that other pictures under these names would go unnoticed"
 
 
 def summary_rows(results: Results) -> list[dict[str, Any]]:
-    """The summary as table rows: every mean with half the width of its 95 % interval, where it has one."""
-    records = results.summary()
-    seeds = {record["seed"] for record in records}
-    many_ways = any(record["top5"] < 1 for record in records)
-    adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
-    wider = [widths_differ(record["ci95"], record["ci95_over_classes"]) for record in records]
-    leaks = leaks_in(results.run)
+    """Return the summary as rows for notebooks: every mean with half its interval, judges and leaks marked."""
+    leaks, judging = leaks_in(results.run), judges_in(results.run)
     rows = []
-    for record, notable in zip(records, wider, strict=True):
-        leak = leaks.get((record.get("testbed_hash", ""), record["backbone"]))
-        row = {
-            **{name: record[name] for name in ("testbed", "backbone", "method", "setting", "tasks")},
-            "accuracy %": f"{with_half(record, 'accuracy')} {leak.mark if leak else ''}".rstrip(),
-            "balanced %": with_half(record, "balanced_accuracy"),
-            "normalized %": with_half(record, "normalized_accuracy"),
-        }
-        if any(wider):
-            row["over classes"] = f"± {100 * record['ci95_over_classes']:.2f}" if notable else ""
-        if many_ways:
-            row["top-5 %"] = with_half(record, "top5")
-        row["loss"] = with_half(record, "loss", scale=1, digits=3)
-        if adapted:
-            seconds = record["seconds"]
-            row["s/task"] = "" if seconds is None else f"{seconds / record['tasks']:.2g}"
-        if len(seeds) > 1:
-            row["seed"] = record["seed"]
-        rows.append(row)
+    for record in results.summary():
+        cell = (record["testbed_hash"], record["backbone"])
+        wider = (
+            record["ci95_over_classes"]
+            if widths_differ(record["ci95"], record["ci95_over_classes"])
+            else None
+        )
+        accuracy = plus_minus(record["accuracy"], record["ci95"], digits=2, over_classes=wider)
+        marks = ("†" if cell in judging else "", leaks[cell].mark if cell in leaks else "")
+        rows.append(
+            {
+                **{
+                    name: record[name]
+                    for name in ("testbed", "backbone", "method", "setting", "seed", "tasks")
+                },
+                "accuracy %": " ".join(filter(None, (accuracy, *marks))),
+                "balanced %": with_half(record, "balanced_accuracy"),
+                "normalized %": with_half(record, "normalized_accuracy"),
+                "top-5 %": with_half(record, "top5"),
+            }
+        )
     return rows
 
 
-def with_half(record: Mapping[str, Any], name: str, *, scale: float = 100, digits: int = 2) -> str:
-    """A mean of a record of ``Results.summary`` with half the width of its 95 % interval; one task has none.
+def with_half(record: Mapping[str, Any], name: str) -> str:
+    """Return a share of a record of ``Results.summary`` in per cent with half its 95 % interval.
 
     >>> with_half({"accuracy": 0.9125, "accuracy_ci95": [0.9, 0.925]}, "accuracy")
     '91.25 ± 1.25'
-    >>> with_half({"loss": 0.5, "loss_ci95": None}, "loss", scale=1, digits=3)
-    '0.500'
     """
-    mean, interval = f"{scale * record[name]:.{digits}f}", record[f"{name}_ci95"]
-    return mean if interval is None else f"{mean} ± {scale * (interval[1] - interval[0]) / 2:.{digits}f}"
+    ends = record[f"{name}_ci95"]
+    return plus_minus(record[name], None if ends is None else (ends[1] - ends[0]) / 2, digits=2)
 
 
 def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
@@ -245,16 +240,12 @@ def _say_unleaked(cell: Mapping[str, Any]) -> str:
 
 
 def _percent(part: Mapping[str, Any]) -> str:
-    """A mean with half its interval; a dash where there is none.
+    """Return a mean with half its interval; a dash where there is none.
 
     >>> _percent({"mean": 0.5, "half": 0.025}), _percent({"mean": None, "half": None})
     ('50.00 ± 2.50 %', '–')
     """
-    if part["mean"] is None:
-        return "–"
-    return (
-        f"{100 * part['mean']:.2f}" + ("" if part["half"] is None else f" ± {100 * part['half']:.2f}") + " %"
-    )
+    return "–" if part["mean"] is None else f"{plus_minus(part['mean'], part['half'], digits=2)} %"
 
 
 def names_only(run: Mapping[str, Any]) -> list[str]:

@@ -30,7 +30,7 @@ from longshot.explorer.dataset_views import (
     dataset_suspects,
     dataset_taxonomy,
 )
-from longshot.explorer.exports import PAGES, export_files, export_folder, page_tables, zipped
+from longshot.explorer.exports import PAGES, export_files, export_folder, zipped
 from longshot.explorer.home_views import home, suite, suite_board, testbed_board
 from longshot.explorer.library import Item
 from longshot.explorer.picture_store import PICTURE_TYPE
@@ -41,6 +41,7 @@ from longshot.explorer.task_views import answers_table, other_supports, task_ima
 from longshot.explorer.testbed_views import testbed_classes, testbed_overview, testbed_plots, testbed_tasks
 from longshot.explorer.web_server import App, Guard
 from longshot.explorer.work_views import release, study, study_page, training, verification, why
+from longshot.reports import table_bytes
 
 _PICTURE_THREADS = 4  # that wait for decoders; lists have threads of their own
 _WAITING = b"This page is loaded again when it is done."
@@ -245,17 +246,17 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
 def _table_file(
     site: Site, make: Callable[[Request], Page | Response], request: Request, number: str
 ) -> Response:
-    """One table of a page as a file: the page is made without ``table`` and ``as``, and the table taken out of it."""
+    """One table of a page as a file: the page is made without ``table`` and ``as``."""
     kind = str(request.query_params.get("as", "csv"))
     pairs = [pair for pair in request.query_params.multi_items() if pair[0] not in ("table", "as")]
     plain = Request({**request.scope, "query_string": urlencode(pairs).encode()})
     page = make(plain)
-    if isinstance(page, Response) or kind not in ("csv", "parquet"):
-        raise NotThere("A table can be had as CSV or Parquet.")
-    tables = page_tables(site.render(page))
+    if isinstance(page, Response) or kind not in ("csv", "parquet", "json"):
+        raise NotThere("A table can be had as CSV, Parquet or JSON.")
+    tables = site.tables(page)
     if not number.isdecimal() or not 1 <= int(number[:6]) <= len(tables):
         raise NotThere(f"This page has {len(tables)} tables, and there is no table '{number[:20]}'.")
-    data = downloads.table_bytes(tables[int(number) - 1], kind)
+    data = table_bytes(tables[int(number) - 1], kind)
     return downloads.attachment(data, f"{page.title}-table-{number}", kind)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -26,7 +27,7 @@ from longshot.explorer.run_views import (
 )
 from longshot.explorer.site import NotThere, Page, Site
 from longshot.explorer.sprites import SHOWN, query_gallery
-from longshot.reports import Section, class_names, top_classes
+from longshot.reports import Column, Section, SheetCell, class_names, make_sheet, top_classes
 from longshot.statistics import compare_paired, mean_interval, most_confused, t_p_value
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
@@ -88,7 +89,7 @@ def compare_series(site: Site, query: Any) -> Page:
     if len(chosen) < 2:
         sentence = f"{item.name} has {count(len(every), 'series', 'series')}, and two are needed to compare."
         section = Section(
-            "choose", "Choose series", {**choices, "pairs": [], "sentence": sentence}, "compare_choose"
+            "choose", "Choose series", {**choices, "pairs": None, "sentence": sentence}, "compare_choose"
         )
         return Page(f"Compare on {item.name}", [section], crumbs=crumbs)
     pairs = []
@@ -96,7 +97,8 @@ def compare_series(site: Site, query: Any) -> Page:
         link = address("/compare", [*bed_pairs, ("series", a.id), ("series", b.id)])
         pairs.append({"a": a, "b": b, "url": link, **_difference(a, b)})
     pairs.sort(key=lambda pair: -abs(pair["mean"]))
-    sections = [Section("choose", "Series", {**choices, "pairs": pairs, "sentence": ""}, "compare_choose")]
+    sheet = make_sheet(PAIRS, pairs, aria="Pairs of series") if pairs else None
+    sections = [Section("choose", "Series", {**choices, "pairs": sheet, "sentence": ""}, "compare_choose")]
     if len(chosen) == 2:
         sections = [*_pair(site, item, chosen[0], chosen[1], query), *sections]
     counts = [count(len(chosen), "series", "series"), count(int(item.facts["tasks"]), "task")]
@@ -104,6 +106,24 @@ def compare_series(site: Site, query: Any) -> Page:
     seen = (site.index(each.run).leaks.get((item.facts["hash"], each.series.backbone)) for each in chosen)
     page.notices += dict.fromkeys(f"{leak[1]}." for leak in seen if leak)
     return page
+
+
+def _name(each: Candidate) -> SheetCell:
+    return SheetCell(each.series.label, look="code", below=each.run.name)
+
+
+PAIRS = (
+    Column("A", lambda pair: _name(pair["a"])),
+    Column("B", lambda pair: _name(pair["b"])),
+    Column("B − A (points)", lambda pair: pair["mean"], "points", 2),
+    Column("95 % interval", lambda pair: (pair["low"], pair["high"]), "points", 2),
+    Column("B wins %", lambda pair: pair["wins"], "percent"),
+    Column("Ties %", lambda pair: pair["ties"], "percent"),
+    Column("A wins %", lambda pair: pair["losses"], "percent"),
+    Column("p", lambda pair: pair["p"], "p"),
+    Column("Tasks", lambda pair: pair["n"], "count"),
+    Column("Queries", lambda pair: SheetCell("open", link=pair["url"])),
+)
 
 
 def _testbed_of(site: Site, query: Any) -> Item:
@@ -278,7 +298,15 @@ def confusion(site: Site, run: Item, query: Any) -> Page:
 
     top = top_classes(matrix)
     pairs = most_confused(matrix, 8)
+    counts = [
+        Column("True class", lambda i: labels[matrix.classes[i]]),
+        *(
+            Column(labels[matrix.classes[j]], partial(_count, matrix, j), "count", group="taken for")
+            for j in top
+        ),
+    ]
     context = {
+        "sheet": make_sheet(counts, top, aria="Confusions"),
         "heads": [labels[matrix.classes[i]] for i in top],
         "rows": [
             (
@@ -325,6 +353,10 @@ def confusion(site: Site, run: Item, query: Any) -> Page:
         sections.append(_confused(run, item, cached, bed, series, query, base, labels))
     sections.append(Section("confusion", f"Confusions on {bed.name}", context, "confusion"))
     return run_frame(site, run, index, "confusion", sections)
+
+
+def _count(matrix: Any, predicted: int, true: int) -> int:
+    return int(matrix.counts[true, predicted])
 
 
 def _confused(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from starlette.responses import Response
 
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListState, ordered_rows
 from longshot.explorer.site import NotThere, Page, Site
+from longshot.reports import table_bytes
 
 _TYPES = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
+    "json": "application/json",
     "testbed": "application/vnd.apache.parquet",
     "svg": "image/svg+xml",
     "png": "image/png",
@@ -49,16 +48,6 @@ def attachment(data: bytes, name: str, kind: str) -> Response:
     return Response(data, media_type=_TYPES[kind], headers=headers)
 
 
-def table_bytes(table: pa.Table, kind: str) -> bytes:
-    """A table as CSV or Parquet."""
-    sink = io.BytesIO()
-    if kind == "csv":
-        pa.csv.write_csv(table, sink)
-    else:
-        pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue()
-
-
 def run_tasks_file(site: Site, run: Item, query: Any, kind: str) -> Response:
     """The list of a run as a file: every row that the filter leaves, in the order of the list."""
     from longshot.explorer.run_views import choose_bed, list_state
@@ -83,8 +72,8 @@ def testbed_classes_file(site: Site, item: Item, query: Any, kind: str) -> Respo
     """The class balance of a testbed as a file."""
     from longshot.explorer.testbed_views import classes_table
 
-    if kind not in ("csv", "parquet"):
-        raise NotThere("A list of classes can be had as CSV or Parquet.")
+    if kind not in ("csv", "parquet", "json"):
+        raise NotThere("A list of classes can be had as CSV, Parquet or JSON.")
     table = classes_table(site.testbed(item).testbed)
     return _tasks(site, None, table, ListState.read("", query), kind, f"{item.name}-classes", "-tasks")
 
@@ -152,8 +141,8 @@ def comparison(site: Site, query: Any) -> Page | Response:
     kind = str(query.get("as", ""))
     if not kind:
         return compare_series(site, query)
-    if kind not in ("csv", "parquet"):
-        raise NotThere("A comparison can be had as CSV or Parquet.")
+    if kind not in ("csv", "parquet", "json"):
+        raise NotThere("A comparison can be had as CSV, Parquet or JSON.")
     listed = compared_table(site, query)
     state = replace(listed.state, columns=())
     return _tasks(site, None, listed.table, state, kind, "compared", "-disagreements")

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from longshot.base import UserError, count
-from longshot.explorer.compare_views import Candidate, candidates
 from longshot.explorer.dataset_views import page_of, pager_of
 from longshot.explorer.library import PLURALS, Item
 from longshot.explorer.listing import address
-from longshot.explorer.run_views import tasks_url
+from longshot.explorer.result_views import IndexLinks, indexed_results
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of
 from longshot.explorer.testbed_views import testbed_frame
-from longshot.reports import Section, column_marks
-from longshot.statistics import mean_interval
+from longshot.reports import Column, Estimates, ReportData, Section, results_sheet
 
 _ROWS = 60  # of a page
 _SINGULARS = {"board": "leaderboard"}
@@ -115,76 +114,54 @@ def _facts(item: Item) -> list[str]:
     return []
 
 
-_MOST = 100  # series
-_TESTED, _TASKS = 12, 5_000  # series and tasks up to which first places are tested
-
-
 def testbed_board(site: Site, item: Item) -> Page:
-    """All series measured on a testbed: means with intervals, first places, cost; judges marked and not ranked."""
-    cached = site.testbed(item)
-    every = candidates(site, item.facts["hash"], _MOST)
-    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for each in every:
-        line = _line(site, each, item.facts["hash"])
-        if line is not None:
-            # The same measurement in two runs is one line.
-            key = (each.series.method, each.series.backbone, line["values"].tobytes())
-            lines.setdefault(key, line)["runs"].append(each.run)
-    rows = sorted(
-        lines.values(), key=lambda line: (line["series"].transductive, line["judge"], -line["mean"])
+    """Show all series measured on a testbed: means with intervals, first places, cost; judges not ranked."""
+    runs = _runs_on(site, [item.facts["hash"]])
+    data, entries = indexed_results(site, runs, [item.facts["hash"]])
+    links = IndexLinks(site, runs)
+
+    def names(series: int) -> str:
+        holders = [run.name for run, _, _ in links.holders(data.beds[0], data.series[series])]
+        return ", ".join(dict.fromkeys(holders[:3])) + (
+            f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+        )
+
+    more = (
+        Column("Tasks", lambda s: entries[0, s].n, "count"),
+        Column("Time per task", lambda s: entries[0, s].metrics["seconds"], "seconds", better="lower"),
+        Column("Runs", names),
     )
     context = {
-        "rows": rows,
-        "note": _mark(rows),
-        "judges": any(row["judge"] for row in rows),
-        "leaks": list(dict.fromkeys(row["leak"][1] for row in rows if row["leak"][1])),
-        "chance": float(np.mean(1 / cached.testbed.table["way"].to_numpy())),
+        "means": results_sheet(data, entries, more, board_order(data, entries)) if data.series else None,
+        "links": links,
         "compare": address("/compare", [("testbed", item.id)]),
     }
     return testbed_frame(site, item, "board", [Section("board", "Leaderboard", context, "board")])
 
 
-def _line(site: Site, each: Candidate, content_hash: str) -> dict[str, Any] | None:
-    values = each.bed.accuracies(each.position)
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return None
-    interval = mean_interval(finite)
-    seconds = each.bed.table[f"seconds:{each.series.column}"].to_numpy()
-    return {
-        "series": each.series,
-        "runs": [],
-        "mean": interval.mean,
-        "half": interval.half,
-        "n": len(finite),
-        "of": len(values),
-        "milliseconds": 1000 * float(np.nanmean(seconds)) if np.isfinite(seconds).any() else float("nan"),
-        "judge": (content_hash, each.series.backbone) in site.index(each.run).judges,
-        "leak": site.index(each.run).leaks.get((content_hash, each.series.backbone), ("", "")),
-        "url": tasks_url(each.run, each.bed, each.series.column),
-        "values": values,
-        "mark": "",
-    }
+def _runs_on(site: Site, hashes: Sequence[str]) -> list[Item]:
+    """Return the runs on any of these testbeds that can be read, newest first."""
+    readable = {}
+    for content_hash in hashes:
+        for run in site.library.runs_of(content_hash):
+            try:
+                site.index(run)
+            except NotThere:
+                continue
+            readable[run.id] = run
+    return list(readable.values())
 
 
-def _mark(rows: list[dict[str, Any]]) -> str:
-    """Mark the first places of each setting; what the marks stand for."""
-    ranked = [row for row in rows if not row["judge"] and row["n"] == row["of"]]
-    size = min((len(row["values"]) for row in ranked), default=0)
-    if len(ranked) < 2 or len(ranked) > _TESTED or size > _TASKS or size < 2:
-        if size > _TASKS:
-            return (
-                f"First places are tested up to {_TASKS:,} tasks; compare two series for their paired test."
-            )
-        return f"First places are tested for 2 to {_TESTED} series with all tasks." if ranked else ""
-    table = np.stack([row["values"][:size] for row in ranked], axis=1)
-    marks = column_marks(table, [row["series"].setting for row in ranked])
-    for row, mark in zip(ranked, marks, strict=True):
-        row["mark"] = mark
-    return (
-        "“Best” beats every other series of its setting on the same tasks (sign-flip tests, 5 %, corrected); “tie” "
-        "rows are not told apart from the highest."
-    )
+def board_order(data: ReportData, entries: Estimates) -> list[int]:
+    """Return the series from the top: inductive ones first, judges last, the highest average first."""
+
+    def place(series: int) -> tuple[bool, bool, int, float]:
+        own = [entry for (_, s), entry in entries.items() if s == series]
+        judged = any(entry.mark == "judge" for entry in own)
+        average = sum(entry.mean for entry in own) / len(own)
+        return data.series[series].transductive, judged, -len(own), -average
+
+    return sorted(range(len(data.series)), key=place)
 
 
 def suite_board(site: Site, item: Item) -> Page:
@@ -220,43 +197,26 @@ def suite(site: Site, item: Item) -> Page:
 
 
 def everybody(site: Site, beds: dict[str, str]) -> Section:
-    """Every series of every run on the testbeds of a suite, by content: a line per series, a column per testbed.
+    """Show every series of every run on the testbeds of a suite, by content: a line per series, a column per testbed.
 
     The average is over the testbeds that a series did not judge, of those that were measured on all of them.
     """
-    lines: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
-    for name, content_hash in beds.items():
-        for each in candidates(site, content_hash, _MOST):
-            line = _line(site, each, content_hash)
-            if line is not None:
-                key = (each.series.setting, each.series.method, each.series.backbone)
-                lines.setdefault(key, {}).setdefault(name, line)  # of several runs the newest
-    rows = []
-    for (setting, method, backbone), cells in lines.items():
-        ranked = [cell["mean"] for cell in cells.values() if not cell["judge"]]
-        whole_suite = len(cells) == len(beds) and ranked
-        rows.append(
-            {
-                "method": method,
-                "backbone": backbone,
-                "setting": setting,
-                "average": float(np.mean(ranked)) if whole_suite else None,
-                "judged": sum(cell["judge"] for cell in cells.values()),
-                "cells": [cells.get(name) for name in beds],
-            }
-        )
-    rows.sort(
-        key=lambda row: (
-            row["setting"] == "transductive",
-            row["judged"] > 0,
-            -(row["average"] if row["average"] is not None else -1.0),
-        )
+    runs = _runs_on(site, list(beds.values()))
+    data, entries = indexed_results(site, runs, list(beds.values()))
+
+    def average(series: int) -> float | None:
+        own = [entry for (_, s), entry in entries.items() if s == series]
+        ranked = [entry.mean for entry in own if entry.mark != "judge"]
+        return float(np.mean(ranked)) if ranked and len(own) == len(beds) else None
+
+    column = Column("Average %", average, "percent", better="higher")
+    means = results_sheet(data, entries, [column], board_order(data, entries)) if data.series else None
+    return Section(
+        "everybody",
+        "All runs on these testbeds",
+        {"means": means, "links": IndexLinks(site, runs)},
+        "everybody",
     )
-    cells_shown = [cell for row in rows for cell in row["cells"] if cell]
-    notes = list(dict.fromkeys(cell["leak"][1] for cell in cells_shown if cell["leak"][1]))
-    judges = any(row["judged"] for row in rows)
-    context = {"rows": rows, "names": list(beds), "judges": judges, "leaks": notes}
-    return Section("everybody", "All runs on these testbeds", context, "everybody")
 
 
 def bed_section(site: Site, beds: dict[str, str]) -> Section:

@@ -15,16 +15,25 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longshot.base import UserError, cache_dir, hash_json, in_words, keep_fonts, write_json
 
-FORMAT = 5
+if TYPE_CHECKING:
+    from longshot.reports import Sheet
+
+FORMAT = 6
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
-_ONCE = ("tables", "by_dataset", "others", "datasets")  # what stands with the first plots of a section only
+_ONCE = (
+    "tables",
+    "by_dataset",
+    "others",
+    "datasets",
+    "sheet",
+)  # what stands with the first plots of a section only
 _SECONDS = 600.0
 WAIT = 6.0  # seconds that a page waits; it is loaded again by itself until they are made
 
@@ -311,25 +320,36 @@ def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rendered(sections: list[Any], links: Any) -> list[dict[str, Any]]:
-    from longshot.reports import environment
+    from longshot.reports import arrow, environment
 
     templates = environment()
     rendered: list[dict[str, Any]] = []
     for section in sections:
         template = templates.get_template(f"{section.template or section.name}.html.j2")
-        parts = _parts(partial(template.render, links=links), section.context)
+        parts = _parts(partial(_render, template, links), section.context)
         facts = {"name": section.name, "heading": section.heading, "problem": "", "parts": len(parts)}
-        rendered += [{**facts, "html": html, "part": number} for number, html in enumerate(parts, 1)]
+        for number, (html, sheets) in enumerate(parts, 1):
+            tables = [arrow(sheet).to_pydict() for sheet in sheets]
+            rendered.append({**facts, "html": html, "part": number, "tables": tables})
     return rendered
 
 
-def _parts(render: Callable[[dict[str, Any]], str], context: dict[str, Any]) -> list[str]:
-    """A section in as many parts as its plots need, none with more elements than a page bears."""
-    html = render(context)
+def _render(template: Any, links: Any, context: dict[str, Any], sheets: list[Sheet]) -> str:
+    """Return a section as HTML, and add its tables to ``sheets``."""
+    html: str = template.render(context, links=links, shown_tables=sheets)
+    return html
+
+
+def _parts(
+    render: Callable[[dict[str, Any], list[Sheet]], str], context: dict[str, Any]
+) -> list[tuple[str, list[Sheet]]]:
+    """Cut a section into as many parts as its plots need, none with more elements than a page bears."""
+    sheets: list[Sheet] = []
+    html = render(context, sheets)
     panels = context.get("panels")
     elements = len(re.findall(r"<[a-zA-Z]", html))
     if elements <= _MOST_ELEMENTS or not isinstance(panels, list) or len(panels) < 2:
-        return [html]
+        return [(html, sheets)]
     middle = len(panels) // 2
     again = {**context, "panels": panels[middle:], **{name: [] for name in _ONCE if name in context}}
     return [*_parts(render, {**context, "panels": panels[:middle]}), *_parts(render, again)]

@@ -20,11 +20,11 @@ from longshot.explorer.listing import (
     select,
     task_link,
 )
+from longshot.explorer.result_views import IndexLinks, indexed_results, tasks_url
 from longshot.explorer.run_index import BedIndex, RunIndex
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.svg_plots import Point, scatter
-from longshot.reports import Section
-from longshot.statistics import mean_interval
+from longshot.reports import Section, results_sheet
 
 _POINTS = 350
 _HEADINGS = {
@@ -84,38 +84,10 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
 
 
 def run_overview(site: Site, run: Item) -> Page:
-    """State, and the mean of every series on every testbed; each leads to its tasks."""
+    """Show the state of a run and its table of results; each mean leads to its tasks."""
     index = site.index(run)
     beds = index.beds()
-    lines: dict[tuple[str, str, str, int], dict[int, Any]] = {}
-    for number, bed in enumerate(beds):
-        for position, series in enumerate(bed.series):
-            values = bed.accuracies(position)
-            values = values[np.isfinite(values)]
-            if not len(values):
-                continue
-            interval = mean_interval(values)
-            lines.setdefault((series.method, series.backbone, series.setting, series.seed), {})[number] = {
-                "mean": interval.mean,
-                "half": interval.half,
-                "n": len(values),
-                "of": bed.table.num_rows,
-                "url": tasks_url(run, bed, series.column),
-                "chance": float(np.nanmean(1 / bed.table["way"].to_numpy())),
-                "leak": index.leaks.get((bed.hash, series.backbone), ("",))[0],
-            }
-    several = len({key[3] for key in lines}) > 1
-    rows: list[dict[str, Any]] = [
-        {
-            "method": method,
-            "backbone": backbone,
-            "setting": setting,
-            "seed": seed if several else None,
-            "cells": [cells.get(number) for number in range(len(beds))],
-        }
-        for (method, backbone, setting, seed), cells in lines.items()
-    ]
-    rows.sort(key=lambda row: (row["setting"] == "transductive", -_mean_of(row["cells"])))
+    data, entries = indexed_results(site, [run])
     items = [site.testbed_item(bed.hash) for bed in beds]
     context = {
         "run": run,
@@ -130,19 +102,10 @@ def run_overview(site: Site, run: Item) -> Page:
             }
             for bed, item in zip(beds, items, strict=True)
         ],
-        "lines": rows,
+        "means": results_sheet(data, entries) if data.series else None,
+        "links": IndexLinks(site, [run]),
     }
     return run_frame(site, run, index, "", [Section("overview", "Means", context, "run_overview")])
-
-
-def _mean_of(cells: Sequence[Any]) -> float:
-    means = [cell["mean"] for cell in cells if cell is not None]
-    return float(np.mean(means)) if means else 0.0
-
-
-def tasks_url(run: Item, bed: BedIndex, column: str) -> str:
-    """The list of a testbed's tasks, from the lowest value of a column."""
-    return address(f"{run.url}/tasks", [("bed", bed.hash[:10]), *([("sort", column)] if column else [])])
 
 
 def choose_bed(index: RunIndex, query: Any) -> BedIndex:
@@ -304,8 +267,8 @@ def run_section(site: Site, run: Item, name: str, query: Any) -> Page:
     if not parts and not problem:
         raise NotThere(f"The report of this run has no section '{name[:40]}'.")
     number = min(max(1, page_number(query, "part")), max(1, len(parts)))
-    section = parts[number - 1] if parts else {"html": "", "heading": "Report"}
-    shown = made(name, section["heading"], problem, section["html"])
+    section = parts[number - 1] if parts else {"heading": "Report"}
+    shown = made(name, section["heading"], problem, section)
     if len(parts) > 1:
         shown.context["pages"] = [
             (f"part {each}", address(f"{run.url}/report/{name}", [("part", str(each))]), each == number)

@@ -7,21 +7,23 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from longshot.base import UserError
 from longshot.explorer import listing
 from longshot.explorer.caches import CachedTestbed, TestbedCache
-from longshot.explorer.exports import with_files
+from longshot.explorer.exports import table_links
 from longshot.explorer.library import PLURALS, Item, Library
 from longshot.explorer.picture_store import Decoders, PictureStore
 from longshot.explorer.plot_worker import PlotWorker
 from longshot.explorer.run_index import Indexes, RunIndex
-from longshot.reports import Section, frame
+from longshot.reports import Section, Sheet, arrow, frame
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -167,11 +169,11 @@ class Site:
 
     def render(self, page: Page, here: str = "") -> str:
         """A page as HTML; its sections are made as those of a report are. ``here`` is its own address."""
-        rendered = [
-            self.templates.get_template(f"{section.template or section.name}.html.j2").render(section.context)
-            for section in page.sections
-        ]
-        bodies = list(zip(page.sections, with_files(rendered, here) if here else rendered, strict=True))
+        bodies, number = [], 0
+        for section, body, tables in self._rendered(page):
+            numbers = range(number + 1, number + 1 + len(tables))
+            bodies.append((section, body + (table_links(numbers, here) if here else "")))
+            number += len(tables)
         text = self.templates.get_template("explorer.html.j2").render(
             title=page.title,
             bodies=bodies,
@@ -186,10 +188,24 @@ class Site:
         )
         return without_unseen(text)
 
+    def tables(self, page: Page) -> list[pa.Table]:
+        """Return the tables of a page in their order, with full precision: what files are made of."""
+        return [table for _, _, tables in self._rendered(page) for table in tables]
 
-def made(name: str, heading: str, problem: str = "", html: str = "") -> Section:
-    """A section that is HTML already, or a sentence that says why it is not there (yet)."""
-    return Section(name, heading, {"html": html, "problem": problem}, "made")
+    def _rendered(self, page: Page) -> Iterator[tuple[Section, str, list[pa.Table]]]:
+        """Yield each section with its HTML and its tables; one that the plot worker drew brings both along."""
+        for section in page.sections:
+            shown: list[Sheet] = []
+            template = self.templates.get_template(f"{section.template or section.name}.html.j2")
+            body = template.render(section.context, shown_tables=shown)
+            drawn_before = [pa.table(columns) for columns in section.context.get("drawn_tables", ())]
+            yield section, body, [*drawn_before, *map(arrow, shown)]
+
+
+def made(name: str, heading: str, problem: str = "", drawn: Mapping[str, Any] | None = None) -> Section:
+    """Return a section that the plot worker drew, or a sentence that says why it is not there (yet)."""
+    html, tables = (drawn or {}).get("html", ""), (drawn or {}).get("tables", ())
+    return Section(name, heading, {"html": html, "problem": problem, "drawn_tables": tables}, "made")
 
 
 def crumbs_of(item: Item) -> list[tuple[str, str]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from longshot.base import Floats, count, span
 from longshot.explorer.caches import CachedTestbed
@@ -18,7 +21,8 @@ from longshot.explorer.run_index import read_scores
 from longshot.explorer.site import NotThere, Page, Site, tabs_of
 from longshot.explorer.sprites import TilePage, read_task, sprite_of, tile_page
 from longshot.explorer.testbed_views import dataset_links, siblings, tasks_with
-from longshot.reports import Section, class_names
+from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
+from longshot.statistics import percent
 
 if TYPE_CHECKING:
     from longshot.tasks import Task
@@ -329,6 +333,29 @@ def other_supports(site: Site, item: Item, number: int, query: Any) -> Page:
 _SERIES = 8  # columns of a page
 
 
+def _answers_sheet(rows: list[dict[str, Any]], series: Sequence[Any]) -> Sheet:
+    """Return the table of queries: their pictures, their classes, and what each series answered."""
+    picture = Markup('<a class="tile" href="{}" style="{}" title="{}" aria-label="query {}, {}"></a>')
+
+    def query(row: dict[str, Any]) -> SheetCell:
+        tile = row["tile"]
+        html = picture.format(row["url"], tile.style, tile.key, tile.position, row["name"])
+        return SheetCell(tile.key, html=html)
+
+    def answer(number: int, row: dict[str, Any]) -> SheetCell:
+        cell = row["cells"][number]
+        share = "" if cell["share"] is None else f" {percent(cell['share'])} %"
+        text = f"{'✓' if cell['right'] else '✗'} {cell['name']}{share}"
+        return SheetCell(text, "right" if cell["right"] else "wrong", value=cell["name"])
+
+    columns = [
+        Column("Query", query),
+        Column("Class", lambda row: row["name"]),
+        *(Column(f"{each.method} {each.backbone}", partial(answer, n)) for n, each in enumerate(series)),
+    ]
+    return make_sheet(columns, rows, style="metrics answers", aria="Answers")
+
+
 def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
     """A row per query: its picture, its class, and per series the class that it gave and the share of its score."""
     cached = site.testbed(item)
@@ -359,7 +386,7 @@ def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
     rows.sort(key=lambda row: -row["wrong"])
     context = {
         "rows": rows,
-        "series": [each.series for each in shown],
+        "sheet": _answers_sheet(rows, [each.series for each in shown]) if shown else None,
         "more": len(every) - len(shown),
         "kept": any(own is not None for own in scores),
         "sprite": sprite_of(base, cached, task, tiles),

@@ -136,7 +136,7 @@ def testbed_plots(site: Site, item: Item) -> Page:
     if drawn_plots is None:
         problem = "The plots are still being drawn. This page is loaded again when it is done."
         return testbed_frame(site, item, "plots", [made("waiting", "Being drawn", problem)])
-    sections = [made(each["name"], each["heading"], each["problem"], each["html"]) for each in drawn_plots]
+    sections = [made(each["name"], each["heading"], each["problem"], each) for each in drawn_plots]
     return testbed_frame(site, item, "plots", sections)
 
 

@@ -15,7 +15,7 @@ from longshot.explorer.library import Item, inner_file
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.sprites import image_gallery
 from longshot.publish import without_front_matter
-from longshot.reports import Section
+from longshot.reports import Column, Section, Sheet, SheetCell, heads, make_sheet, row
 
 _ROW = re.compile(r"^\|(.*)\|\s*$")
 _RULE = re.compile(r"^\|[\s:|-]+\|\s*$")
@@ -42,6 +42,12 @@ def blocks_of(text: str) -> list[dict[str, Any]]:
             _add(blocks, line)
     if code:
         blocks.append({"kind": "code", "text": "\n".join(code)})
+    for block in blocks:
+        if block["kind"] == "table":
+            rows, width = block.pop("rows")[:120], len(block["heads"])
+            lines = [row(*[*cells, *[""] * width][:width]) for cells in rows]
+            names = heads(*block.pop("heads"))
+            block["sheet"] = Sheet("", names, [lines], labels=width, aria="Table of the card")
     return [block for block in blocks if block["kind"] != "gap"]
 
 
@@ -55,8 +61,8 @@ def _add(blocks: list[dict[str, Any]], line: str) -> None:
         blocks.append({"kind": "heading", "level": min(marks, 3), "text": line.lstrip("# ")})
     elif _RULE.match(line) and last["kind"] == "table":
         pass
-    elif row := _ROW.match(line):
-        cells = [_plain(cell) for cell in row[1].split("|")]
+    elif cells_line := _ROW.match(line):
+        cells = [_plain(cell) for cell in cells_line[1].split("|")]
         if last["kind"] == "table":
             last["rows"].append(cells)
         else:
@@ -96,7 +102,7 @@ def training(site: Site, item: Item) -> Page:
             sections.append(made("curves", "Learning curves", waiting))
         for each in curves or []:
             heading = each["heading"] or "Learning curves"
-            sections.append(made(each["name"], heading, each["problem"], each["html"]))
+            sections.append(made(each["name"], heading, each["problem"], each))
     sections.append(_episodes(site, item, settings))
     plain = [
         (key, value if isinstance(value, str) else json.dumps(value))
@@ -173,14 +179,12 @@ def study(site: Site, item: Item) -> Page:
     facts = item.facts
     inside = [each for each in site.library.items() if item.path in each.path.parents]
     verdicts = facts.get("verdicts") or {}
+    verdicts = verdicts if isinstance(verdicts, dict) else {}
     sentences = _claims(item)
+    rows = [(str(claim), sentences.get(str(claim), ""), str(verdict)) for claim, verdict in verdicts.items()]
     trainings = [each for each in inside if each.kind == "training"]
     context: dict[str, Any] = {
-        "verdicts": [
-            (str(claim), sentences.get(str(claim), ""), str(verdict)) for claim, verdict in verdicts.items()
-        ]
-        if isinstance(verdicts, dict)
-        else [],
+        "verdicts": make_sheet(VERDICTS, rows[:100], aria="Verdicts") if rows else None,
         "page": f"{item.url}/page" if inner_file(item.path, "report.html") else None,
         "runs": [each for each in inside if each.kind == "run"][:50],
         "trainings": trainings[:100],
@@ -194,6 +198,12 @@ def study(site: Site, item: Item) -> Page:
     ]
     section = Section("study", "What it found", context, "study_overview")
     return Page(item.name, [section], counts=counts, crumbs=crumbs_of(item))
+
+
+VERDICTS = (
+    Column("Claim", lambda row: SheetCell(row[1], below=row[0]) if row[1] else row[0]),
+    Column("Verdict", lambda row: row[2]),
+)
 
 
 def _claims(item: Item) -> dict[str, str]:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,17 +31,20 @@ from longshot.publish.suite import (
     open_suite,
 )
 from longshot.reports import (
+    JUDGE_RULE,
+    MARK_RULE,
+    Column,
+    Placed,
     Section,
     Sheet,
     SheetCell,
     bed_facts,
-    heads,
+    make_sheet,
     markdown,
     notable_half,
-    percent,
-    row,
     write_page,
 )
+from longshot.statistics import CLASSES, TASKS, plus_minus
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,18 +53,13 @@ if TYPE_CHECKING:
     from longshot.evaluation import Backbones, Results
 
 
-JUDGE = "†"
 _NOTE = (
-    "Mean accuracy over tasks in %, ± half the 95 % interval; in brackets the one for other classes too, where it "
+    f"Mean accuracy over tasks in %, ± half the 95 % interval for {TASKS}; in brackets that for {CLASSES}, where it "
     "differs by more than a fifth."
 )
-_JUDGE_NOTE = (
-    f" {JUDGE} chose the images of this testbed: its number says how it judges itself, and it is not ranked."
-)
 _BOARD_NOTE = (
-    " Bold: first place of its setting on the testbed; = where several share it, because Holm-corrected sign-flip "
-    "tests on the same tasks do not tell them apart. The average is over testbeds, for models that judged none of "
-    "them. Times were measured on each entry's own machine."
+    f" {MARK_RULE} The average is over testbeds, for models that judged none of them. Times were measured on each "
+    "entry's own machine."
 )
 
 
@@ -81,50 +80,35 @@ class BenchCard:
         """Suite with its version."""
         return f"{self.suite}, version {self.version}"
 
-    def rows(self) -> list[dict[str, str]]:
-        """One row per model × method: its accuracy on every testbed, averages per kind, costs."""
-        return [self._row(entry) for entry in self.entries]
-
-    def _row(self, entry: Entry) -> dict[str, str]:
-        columns = {name: score_text(entry.scores[name]) for name in self.kinds}
-        by_kind = {}
-        for kind in KINDS:
-            members = [entry.scores[name].mean for name in self.kinds if self.kinds[name] == kind]
-            if len(members) > 1:
-                by_kind[f"{kind} ({len(members)})"] = percent(float(np.mean(members)), 2)
-        return {
-            "model": entry.model,
-            "method": entry.method,
-            "setting": entry.setting,
-            **columns,
-            **by_kind,
-            "ms/image": _milliseconds(entry.milliseconds_per_image),
-            "ms/task": _milliseconds(entry.milliseconds_per_task),
-        }
-
     def sheet(self) -> Sheet:
-        """The card as a table."""
-        rows = self.rows()
-        body = [row(*cells.values()) for cells in rows]
+        """Return the card: one row per model × method, its accuracy on every testbed, averages per kind, costs."""
+        columns = [*WHO, *(Column(name, partial(score_cell, name, {}), "percent", 2) for name in self.kinds)]
+        for kind in KINDS:
+            members = [name for name in self.kinds if self.kinds[name] == kind]
+            if len(members) > 1:
+                columns.append(Column(f"{kind} ({len(members)})", partial(_average, members), "percent", 2))
         note = _NOTE + self._marks_note(self.entries)
-        return Sheet(f"Card: {self.title}", heads(*rows[0]), [body], note, labels=3)
+        return make_sheet([*columns, *COSTS], self.entries, f"Card: {self.title}", note=note)
 
     def board_sheet(self) -> Sheet:
-        """All entries of the board, best average first, inductive above transductive."""
-        names = list(self.board.testbeds)
-        marks = {name: self.board.marks(name) for name in names}
+        """Return all entries of the board, best average first, inductive above transductive."""
+        placed = {name: self.board.placed(name) for name in self.board.testbeds}
+        columns = [
+            *WHO,
+            Column("average", lambda entry: entry.average, "percent", 2, "higher"),
+            *(
+                Column(name, partial(score_cell, name, placed[name]), "percent", 2, "higher")
+                for name in placed
+            ),
+            COSTS[0],
+            Column("measured", lambda entry: entry.when),
+            Column("with", lambda entry: f"longshot {entry.longshot}"),
+        ]
         blocks: dict[str, list[list[SheetCell]]] = {}
         for entry in self.board.ordered():
-            cells = [
-                SheetCell(score_text(entry.scores[name]), marks[name].get(entry.key, "")) for name in names
-            ]
-            average = "–" if entry.average is None else percent(entry.average, 2)
-            costs = (_milliseconds(entry.milliseconds_per_image), entry.when, f"longshot {entry.longshot}")
-            line = row(entry.model, entry.method, entry.setting, average, *cells, *costs)
-            blocks.setdefault(entry.setting, []).append(line)
-        titles = heads("model", "method", "setting", "average", *names, "ms/image", "measured", "with")
+            blocks.setdefault(entry.setting, []).append([column.cell(entry) for column in columns])
         note = _NOTE + _BOARD_NOTE + self._marks_note(self.board.entries)
-        return Sheet(f"Leaderboard: {self.title}", titles, list(blocks.values()), note, 3)
+        return Sheet(f"Leaderboard: {self.title}", columns, list(blocks.values()), note)
 
     def markdown(self) -> str:
         """Card and board as Markdown."""
@@ -172,23 +156,38 @@ class BenchCard:
 
     @staticmethod
     def _marks_note(entries: Sequence[Entry]) -> str:
-        """What † and ‡ stand for, as far as they are there."""
+        """Return what † and ‡ stand for, as far as they are there."""
         scores = [score for entry in entries for score in entry.scores.values()]
         notes = dict.fromkeys(f" {score.leak_note}." for score in scores if score.leak)
-        return (_JUDGE_NOTE if any(score.judge for score in scores) else "") + "".join(notes)
+        return (f" {JUDGE_RULE}" if any(score.judge for score in scores) else "") + "".join(notes)
 
 
-def score_text(score: TestbedScore) -> str:
-    """``84.31 ± 0.62 (± 1.90)``, with marks where the network judged itself or saw the testbed in training."""
-    text = percent(score.mean, 2) + ("" if score.half is None else f" ± {percent(score.half, 2)}")
-    notable = notable_half(score.half, score.class_half)
-    if notable is not None:
-        text += f" (± {percent(notable, 2)})"
-    return " ".join(filter(None, (text, JUDGE if score.judge else "", score.leak)))
+def score_cell(name: str, placed: Mapping[tuple[str, str, str], Placed], entry: Entry) -> SheetCell:
+    """Return an entry's accuracy on a testbed with its marks: as judge, of what it saw in training, and its place."""
+    score = entry.scores[name]
+    own = Placed("judge") if score.judge else placed.get(entry.key, Placed(""))
+    wider = notable_half(score.half, score.class_half)
+    text = plus_minus(score.mean, score.half, digits=2, over_classes=wider)
+    return SheetCell(text, own.mark, score.mean, score.half, note=score.leak, reason=own.reason)
 
 
-def _milliseconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+def _average(names: Sequence[str], entry: Entry) -> float:
+    return float(np.mean([entry.scores[name].mean for name in names]))
+
+
+def _milliseconds(value: float | None) -> SheetCell | None:
+    return None if value is None else SheetCell(f"{value:.3g}", value=value)
+
+
+WHO = (
+    Column("model", lambda entry: entry.model),
+    Column("method", lambda entry: entry.method),
+    Column("setting", lambda entry: entry.setting),
+)
+COSTS = (
+    Column("ms/image", lambda entry: _milliseconds(entry.milliseconds_per_image), "plain", better="lower"),
+    Column("ms/task", lambda entry: _milliseconds(entry.milliseconds_per_task), "plain", better="lower"),
+)
 
 
 @with_engine

@@ -20,7 +20,7 @@ from longshot.base import (
     print_table,
     shared,
 )
-from longshot.reports import sheet_rows
+from longshot.reports import terminal
 
 
 @click.command()
@@ -220,14 +220,8 @@ def command(
         echo_json(card.record())
         return
     if card.entries:
-        print_table(card.rows(), title=f"{card.title}: accuracy in %")
-    sheet = card.board_sheet()
+        click.echo(f"{terminal(card.sheet())}\n")
     where = "Nothing was kept: name a folder with -o."
     if out is not None:
         where = f"{out}: card.html, card.md, card.json; board: {board or out / 'leaderboard.json'}"
-    print_table(
-        sheet_rows(sheet, _MARKS), title="leaderboard", footer=f"\n{sheet.note.replace('Bold', '*')}\n{where}"
-    )
-
-
-_MARKS = {"best": " *", "tied": " ="}  # a terminal has no bold in a pipe
+    click.echo(f"{terminal(card.board_sheet())}\n\n{where}")

@@ -13,6 +13,8 @@ import pyarrow as pa
 import yaml
 
 from longshot.base import span
+from longshot.reports import JUDGE_RULE, MARK_RULE, Sheet, SheetCell, heads, markdown, notable_half, row
+from longshot.statistics import CLASSES, TASKS, plus_minus
 from longshot.tasks import DROP_HEADS, recorded_drops
 
 
@@ -69,8 +71,7 @@ def release_card(facts: Mapping[str, Any]) -> str:
         ),
     ]
     if facts["baselines"]:
-        parts += ["## Baselines", "Accuracy in per cent, mean over tasks with its 95 % interval (Student-t)."]
-        parts.append(_baselines(facts["baselines"]))
+        parts += ["## Baselines", _baselines(facts["baselines"]).strip()]
         parts += [f"{_cell(line[0].upper() + line[1:])}." for line in facts["baselines_by_name"]]
     parts += ["## Use", _USE]
     parts += [
@@ -122,25 +123,51 @@ longshot.score("predictions.parquet", "THIS_FOLDER")
 
 
 def _baselines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One row per backbone × method, one column per testbed."""
-    beds = list(dict.fromkeys(row["testbed"] for row in rows))
-    seeds = len({row["seed"] for row in rows}) > 1
-    cells: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in rows:
-        who = (row["backbone"], row["method"], row["setting"], *([str(row["seed"])] if seeds else []))
-        half = row["ci95"]
-        cells.setdefault(who, {})[row["testbed"]] = f"{100 * row['accuracy']:.2f}" + (
-            "" if half is None else f" ± {100 * half:.2f}"
-        )
-    heads = ("backbone", "method", "setting", *(["seed"] if seeds else []), *beds)
-    return _table(
-        heads, [(*who, *(by_bed.get(bed, "not run") for bed in beds)) for who, by_bed in cells.items()]
+    """Return the table of baselines: one row per backbone × method, one column per testbed."""
+    by_series: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+    for each in rows:
+        who = (each["backbone"], " ".join(filter(None, (each["method"], each["note"]))), each["setting"])
+        by_series.setdefault(who, {})[each["testbed"]] = each
+    beds = list(dict.fromkeys(each["testbed"] for each in rows))
+    body = [
+        row(*who, *(_score(cells[bed]) if bed in cells else "not run" for bed in beds))
+        for who, cells in by_series.items()
+    ]
+    notes = [
+        BASELINES_NOTE,
+        MARK_RULE,
+        *([JUDGE_RULE] if any(each["mark"] == "judge" for each in rows) else []),
+    ]
+    notes += dict.fromkeys(f"{each['leak']}." for each in rows if each["leak"])
+    return markdown(
+        Sheet("", heads("backbone", "method", "setting", *beds), [body], " ".join(notes), labels=3)
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+BASELINES_NOTE = (
+    f"Accuracy in per cent, mean over tasks ± half the 95 % interval for {TASKS} (Student-t); in brackets that for "
+    f"{CLASSES}, where it differs by more than a fifth."
+)
+
+
+def _score(record: Mapping[str, Any]) -> SheetCell:
+    """Return the accuracy of a record, with its marks."""
+    half, wider = (
+        None if record[low] is None else (record[high] - record[low]) / 2
+        for low, high in (("low", "high"), ("class_low", "class_high"))
+    )
+    text = plus_minus(record["mean"], half, digits=2, over_classes=notable_half(half, wider))
+    leak = str(record["leak"] or "").partition(" ")[0]
+    return SheetCell(text, record["mark"] or "", note=leak, reason=record["unranked"] or "")
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return facts as a table; texts between backticks are digests."""
+    body = [
+        [SheetCell(text.strip("`"), look="digest" if text.startswith("`") else "") for text in line]
+        for line in rows
+    ]
+    return markdown(Sheet("", heads(*names), [body], labels=len(names))).strip()
 
 
 def _cell(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -28,6 +28,9 @@ from longshot.base import (
     write_json,
 )
 from longshot.tasks import Testbed
+
+if TYPE_CHECKING:
+    from longshot.reports import Placed
 
 BUILT_IN = ("toybox-1",)
 METHODS = ("protonet", "ridge")  # where neither a suite nor its user names any
@@ -299,16 +302,17 @@ class Leaderboard(Record):
 
         return sorted(self.entries, key=place)
 
-    def marks(self, testbed: str) -> dict[tuple[str, str, str], str]:
-        """Entry key → "best", "tied" or "": first places of a testbed, within a setting, judges left out."""
-        from longshot.reports import column_marks
+    def placed(self, testbed: str) -> dict[tuple[str, str, str], Placed]:
+        """Return entry key → its place on a testbed, within its setting; judges take none."""
+        from longshot.reports import place_column
 
-        ranked = [entry for entry in self.entries if not entry.scores[testbed].judge]
-        if not ranked:
+        if not self.entries:
             return {}
-        accuracies: Floats = np.array([entry.scores[testbed].accuracies for entry in ranked]).T
-        marks = column_marks(accuracies, [entry.setting for entry in ranked])
-        return {entry.key: mark for entry, mark in zip(ranked, marks, strict=True)}
+        scores = [entry.scores[testbed] for entry in self.entries]
+        accuracies: Floats = np.array([score.accuracies for score in scores]).T
+        settings, judges = [entry.setting for entry in self.entries], [score.judge for score in scores]
+        places = place_column(accuracies, settings, judges)
+        return {entry.key: own for entry, own in zip(self.entries, places, strict=True)}
 
 
 def empty_board(suite: Suite) -> Leaderboard:

@@ -14,6 +14,7 @@ from longshot.data import Dataset
 from longshot.evaluation import Results, TestbedLike, names_only, open_distinct_testbeds
 from longshot.publish.release_card import CROISSANT_FILE, croissant_record, front_matter, release_card
 from longshot.publish.release_images import SourceNames, read_names, thumbnails, write_names
+from longshot.reports import arrow, metrics_sheet, read_runs
 from longshot.tasks import Testbed, columns, describe, open_datasets, say_sampler, say_suspects
 
 FORMAT = 3
@@ -114,7 +115,7 @@ def release(
         "made_with": f"longshot {__version__}",
         "testbeds": [_testbed(number, name, bed) for number, (name, bed) in enumerate(beds.items())],
         "sources": [entry for entry, _ in sources],
-        "baselines": [row for run in results for row in _baselines(run, beds)],
+        "baselines": _baselines(results, beds),
         "baselines_by_name": list(dict.fromkeys(line for run in results for line in names_only(run.run))),
     }
     for entry in facts["testbeds"]:
@@ -226,27 +227,26 @@ def _sources(
     return bound, sources
 
 
-def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[str, Any]]:
-    """Rows of a run on the release's testbeds; UserError when there is none, or the run is not finished."""
+def _baselines(runs: Sequence[Results], testbeds: Mapping[str, Testbed]) -> list[dict[str, Any]]:
+    """Return the rows of runs on the release's testbeds, as reports write them to files.
+
+    UserError when a run has none, or is not finished.
+    """
     names = {bed.content_hash: name for name, bed in testbeds.items()}
-    missing = results.missing()
-    if missing:
-        raise UserError(
-            f"The run {results.name} is not finished: {len(missing):,} units are missing",
-            "run its command again first",
-        )
-    rows = [
-        {
-            "testbed": names[record["testbed_hash"]],
-            **{key: record[key] for key in ("backbone", "method", "setting", "seed", "tasks")},
-            **{key: record[key] for key in ("accuracy", "ci95", "normalized_accuracy", "loss")},
-        }
-        for record in results.summary()
-        if record["testbed_hash"] in names
-    ]
-    if not rows:
-        raise UserError(
-            f"The run {results.name} holds nothing on the {len(names)} testbeds of the release",
-            "evaluate on them first",
-        )
-    return rows
+    selected = []
+    for results in runs:
+        missing = results.missing()
+        if missing:
+            raise UserError(
+                f"The run {results.name} is not finished: {len(missing):,} units are missing",
+                "run its command again first",
+            )
+        hashes = [content_hash for content_hash in results.run["testbeds"] if content_hash in names]
+        if not hashes:
+            raise UserError(
+                f"The run {results.name} holds nothing on the {len(names)} testbeds of the release",
+                "evaluate on them first",
+            )
+        selected.append(results.select(testbed=hashes))
+    rows: list[dict[str, Any]] = arrow(metrics_sheet(read_runs(selected))).to_pylist() if selected else []
+    return [{**row, "testbed": names[row["testbed_hash"]]} for row in rows]

@@ -31,10 +31,18 @@ from .published import PublishedNumber as PublishedNumber  # One printed number,
 from .published import published as published  # The numbers of one paper
 from .report import claim_report as claim_report  # The format of a report that is to be written to `out`
 from .report import render_report as render_report  # The report as text
+from .report_data import Cell as Cell  # The task rows of one series on one testbed
+from .report_data import ReportData as ReportData  # Everything a page or a table is made of
+from .report_data import arrange as arrange  # Give every testbed a name and every series one place
 from .report_data import Runs as Runs  # What may be given as the runs of a report
 from .report_data import read_runs as read_runs  # Read runs and arrange them
 from .sections.mistakes import top_classes as top_classes  # The classes with the most mistakes
-from .summary import column_marks as column_marks  # Marks of M series on the same T tasks alone, [T, M]
+from .marks import MARK_RULE as MARK_RULE  # The rule for bold and ties, in one sentence
+from .marks import JUDGE_RULE as JUDGE_RULE  # The rule for judges, in one sentence
+from .marks import column_marks as column_marks  # Marks of M series on the same T tasks alone, [T, M]
+from .marks import Placed as Placed  # A mark, why there is none, and the corrected p
+from .marks import place_column as place_column  # The same with the reason where the highest has no mark
+from .summary import Estimates as Estimates  # (bed, series) → its numbers
 from .summary import summarise as summarise  # the estimate and mark of every series on every testbed
 from .svg import INK as INK  # Stand-in for the colour of text
 from .svg import LIGHT as LIGHT  # The light colours, for files of their own
@@ -50,7 +58,6 @@ from .tables import Sheet as Sheet  # A table to read
 from .tables import SheetCell as SheetCell  # One text of a table
 from .tables import heads as heads  # Heads of columns, under `group` where there is one
 from .tables import markdown as markdown  # A GitHub-flavoured table under its title
-from .tables import percent as percent  # A share as a percentage
 from .tables import row as row  # A row of a table
 from .tables import to_csv as to_csv  # Records of the same keys as CSV
 from .tables import to_latex as to_latex  # Several tables in one LaTeX text
@@ -64,5 +71,13 @@ from .testbed_plots import accuracy_by_divergence as accuracy_by_divergence  # P
 from .testbed_plots import class_map as class_map  # Plot classes in the plane, coloured by set
 from .testbed_plots import clouds as clouds  # Plot accuracies of tasks against a divergence
 from .testbed_plots import hardness_map as hardness_map  # Plot splits by class similarity and transfer loss
-from .tables import sheet_rows as sheet_rows  # The rows of a sheet for `print_table`
+from .result_tables import metrics_sheet as metrics_sheet  # The table of all metrics
+from .result_tables import results_sheet as results_sheet  # The table of means: series × testbeds
+from .result_tables import screen_sheet as screen_sheet  # The table of all metrics, for a terminal
+from .tables import Column as Column  # A column of a table: head, what it shows of a row, and how
+from .tables import arrow as arrow  # A table as columns of full precision
+from .tables import make_sheet as make_sheet  # A table of declared columns
+from .tables import series_cell as series_cell  # The cell that names a series
+from .tables import table_bytes as table_bytes  # Columns as CSV, Parquet or JSON
+from .tables import terminal as terminal  # A table as text of 80 columns
 from .summary import notable_half as notable_half  # Half an interval over classes, where it differs from that over …

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from longshot.base import Bools, Floats, UserError
 from longshot.reports.frame import Section
-from longshot.reports.report_data import ReportData
+from longshot.reports.marks import MARK_RULE
+from longshot.reports.report_data import ReportData, ReportSeries
 from longshot.reports.sections import MAX_ROWS, Request, plot_label
 from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
 from longshot.reports.svg import (
@@ -25,13 +27,13 @@ from longshot.reports.svg import (
     series_style,
     to_svg,
 )
-from longshot.reports.tables import Sheet, SheetCell, duration, estimate_text, heads, row
+from longshot.reports.tables import Column, Sheet, SheetCell, duration, make_sheet, series_cell
+from longshot.statistics import TASKS
 
-HEADS = ("Method", "Backbone", "Setting", "Network")
 NOTE = (
-    "Mean accuracy over tasks in %, ± half the 95 % interval; time of the method per task (median) and for all tasks, "
-    "on the machine of the run, without the features of a frozen network, which are computed once. Bold: first place "
-    "on the testbed; = where several share it. “front”: nothing measured here is both quicker and more accurate."
+    f"Mean accuracy over tasks in %, ± half the 95 % interval for {TASKS}; time of the method per task (median) and "
+    "for all tasks, on the machine of the run, without the features of a frozen network, which are computed once. "
+    f"{MARK_RULE} “front”: nothing measured here is both quicker and more accurate."
 )
 
 
@@ -78,23 +80,41 @@ def pareto(seconds: Floats, accuracy: Floats) -> Bools:
 def cost_sheets(data: ReportData) -> list[Sheet]:
     """One table per testbed, frozen networks first, the quickest first; UserError when no times were recorded."""
     entries = summarise(data)
+    columns = [
+        Column("Method", lambda cost: data.series[cost.entry.series].title),
+        Column("Backbone", lambda cost: data.series[cost.entry.series].backbone),
+        Column("Setting", lambda cost: data.series[cost.entry.series].setting),
+        Column("Network", lambda cost: _kind(data, cost)),
+        Column(
+            "Accuracy",
+            lambda cost: SheetCell(cost.entry.text, cost.entry.mark, value=cost.entry.mean),
+            "percent",
+        ),
+        *COST_COLUMNS,
+    ]
     layouts = []
     for b, bed in enumerate(data.beds):
         bed_costs = costs(data, entries, b)
         kinds = dict.fromkeys(data.series[cost.entry.series].kind for cost in bed_costs)
         blocks = [
-            [_row(data, cost) for cost in bed_costs if _kind(data, cost) == kind]
+            [[column.cell(cost) for column in columns] for cost in bed_costs if _kind(data, cost) == kind]
             for kind in sorted(kinds, key=_order)
         ]
         if blocks:
-            names = heads(*HEADS, "Accuracy", "Per task", "In all", "Front")
-            layouts.append(Sheet(f"{bed.name}: accuracy and cost", names, blocks, NOTE, labels=len(HEADS)))
+            layouts.append(Sheet(f"{bed.name}: accuracy and cost", columns, blocks, NOTE))
     if not layouts:
         raise UserError(
             f"The layout 'cost' needs the seconds of every task, and 0 of {len(data.beds)} testbeds have them",
             "call {evaluate()} again with a new {out}",
         )
     return layouts
+
+
+COST_COLUMNS = (
+    Column("Per task", lambda cost: cost.median, "seconds", better="lower"),
+    Column("In all", lambda cost: cost.total, "seconds", better="lower"),
+    Column("Front", lambda cost: "front" if cost.front else ""),
+)
 
 
 def _kind(data: ReportData, cost: Cost) -> str:
@@ -104,13 +124,6 @@ def _kind(data: ReportData, cost: Cost) -> str:
 def _order(kind: str) -> tuple[int, str]:
     order = ("frozen", "adapted", "meta-trained")
     return (order.index(kind) if kind in order else len(order), kind)
-
-
-def _row(data: ReportData, cost: Cost) -> list[SheetCell]:
-    series = data.series[cost.entry.series]
-    mean = SheetCell(estimate_text(cost.entry), cost.entry.mark)
-    spent = (duration(cost.median), duration(cost.total), "front" if cost.front else "")
-    return row(series.title, series.backbone, series.setting, series.kind, mean, *spent)
 
 
 LabelBox: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
@@ -264,7 +277,8 @@ def cost(request: Request) -> Section | None:
 
     A plot holds the front and the highest means.
     """
-    panels, kinds = [], set[str]()
+    panels: list[dict[str, Any]] = []
+    kinds = set[str]()
     for b, bed in enumerate(request.data.beds):
         bed_costs = costs(request.data, request.entries, b)
         if not bed_costs:
@@ -293,12 +307,36 @@ def cost(request: Request) -> Section | None:
         "kinds": [kind for kind in KINDS if kind in kinds],
         "marker": marker_of,
         "machines": machines(request.data),
+        "sheet": make_sheet(
+            [
+                Column("Testbed", lambda line: line[0]),
+                Column("No.", lambda line: line[1].number, "count"),
+                Column("Series", lambda line: series_cell(line[1].index, line[2], marker_of(line[1].kind))),
+                Column("Network", lambda line: line[2].kind),
+                Column("Accuracy %", _accuracy, "percent", better="higher"),
+                *(replace(column, of=partial(_of_cost, column.of)) for column in COST_COLUMNS),
+                Column("Tasks", lambda line: line[3].entry.n, "count"),
+            ],
+            [(panel["bed"], *line) for panel in panels for line in panel["lines"]],
+            aria="Table of accuracy and cost",
+        ),
     }
     return Section("cost", "Accuracy and cost", context)
+
+
+def _of_cost(of: Callable[[Cost], Any], line: tuple[str, Point, ReportSeries, Cost]) -> Any:
+    return of(line[3])
+
+
+def _accuracy(line: tuple[str, Point, ReportSeries, Cost]) -> SheetCell:
+    """Return the accuracy of a series on a testbed, which leads to its tasks."""
+    bed, _, series, cost = line
+    entry = cost.entry
+    return SheetCell(entry.text, entry.mark, value=entry.mean, half=entry.accuracy.half, leads=(bed, series))
 
 
 def _point(request: Request, series_cost: Cost, number: int) -> Point:
     entry = series_cost.entry
     label, kind = plot_label(request.data, entry.series), request.data.series[entry.series].kind
-    shares = (entry.mean, entry.low, entry.high)
+    shares = (entry.mean, *entry.bounds)
     return Point(entry.series, number, label, kind, series_cost.median, *shares, series_cost.front)

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 from jinja2.bccache import Bucket, BytecodeCache
+from markupsafe import Markup
 
 from longshot.base import UserError, atomic, in_words, span
 from longshot.reports import svg, tables
+from longshot.statistics import percent, points
 
 if TYPE_CHECKING:
     from longshot.tasks import Testbed
@@ -116,19 +118,41 @@ def environment(*folders: Path) -> jinja2.Environment:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        percent=tables.percent,
+        percent=percent,
         number=_number,
         whole=_whole,
-        points=tables.points,
-        slope=_slope,
-        correlation=_correlation,
+        points=points,
         duration=tables.duration,
         call=_call,
         groupby_runs=_runs_of_groups,
+        estimate=_split_estimate,
     )
     # Pages that are served link numbers to their tasks; a page from disk has nothing to link to.
-    templates.globals.update(colour=svg.colour, swatch=swatch, links=None)
+    templates.globals.update(colour=svg.colour, swatch=swatch, links=None, table=_show_table)
     return templates
+
+
+@jinja2.pass_context
+def _show_table(context: jinja2.runtime.Context, sheet: tables.Sheet | None, drawn: bool = True) -> Markup:
+    """Write a table as HTML, and note it where the page keeps a list ``shown_tables``, which files are made of.
+
+    One that is not ``drawn`` is only noted: the page shows its numbers in another form.
+    """
+    if not sheet:
+        return Markup("")
+    listed = context.get("shown_tables")
+    if listed is not None:
+        listed.append(sheet)
+    template = context.environment.get_template("table.html.j2")
+    text = template.render(sheet=sheet, links=context.get("links"), marks=tables.HTML_MARKS) if drawn else ""
+    return Markup(text)
+
+
+def _split_estimate(text: str) -> tuple[str, str, str]:
+    """Return the number, half its interval and half the one over classes of a text as ``84.3 ± 0.6 (± 1.9)``."""
+    number, _, halves = text.partition(" ± ")
+    half, _, wider = halves.partition(" (± ")
+    return number, half, wider.rstrip(")")
 
 
 def _runs_of_groups(heads: Sequence[tuple[str, str]]) -> list[tuple[str, int]]:
@@ -150,31 +174,12 @@ def _number(value: float, digits: int = 2) -> str:
     return "–" if math.isnan(value) else f"{value:,.{digits}f}"
 
 
-def _slope(line: Any) -> str:
-    """Points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
-    numbers = [100 * x for x in (line.slope, line.low, line.high)]
-    size = max(abs(x) for x in numbers if not math.isnan(x))
-    digits = 1 if size >= 10 else 2 if size >= 1 else 3
-    texts = [f"{x:+.{digits}f}".replace("-", "−") for x in numbers]
-    return texts[0] + ("" if math.isnan(line.low) else f" [{texts[1]}, {texts[2]}]")
-
-
-def _correlation(estimate: Any) -> str:
-    """A correlation with its interval; a dash where it is not defined."""
-    if math.isnan(estimate.r):
-        return "–"
-    texts = [f"{x:+.2f}".replace("-", "−") for x in (estimate.r, estimate.low, estimate.high)]
-    return texts[0] + ("" if math.isnan(estimate.low) else f" [{texts[1]}, {texts[2]}]")
-
-
 def _whole(value: int) -> str:
     return f"{value:,}"
 
 
 def swatch(index: int, marker: str | None = None) -> str:
     """The marker of a series (or another one, in its colour) in a 12 × 12 box, as SVG without any user text."""
-    from markupsafe import Markup
-
     opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{svg.colour(index)}">'
     return Markup(f"{opening}{_SHAPES[marker or svg.marker(index)]}</svg>")
 

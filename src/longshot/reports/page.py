@@ -6,6 +6,7 @@ A new page of statistics is one function that returns a :class:`Section` and one
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,12 +15,13 @@ import numpy as np
 
 from longshot.base import count, span
 from longshot.evaluation import LEVELS, names_only
-from longshot.reports import charts, frame, tables
+from longshot.reports import charts, frame
 from longshot.reports.costs import cost
 from longshot.reports.frame import Section
 from longshot.reports.learning_curves import POINTS, TrainingHistory, curve_plots
 from longshot.reports.pictures import albums
 from longshot.reports.report_data import ReportData
+from longshot.reports.result_tables import metrics_sheet, results_sheet
 from longshot.reports.sections import (
     MAX_LINES,
     MAX_ROWS,
@@ -33,6 +35,8 @@ from longshot.reports.sections.mistakes import calibrated, confused
 from longshot.reports.sections.rankings import enough, paired, ranks
 from longshot.reports.sections.task_difficulty import difficulty, drop
 from longshot.reports.summary import compare_all, leaders, summarise
+from longshot.reports.tables import Column, SheetCell, make_sheet
+from longshot.statistics import plus_minus
 from longshot.tasks import say_identity
 
 
@@ -51,7 +55,8 @@ def overlap(request: Request) -> Section | None:
     if not lines:
         return None
     lines = [line for number, line in enumerate(lines) if line not in lines[:number]]
-    context = {"lines": lines, "notes": request.data.leak_notes(), "levels": LEVELS}
+    sheet = make_sheet(OVERLAP, lines, aria="Training and test data")
+    context = {"lines": lines, "notes": request.data.leak_notes(), "sheet": sheet}
     return Section("overlap", "Training and test data", context)
 
 
@@ -66,12 +71,51 @@ def training_section(trainings: Sequence[TrainingHistory]) -> Section:
     context = {
         "panels": curve_plots(shown),
         "trainings": list(enumerate(trainings)),
+        "sheet": make_sheet(TRAININGS, enumerate(trainings), aria="Table of trainings"),
         "left_out": len(trainings) - len(shown),
         "limit": MAX_LINES,
         "thinned": any(len(history.step) > POINTS for history in shown),
         "points": POINTS,
     }
     return Section("training", "Learning curves", context)
+
+
+def _best(history: TrainingHistory, place: int) -> Any:
+    """Return the step or the accuracy of the network that was kept; None where none was."""
+    best = history.best_at()
+    if best is None or not place:
+        return best and best[0]
+    return SheetCell(
+        plus_minus(best[1], best[2]), value=best[1], half=None if math.isnan(best[2]) else best[2]
+    )
+
+
+TRAININGS = (
+    Column("Training", lambda line: SheetCell(line[1].name, look="code")),
+    Column("Steps", lambda line: int(line[1].step[-1]), "count"),
+    Column("Time", lambda line: line[1].seconds, "seconds"),
+    Column("Last loss", lambda line: float(line[1].loss[-1]), "plain", 3),
+    Column("Kept at step", lambda line: _best(line[1], 0), "count"),
+    Column("Validation %", lambda line: _best(line[1], 1), "percent", better="higher"),
+)
+OVERLAP = (
+    Column("Network", lambda line: SheetCell(line["backbone"], look="code")),
+    Column("Trained on", lambda line: line["upstream"] or "–"),
+    Column("Testbed", lambda line: line["testbed"]),
+    Column("Known by", lambda line: line["how"]),
+    Column("Test images seen", lambda line: _share(line, "images"), "count"),
+    Column("As", lambda line: _levels(line.get("levels", {}))),
+    Column("Test classes seen", lambda line: _share(line, "classes"), "count"),
+)
+
+
+def _share(line: dict[str, Any], name: str) -> SheetCell | None:
+    number = line[name]
+    return None if number is None else SheetCell(f"{number:,} of {line[f'of_{name}']:,}", value=number)
+
+
+def _levels(levels: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {LEVELS.get(level) or level}" for level, number in levels.items()) or "–"
 
 
 def render_page(request: Request, *, title: str | None = None, plotted: int | None = None) -> str:
@@ -158,28 +202,13 @@ def provenance(request: Request) -> Section:
 def results(request: Request) -> Section:
     """The table of means with intervals, and all metrics one row each."""
     data, entries = request.data, request.entries
-    lines = [
-        (s, series, [entries.get((b, s)) for b in range(len(data.beds))])
-        for s, series in enumerate(data.series)
-    ]
     findings = [{"bed": bed.name, "leaders": leaders(data, entries, b)} for b, bed in enumerate(data.beds)]
-    full = {b: max(entries[b, s].n for s, _ in data.column(b)) for b in range(len(data.beds))}
-    return Section(
-        "results",
-        "Results",
-        {
-            "beds": data.beds,
-            "lines": lines,
-            "findings": findings,
-            "details": [
-                (data.beds[b].name, s, data.series[s], entry) for (b, s), entry in sorted(entries.items())
-            ],
-            "full": full,
-            "text": tables.estimate_text,
-            "leaks": data.leaks,
-            "leak_notes": data.leak_notes(),
-        },
-    )
+    context = {
+        "findings": findings,
+        "means": results_sheet(data, entries),
+        "metrics": metrics_sheet(data, entries),
+    }
+    return Section("results", "Results", context)
 
 
 def distribution(request: Request) -> Section:

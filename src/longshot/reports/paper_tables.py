@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from longshot.base import Floats, UserError
+from longshot.reports.marks import MARK_RULE
 from longshot.reports.published import Published, PublishedNumber
 from longshot.reports.report_data import ReportData
 from longshot.reports.sections import uniform
-from longshot.reports.summary import Estimates, SeriesEstimate, column_marks, interval, summarise
-from longshot.reports.tables import Sheet, SheetCell, heads, mean_and_half, row
+from longshot.reports.summary import Estimates, SeriesEstimate, summarise
+from longshot.reports.tables import Column, Sheet, SheetCell, heads, make_sheet, row, series_cell
+from longshot.statistics import mean_interval, plus_minus
 
 FEWEST = 8  # tasks, two in each quartile
 PARTS = ("whole", "quartile 1", "quartile 2", "quartile 3", "quartile 4")
@@ -82,8 +85,7 @@ def quartile_table(
         return None
     bins = quantile_bins(coarsity)
     parts = [shared.accuracy[bins == quarter] for quarter in range(4)]
-    settings = data.groups(bed, shared.series)
-    marks = [column_marks(part, settings) for part in parts]
+    marks = [[placed.mark for placed in data.placed(bed, shared.series, part)] for part in parts]
     lines = []
     for i, s in enumerate(shared.series):
         series = data.series[s]
@@ -197,19 +199,42 @@ def _sheet(table: QuartileTable) -> Sheet:
 
 def _row(line: QuartileRow) -> list[SheetCell]:
     label = line.label + (" (published)" if line.published else "")
-    values = [
-        SheetCell("–") if value is None else SheetCell(mean_and_half(value.mean, value.half), value.mark)
-        for value in line.values
-    ]
-    return row(label, line.backbone, line.setting, *values)
+    return row(label, line.backbone, line.setting, *(_cell(value, 2) for value in line.values))
+
+
+def _cell(value: MarkedMean | None, digits: int, leads: tuple[Any, ...] = ()) -> SheetCell:
+    if value is None:
+        return SheetCell("–")
+    half = None if math.isnan(value.half) else value.half
+    return SheetCell(plus_minus(value.mean, half, digits=digits), value.mark, value.mean, half, leads=leads)
+
+
+def page_sheet(data: ReportData, table: QuartileTable) -> Sheet:
+    """Return the table of quartiles as the page shows it: series in their colours, means that lead to their tasks."""
+    ranges: list[tuple[float, float] | None] = [None, *table.ranges]
+
+    def name(line: QuartileRow) -> SheetCell:
+        if line.series is not None:
+            return series_cell(line.series, data.series[line.series])
+        return SheetCell(f"{line.label} (published)", below=line.backbone)
+
+    def mean(position: int, line: QuartileRow) -> SheetCell:
+        leads = () if line.series is None else (table.bed, data.series[line.series], None, ranges[position])
+        return _cell(line.values[position], 1, leads)
+
+    columns = [Column("Series", name)]
+    for position, head in enumerate(table.heads):
+        coarsity = "" if (ends := ranges[position]) is None else f" {ends[0]:.1f}–{ends[1]:.1f}"
+        columns.append(Column(f"{head}{coarsity}", partial(mean, position), "percent", better="higher"))
+    label = "Table of accuracies by quartile of coarsity"
+    return make_sheet(columns, table.lines, note=table.note, style="metrics quartiles", aria=label)
 
 
 def _note(table: QuartileTable) -> str:
     ranges = "; ".join(f"{low:.3g}–{high:.3g}" for low, high in table.ranges)
     return (
         f"Mean accuracy in % on {table.bed} ({table.shape}), ± half the 95 % interval; quartiles by coarsity, the "
-        f"finest tasks first ({ranges}). Bold: first place of its setting in the column; = where several share it "
-        "because Holm-corrected sign-flip tests on the same tasks do not tell them apart. " + table.note
+        f"finest tasks first ({ranges}). {MARK_RULE} " + table.note
     ).strip()
 
 
@@ -291,8 +316,7 @@ def _measured(
     note = (
         f"Mean over tasks in % ({' to '.join(f'{n:,}' for n in dict.fromkeys((counts[0], counts[-1])))} tasks a "
         "column), ± half the 95 % interval; classes and images drawn uniformly. Top-5 is left out for tasks of five "
-        "classes or fewer, where it is always 100. Bold: first place of its setting in the column; = where several "
-        "share it because Holm-corrected sign-flip tests on the same tasks do not tell them apart."
+        f"classes or fewer, where it is always 100. {MARK_RULE}"
     )
     if not_shown:
         note += f" Not uniform, or of several shapes, and not shown: {', '.join(not_shown)}."
@@ -301,7 +325,7 @@ def _measured(
 
 def _accuracy(entries: Estimates, bed: int) -> WayColumn:
     return {
-        s: SheetCell(mean_and_half(entry.mean, entry.half), entry.mark)
+        s: SheetCell(plus_minus(entry.mean, entry.half, digits=2), entry.mark)
         for (b, s), entry in entries.items()
         if b == bed
     }
@@ -314,13 +338,11 @@ def _top5(data: ReportData, bed: int) -> WayColumn:
         return {}
     tasks = data.shared(bed).tasks
     values = [cell.metrics["top5"][np.searchsorted(cell.tasks, tasks)] for _, cell in column]
-    settings = data.groups(bed, [s for s, _ in column])
-    marks = column_marks(np.stack(values, axis=1), settings)
-    cells = {}
-    for (s, cell), mark in zip(column, marks, strict=True):
-        mean, low, high = interval(cell.metrics["top5"])
-        cells[s] = SheetCell(mean_and_half(mean, (high - low) / 2), mark)
-    return cells
+    placed = data.placed(bed, [s for s, _ in column], np.stack(values, axis=1))
+    return {
+        s: SheetCell(mean_interval(cell.metrics["top5"]).text(digits=2), own.mark)
+        for (s, cell), own in zip(column, placed, strict=True)
+    }
 
 
 def _published_ways(paper: Published, data: ReportData) -> Sheet:
@@ -329,8 +351,7 @@ def _published_ways(paper: Published, data: ReportData) -> Sheet:
     printed, variant = paper.beside(table, data.runs)
     keys = list(dict.fromkeys((n.way, n.shot, n.metric) for n in table))
     cells = {
-        (n.label, n.way, n.shot, n.metric): SheetCell(mean_and_half(n.mean, n.half or float("nan")))
-        for n in printed
+        (n.label, n.way, n.shot, n.metric): SheetCell(plus_minus(n.mean, n.half, digits=2)) for n in printed
     }
     blocks = []
     for setting in ("inductive", "transductive"):

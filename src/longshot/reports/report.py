@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longshot.base import OutputKind, UserError, claim_output, has_columns, has_json, is_page, starts_with
 from longshot.reports import tables
 from longshot.reports.report_data import ReportData
+from longshot.reports.result_tables import WRITERS, is_markdown
 
 if TYPE_CHECKING:
     from longshot.reports.pictures import FindImages
     from longshot.reports.published import Published
 
 
-_TABLES: dict[str, Callable[[ReportData], str]] = {
-    "md": tables.report_markdown,
-    "csv": tables.report_csv,
-    "latex": tables.report_latex,
-    "json": tables.report_json,
+FORMATS = ("html", *WRITERS)
+_ENDINGS = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".csv": "csv",
+    ".tex": "latex",
+    ".json": "json",
+    ".txt": "text",
 }
-FORMATS = ("html", *_TABLES)
-_ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
 _COLUMNS = ("testbed", "backbone", "method", "mean", "p_against_best")
 KIND = OutputKind(
     "report",
     {
         **dict.fromkeys((".html", ".htm"), is_page),
-        ".md": tables.is_markdown,
+        ".md": is_markdown,
         ".csv": has_columns(*_COLUMNS),
         ".tex": starts_with(tables.LATEX_OPENING),
         ".json": has_json(**dict.fromkeys(_COLUMNS, ...)),
+        ".txt": starts_with("Backbone ", "Method ", "Setting ", "Testbed"),
     },
 )
 PAPERS = ("quartiles", "ways")  # layouts of the semantic-sampling paper
@@ -98,8 +102,8 @@ def render_report(
         else:
             layouts = (quartile_sheets if layout == "quartiles" else way_sheets)(data, paper)
         return (tables.to_markdown if format == "md" else tables.to_latex)(layouts)
-    if format in _TABLES:
-        return _TABLES[format](data)
+    if format in WRITERS:
+        return WRITERS[format](data)
     if format != "html":
         raise UserError(f"There is no report format '{format}'; the formats are {', '.join(FORMATS)}.")
     from longshot.reports.learning_curves import read_trainings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Floats, Ints, UserError
+from longshot.reports.marks import Placed, place_column
 
 if TYPE_CHECKING:
     from longshot.evaluation import Leak, Results
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 Runs: TypeAlias = "str | Path | Results | Sequence[str | Path | Results]"
+CellKey: TypeAlias = tuple[str, str, str, str, int]  # testbed hash, backbone, method, setting, seed
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")
 
 
@@ -130,9 +132,10 @@ class ReportData:
         """The same without those whose network judged the testbed: they are shown and not ranked."""
         return [(s, cell) for s, cell in self.column(bed) if (bed, s) not in self.judges]
 
-    def groups(self, bed: int, series: Iterable[int]) -> list[str]:
-        """What each series of a testbed is ranked among: its setting; a judge stands alone."""
-        return [f"judge {s}" if (bed, s) in self.judges else self.series[s].setting for s in series]
+    def placed(self, bed: int, shared: Sequence[int], accuracy: Floats) -> list[Placed]:
+        """Place series of a testbed by a part of its tasks, or by another metric, [T, M]; judges take no place."""
+        settings = [self.series[s].setting for s in shared]
+        return place_column(accuracy, settings, [(bed, s) in self.judges for s in shared])
 
     def shared(self, bed: int, setting: str | None = None) -> Shared:
         """The tasks that every series of a testbed has, and their accuracies side by side.
@@ -173,14 +176,14 @@ def read_runs(runs: Runs) -> ReportData:
     ReportData
         Testbeds and series in the order of the runs, a cell of rows for each pair that was measured.
     """
-    from longshot.evaluation import Results
+    from longshot.evaluation import Results, judges_in, leaks_in
 
     listed = [runs] if isinstance(runs, str | Path | Results) else list(runs)
     if not listed:
         raise UserError("A report needs at least 1 run folder, 0 were given", "make one with {evaluate()}")
     opened = [run if isinstance(run, Results) else Results(run) for run in listed]
     names = unique_names([Path(run.name).resolve().name or "run" for run in opened])
-    parts: dict[tuple[str, str, str, str, int], list[tuple[str, Cell]]] = {}
+    parts: dict[CellKey, list[tuple[str, Cell]]] = {}
     bed_names: dict[str, str] = {}
     copies: dict[str, Testbed] = {}
     for name, run in zip(names, opened, strict=True):
@@ -195,10 +198,24 @@ def read_runs(runs: Runs) -> ReportData:
             bed_names.setdefault(key[0], bed_name)
             if key[0] not in copies:
                 copies[key[0]] = run.testbed(key[0])
-    return _arrange(opened, names, parts, bed_names, copies)
+    records = [run.run for run in opened]
+    return arrange(
+        parts,
+        {content_hash: (name, copies[content_hash]) for content_hash, name in bed_names.items()},
+        judging={pair for record in records for pair in judges_in(record)},
+        leaking={pair: leak for record in reversed(records) for pair, leak in leaks_in(record).items()},
+        kinds={
+            method: str(facts.get("kind", "frozen"))
+            for record in reversed(records)
+            for method, facts in record.get("methods", {}).items()
+        },
+        runs=records,
+        names=names,
+        missing=[len(run.missing()) for run in opened],
+    )
 
 
-def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, Cell]]:
+def _cells(table: pa.Table) -> list[tuple[CellKey, str, Cell]]:
     """Cut the rows of one run into cells; keys are (testbed hash, backbone, method, setting, seed)."""
     columns = ["testbed", "backbone", "method", "setting", "seed"]
     for name in (*columns, "task", "accuracy", "way", "mean_shot"):
@@ -263,27 +280,37 @@ def _floats(table: pa.Table, name: str) -> Floats:
     return values
 
 
-def _arrange(
-    opened: Sequence[Results],
-    names: list[str],
-    parts: Mapping[tuple[str, str, str, str, int], list[tuple[str, Cell]]],
-    bed_names: Mapping[str, str],
-    copies: Mapping[str, Testbed],
+def arrange(
+    parts: Mapping[CellKey, Sequence[tuple[str, Cell]]],
+    beds: Mapping[str, tuple[str, Testbed]],
+    *,
+    judging: Collection[tuple[str, str]] = (),
+    leaking: Mapping[tuple[str, str], Leak] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    runs: Sequence[dict[str, Any]] = (),
+    names: Sequence[str] = (),
+    missing: Sequence[int] = (),
 ) -> ReportData:
-    """Give every testbed a unique name and every distinct series one place."""
-    runs, hashes = [run.run for run in opened], list(bed_names)
-    plain = list(bed_names.values())
-    beds = tuple(
-        ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", copies[h])
-        for h, name in zip(hashes, plain, strict=True)
-    )
-    from longshot.evaluation import judges_in, leaks_in
+    """Give every testbed a unique name and every distinct series one place.
 
-    kinds = {
-        method: str(facts.get("kind", "frozen"))
-        for run in reversed(runs)
-        for method, facts in run.get("methods", {}).items()
-    }
+    Parameters
+    ----------
+    parts : mapping
+        (testbed hash, backbone, method, setting, seed) → the cell of each run that has it, with the run's name.
+    beds : mapping
+        Testbed hash → name and tasks.
+    judging, leaking : collection, mapping
+        (testbed hash, backbone) that chose its images, and what training saw of it.
+    kinds : mapping
+        Method → what becomes of the network.
+    runs, names, missing : sequences
+        The records of the runs, their names, and the units that each lacks.
+    """
+    hashes, plain = list(beds), [name for name, _ in beds.values()]
+    shown = tuple(
+        ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", testbed)
+        for h, (name, testbed) in beds.items()
+    )
     seeds: dict[tuple[str, str, str], set[int]] = {}
     clashing: set[tuple[str, str, str, int]] = set()
     for (_, backbone, method, setting, seed), by_run in parts.items():
@@ -296,20 +323,18 @@ def _arrange(
         for name, cell in by_run if (backbone, method, setting, seed) in clashing else by_run[:1]:
             notes = [f"seed {seed}"] if len(seeds[backbone, method, setting]) > 1 else []
             notes += [name] if (backbone, method, setting, seed) in clashing else []
-            measured = ReportSeries(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
+            kind = (kinds or {}).get(method, "frozen")
+            measured = ReportSeries(backbone, method, setting, ", ".join(notes), kind)
             cells[hashes.index(bed), series.setdefault(measured, len(series))] = cell
-    by_backbone = {
-        (hashes[bed], each.backbone, bed, number)
-        for each, number in series.items()
-        for bed in range(len(hashes))
-        if (bed, number) in cells
+    networks = {
+        (b, s): (hashes[b], each.backbone)
+        for each, s in series.items()
+        for b in range(len(hashes))
+        if (b, s) in cells
     }
-    judging = {pair for run in runs for pair in judges_in(run)}
-    leaking = {pair: leak for run in reversed(runs) for pair, leak in leaks_in(run).items()}
-    judges = frozenset((b, s) for bed, backbone, b, s in by_backbone if (bed, backbone) in judging)
-    leaks = {(b, s): leaking[bed, name] for bed, name, b, s in by_backbone if (bed, name) in leaking}
-    missing = tuple(len(run.missing()) for run in opened)
-    return ReportData(tuple(runs), tuple(names), missing, beds, tuple(series), cells, judges, leaks)
+    judges = frozenset(cell for cell, network in networks.items() if network in judging)
+    leaks = {cell: (leaking or {})[pair] for cell, pair in networks.items() if pair in (leaking or {})}
+    return ReportData(tuple(runs), tuple(names), tuple(missing), shown, tuple(series), cells, judges, leaks)
 
 
 def _same(a: Cell, b: Cell) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from longshot.base import Floats
-from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
+from longshot.evaluation import SIGNIFICANCE, ClassIntervals, SeriesPair, compare_pairs
+from longshot.reports.marks import TOO_FEW, Placed, first_places
 from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
-from longshot.statistics import widths_differ
+from longshot.statistics import mean_interval, plus_minus, widths_differ
 
 if TYPE_CHECKING:
     from longshot.statistics import Comparison, Interval
@@ -21,37 +21,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SeriesEstimate:
-    """One series on one testbed; accuracies are shares (0 … 1), the bounds are NaN for a single task."""
+    """One series on one testbed; accuracies are shares (0 … 1), bounds that are not there are NaN."""
 
     bed: int
     series: int
-    mean: float
-    low: float
-    high: float
-    n: int
+    accuracy: Interval  # for other tasks of these classes
+    over_classes: (
+        Interval | None
+    )  # for other classes like these; None without predictions or the testbed's copy
     std: float
     metrics: dict[str, float]  # mean of every recorded metric, NaN where there is none
     chance: float  # mean over the tasks of 1 / way
-    mark: str  # "best": above all others; "tied": shares the first place; "judge": not ranked; "": none of these
-    p: float  # against the best of its setting, corrected; NaN for the best itself and where nothing can be tested
-    # the interval for other classes too; NaN without predictions or the testbed's copy
-    class_low: float = math.nan
-    class_high: float = math.nan
+    placed: Placed
+
+    @property
+    def mean(self) -> float:
+        """The mean over tasks."""
+        return self.accuracy.mean
+
+    @property
+    def n(self) -> int:
+        """How many tasks."""
+        return self.accuracy.n
+
+    @property
+    def mark(self) -> str:
+        """ "best", "tied", "judge" or nothing."""
+        return self.placed.mark
+
+    @property
+    def p(self) -> float:
+        """Against the best of its setting, corrected; NaN for the best itself and where nothing can be tested."""
+        return self.placed.p
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the interval for other tasks."""
+        return _bounds(self.accuracy)
+
+    @property
+    def class_bounds(self) -> tuple[float, float]:
+        """The ends of the interval for other classes."""
+        return (math.nan, math.nan) if self.over_classes is None else _bounds(self.over_classes)
 
     @property
     def half(self) -> float:
-        """Half the width of the 95 % interval; NaN for a single task."""
-        return (self.high - self.low) / 2
-
-    @property
-    def class_half(self) -> float:
-        """Half the width of the interval over classes; NaN where there is none."""
-        return (self.class_high - self.class_low) / 2
+        """Half the width of the interval for other tasks."""
+        return math.nan if self.accuracy.half is None else self.accuracy.half
 
     @property
     def notable_class_half(self) -> float | None:
-        """``class_half`` where it differs from ``half`` by more than a fifth, else None."""
-        return notable_half(self.half, self.class_half)
+        """Half the width of the interval over classes where it differs from ``half`` by more than a fifth."""
+        return notable_half(self.half, None if self.over_classes is None else self.over_classes.half)
+
+    @property
+    def text(self) -> str:
+        """``84.3 ± 0.6``, with ``(± 1.9)`` over classes where that differs."""
+        return plus_minus(self.mean, self.half, over_classes=self.notable_class_half)
 
 
 def notable_half(half: float | None, class_half: float | None) -> float | None:
@@ -62,46 +88,38 @@ def notable_half(half: float | None, class_half: float | None) -> float | None:
 Estimates: TypeAlias = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers
 
 
-def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates:
-    """(bed, series) → entry, in the report's order of testbeds and series."""
+def summarise(data: ReportData, pairs: ComparedPairs | None = None, untested: str = TOO_FEW) -> Estimates:
+    """Return (bed, series) → entry, in the report's order of testbeds and series.
+
+    ``pairs`` are all comparisons, where they are at hand; ``untested`` says why some are missing.
+    """
     entries = {}
     pairs = compare_all(data) if pairs is None else pairs
     for bed in range(len(data.beds)):
-        column = data.column(bed)
-        marks, p_values = first_place(data, bed, pairs)
-        for series, cell in column:
-            mean, low, high = interval(cell.accuracy)
-            class_low, class_high = _class_bounds(data.beds[bed], cell)
+        placed = first_place(data, bed, pairs, untested)
+        for series, cell in data.column(bed):
             entries[bed, series] = SeriesEstimate(
                 bed=bed,
                 series=series,
-                mean=mean,
-                low=low,
-                high=high,
-                n=len(cell.tasks),
+                accuracy=mean_interval(cell.accuracy),
+                over_classes=_over_classes(data.beds[bed], cell),
                 std=float(np.std(cell.accuracy, ddof=1)) if len(cell.tasks) > 1 else math.nan,
                 metrics={name: _mean(cell.metrics[name]) for name in METRICS},
                 chance=_mean(1 / cell.way),
-                mark=marks[series],
-                p=p_values[series],
-                class_low=class_low,
-                class_high=class_high,
+                placed=placed[series],
             )
     return entries
 
 
-def _class_bounds(bed: ReportTestbed, cell: Cell) -> tuple[float, float]:
-    """The interval that holds for other classes too; NaN where predictions are not at hand."""
-    from longshot.evaluation import ClassIntervals
-
+def _over_classes(bed: ReportTestbed, cell: Cell) -> Interval | None:
+    """Return the interval that holds for other classes too; None where predictions are not at hand."""
     if cell.predictions is None:
-        return math.nan, math.nan
+        return None
     try:
         queries = ClassIntervals(bed.testbed, cell.tasks)
-        estimate = queries.interval(queries.right(cell.predictions))
+        return queries.interval(queries.right(cell.predictions))
     except ValueError:  # predictions of other tasks; the section of pictures says so
-        return math.nan, math.nan
-    return _bounds(estimate)
+        return None
 
 
 def time_spent(cell: Cell) -> tuple[float, float]:
@@ -113,9 +131,7 @@ def time_spent(cell: Cell) -> tuple[float, float]:
 
 
 def interval(values: Floats) -> tuple[float, float, float]:
-    """Mean and Student-t 95 % interval; the bounds are NaN for fewer than two values."""
-    from longshot.statistics import mean_interval
-
+    """Return mean and Student-t 95 % interval; the bounds are NaN for fewer than two values."""
     estimate = mean_interval(values)
     return float(estimate.mean), *_bounds(estimate)
 
@@ -163,22 +179,26 @@ def compare_all(data: ReportData) -> ComparedPairs:
     return {key: CorrectedComparison(*tested) for key, tested in zip(keys, compare_pairs(pairs), strict=True)}
 
 
-def first_place(data: ReportData, bed: int, pairs: ComparedPairs) -> tuple[dict[int, str], dict[int, float]]:
-    """Who leads a testbed: marks and corrected p against the highest mean of the same setting, by series.
+def first_place(
+    data: ReportData, bed: int, pairs: ComparedPairs, untested: str = TOO_FEW
+) -> dict[int, Placed]:
+    """Return who leads a testbed by the rule of :func:`first_places`, with p corrected over all of ``pairs``.
 
-    Inductive and transductive methods answer different questions, so each setting has its own first place. Every
-    series that the corrected test does not separate from the highest mean shares it. A sole
-    leader is "best"; several are all "tied". With one series, or where one cannot be tested (fewer than two
-    shared tasks), nobody is marked: a mark always stands for a test that was made. A network that chose the testbed's
-    images is marked as its judge and takes no place.
+    Inductive and transductive methods answer different questions, so each setting has its own first place.
     """
-    marks = {s: "judge" for s, _ in data.column(bed) if (bed, s) in data.judges}
-    p_values = dict.fromkeys(marks, math.nan)
-    for column in columns_by_setting(data, bed).values():
-        setting_marks, setting_p = _first_of(column, bed, pairs)
-        marks |= setting_marks
-        p_values |= setting_p
-    return marks, p_values
+
+    def p_value(best: int, series: int) -> float | None:
+        tested = pairs.get((bed, min(series, best), max(series, best)))
+        return None if tested is None else tested.p
+
+    column = data.column(bed)
+    return first_places(
+        {s: float(np.mean(cell.accuracy)) for s, cell in column},
+        {s: data.series[s].setting for s, _ in column},
+        p_value,
+        judges=frozenset(s for s, _ in column if (bed, s) in data.judges),
+        untested=untested,
+    )
 
 
 def columns_by_setting(data: ReportData, bed: int) -> dict[str, list[tuple[int, Cell]]]:
@@ -189,57 +209,9 @@ def columns_by_setting(data: ReportData, bed: int) -> dict[str, list[tuple[int, 
     return columns
 
 
-def _first_of(
-    column: list[tuple[int, Cell]], bed: int, pairs: ComparedPairs
-) -> tuple[dict[int, str], dict[int, float]]:
-    """Marks and corrected p of the series of one setting."""
-    marks = dict.fromkeys((s for s, _ in column), "")
-    p_values = dict.fromkeys(marks, math.nan)
-    best = highest(column)
-    for s in marks:
-        tested = pairs.get((bed, min(s, best), max(s, best)))
-        if s != best and tested is not None:
-            p_values[s] = tested.p
-    if len(marks) < 2 or any(math.isnan(p) for s, p in p_values.items() if s != best):
-        return marks, p_values
-    tied = [s for s, p in p_values.items() if s == best or p >= SIGNIFICANCE]
-    for s in tied:
-        marks[s] = "tied" if len(tied) > 1 else "best"
-    return marks, p_values
-
-
 def highest(column: list[tuple[int, Cell]]) -> int:
     """The series with the highest mean; the first of equals."""
     return max(column, key=lambda pair: round(float(np.mean(pair[1].accuracy)), 12))[0]
-
-
-def column_marks(accuracy: Floats, settings: Sequence[str] | None = None) -> list[str]:
-    """Marks of M series on the same T tasks alone, [T, M]: the same rule, corrected within these tasks.
-
-    For parts of a testbed, such as a quartile. ``settings`` [M] are those of the series where there is more than one:
-    each setting has its own first place.
-    """
-    from longshot.statistics import compare_many, holm
-
-    tasks, count = accuracy.shape
-    if count < 2 or tasks < 2:
-        return [""] * count
-    groups = list(settings) if settings is not None else [""] * count
-    pairs = [(i, j) for i, j in combinations(range(count), 2) if groups[i] == groups[j]]
-    if not pairs:
-        return [""] * count
-    before, after = (accuracy[:, [pair[side] for pair in pairs]] for side in (0, 1))
-    p_values = holm([c.p for c in compare_many(before, after, resamples=enough_resamples(len(pairs)))])
-    apart = {pair for pair, p in zip(pairs, p_values, strict=True) if p < SIGNIFICANCE}
-    means = np.round(accuracy.mean(axis=0), 12)
-    marks = [""] * count
-    for setting in dict.fromkeys(groups):
-        members = [i for i in range(count) if groups[i] == setting]
-        best = max(members, key=lambda i: (means[i], -i))
-        tied = [i for i in members if (min(i, best), max(i, best)) not in apart]
-        for i in tied if len(members) > 1 else ():
-            marks[i] = "tied" if len(tied) > 1 else "best"
-    return marks
 
 
 class Leaders(NamedTuple):
@@ -257,7 +229,7 @@ def leaders(data: ReportData, entries: Estimates, bed: int) -> list[Leaders]:
     for setting, column in (columns_by_setting(data, bed) or alone).items():
         estimates = [entries[bed, s] for s, _ in column]
         top = max(estimates, key=lambda entry: entry.mean)
-        marked = [data.series[entry.series] for entry in estimates if entry.mark]
+        marked = [data.series[entry.series] for entry in estimates if entry.mark in ("best", "tied")]
         first.append(Leaders(setting, marked or [data.series[top.series]], top))
     return first
 

@@ -1,4 +1,4 @@
-"""Tables to read, as Markdown and LaTeX, and the table of a report, also as CSV and JSON with the same numbers."""
+"""One table, and what it is written as: HTML, a terminal's 80 columns, Markdown, LaTeX, CSV, Parquet and JSON."""
 
 from __future__ import annotations
 
@@ -6,90 +6,253 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
-from pathlib import Path
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from longshot.base import escape_markdown, markdown_table
-from longshot.reports.report_data import ReportData
-from longshot.reports.summary import SeriesEstimate, summarise, time_spent
+from longshot.base import escape_markdown, fit_table
+from longshot.statistics import Interval, percent, plus_minus, points
 
-MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** =", "judge": "{} †"}
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from longshot.reports.report_data import ReportSeries
+
+Mark: TypeAlias = str  # "best", "tied", "judge" or nothing
+Kind: TypeAlias = Literal["text", "percent", "points", "plain", "count", "seconds", "p"]
+MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** =", "judge": "{} †", "": "{}"}
 LATEX_MARKS = {
     "best": r"\textbf{{{}}}",
     "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}",
     "judge": r"{}\rlap{{$^{{\dagger}}$}}",
+    "": "{}",
 }
+PLAIN_MARKS = {"best": "{} *", "tied": "{} =", "judge": "{} †", "": "{}"}  # a terminal has no bold in a pipe
+HTML_MARKS = {"best": "best", "tied": "tie", "judge": "judge"}
 LATEX_OPENING = "% needs \\usepackage{booktabs}"
+UNMARKED = "°"
+_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+class SeriesLabel(NamedTuple):
+    """A series as pages name it: its place in the report, which is its colour, and what it is."""
+
+    colour: int
+    series: ReportSeries
+    marker: str | None = None
 
 
 @dataclass(frozen=True)
 class SheetCell:
-    """One text of a table; ``mark`` is "best" or "tied" at the first place of its column, else empty."""
+    """One cell of a table: what is read, and what files and pages need beside it."""
 
     text: str
-    mark: str = ""
+    mark: Mark = ""
+    value: Any = None  # in full, for files and for sorting; the text where there is none
+    half: float | None = None  # of the interval
+    note: str = ""  # the mark of a footnote, as ‡
+    reason: str = ""  # why the highest of its setting is not marked
+    below: str = ""  # words under a number, as "12 of 20 tasks"
+    label: SeriesLabel | None = None
+    look: str = ""  # "code", "tag" or "digest"
+    html: str = ""  # what stands on pages in place of the text, escaped already
+    link: str = ""
+    leads: tuple[Any, ...] = ()  # what ``links.tasks`` of a served page takes
+    bar: tuple[float, int] | None = (
+        None  # the level of guessing, and the colour of a bar as long as the value
+    )
+
+    @property
+    def shown(self) -> str:
+        """The text with its footnotes, without its mark."""
+        return " ".join(filter(None, (self.text, self.note, UNMARKED if self.reason else "")))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its head, what it shows of a row, and how.
+
+    ``of(row)`` gives a text, a number, an Interval, a pair of bounds, a SheetCell or None; ``kind`` says how a number
+    is written. ``key`` is its name in files, or the two of a pair of bounds; a column without a head is in files alone.
+    """
+
+    head: str
+    of: Callable[[Any], Any] = str
+    kind: Kind = "text"
+    digits: int = 1
+    better: Literal["higher", "lower", ""] = ""
+    key: str | tuple[str, str] = ""
+    group: str = ""
+
+    @property
+    def title(self) -> str:
+        """The head with its group."""
+        return f"{self.group}: {self.head}" if self.group else self.head
+
+    def cell(self, row: Any) -> SheetCell:
+        """Return what stands in a row."""
+        value = self.of(row)
+        if isinstance(value, SheetCell):
+            return value
+        if isinstance(value, Interval):
+            text = plus_minus(value.mean, value.half, _unit(self.kind), self.digits)
+            return SheetCell(text, value=value.mean, half=value.half)
+        if isinstance(value, tuple):
+            ends = [_write(end, self.kind, self.digits) for end in value]
+            between = " … " if self.kind == "points" else " – "
+            return SheetCell("–" if ends[0] == "–" else between.join(ends), value=value)
+        return SheetCell(_write(value, self.kind, self.digits), value=value)
+
+
+def _unit(kind: Kind) -> Literal["percent", "points", "plain"]:
+    return kind if kind in ("percent", "points", "plain") else "plain"
+
+
+def _write(value: Any, kind: Kind, digits: int) -> str:
+    """Return a value as its column shows it."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if kind == "text" or isinstance(value, str):
+        return str(value)
+    if kind == "plain":
+        return f"{value:,.{digits}f}"
+    writers: dict[str, Callable[[Any], str]] = {
+        "percent": lambda share: percent(share, digits),
+        "points": lambda difference: points(difference, digits),
+        "count": lambda number: f"{number:,}",
+        "seconds": duration,
+        "p": p_text,
+    }
+    return writers[kind](value)
+
+
+def duration(seconds: float) -> str:
+    """Return three figures and a unit: 0.00123 → ``1.23 ms``; a dash where there is no number."""
+    if math.isnan(seconds):
+        return "–"
+    size, unit = next((candidate for candidate in _UNITS if seconds >= candidate[0]), _UNITS[-1])
+    value = seconds / size
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+
+
+def p_text(p: float) -> str:
+    """Return a p value with four digits, ``< 0.0001`` below them and a dash where there is none."""
+    return "–" if math.isnan(p) else "< 0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table to read: heads are (group, head) pairs; ``blocks`` of rows are separated by a line.
+    """A table: columns, blocks of rows that a line separates, and what is said below.
 
-    The first ``labels`` columns are words, the others numbers.
+    ``heads`` are columns, or pairs of group and head, of which the first ``labels`` are words and the others numbers.
     """
 
     title: str
-    heads: Sequence[tuple[str, str]]
+    heads: Sequence[Column | tuple[str, str]]
     blocks: Sequence[Sequence[Sequence[SheetCell]]]
     note: str = ""
     labels: int = 2
+    style: str = "metrics"  # of its HTML
+    aria: str = ""  # what it is called where it has no title
+
+    @property
+    def columns(self) -> list[Column]:
+        """All columns, also those of files alone."""
+        return [
+            head
+            if isinstance(head, Column)
+            else Column(head[1], kind="text" if number < self.labels else "plain", group=head[0])
+            for number, head in enumerate(self.heads)
+        ]
+
+    @property
+    def rows(self) -> list[Sequence[SheetCell]]:
+        """All rows."""
+        return [row for block in self.blocks for row in block]
+
+    @property
+    def visible(self) -> list[int]:
+        """The numbers of the columns that have a head."""
+        return [number for number, column in enumerate(self.columns) if column.head or not column.key]
+
+    def footnotes(self) -> list[str]:
+        """Return what is said below, with the reasons of what is not marked."""
+        reasons = dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason)
+        return [*filter(None, [self.note]), *([f"{UNMARKED} {'; '.join(reasons)}."] if reasons else [])]
+
+
+def make_sheet(columns: Sequence[Column], rows: Iterable[Any], title: str = "", **settings: Any) -> Sheet:
+    """Make a table of declared columns, a line for each of ``rows``; ``settings`` as in :class:`Sheet`."""
+    return Sheet(title, columns, [[[column.cell(row) for column in columns] for row in rows]], **settings)
+
+
+def series_cell(index: int, series: ReportSeries, marker: str | None = None) -> SheetCell:
+    """Return the cell that names a series."""
+    return SheetCell(series.label, label=SeriesLabel(index, series, marker))
 
 
 def heads(*names: str, group: str = "") -> list[tuple[str, str]]:
-    """Heads of columns, under ``group`` where there is one."""
+    """Return heads of columns, under ``group`` where there is one."""
     return [(group, name) for name in names]
 
 
 def row(*cells: str | SheetCell) -> list[SheetCell]:
-    """A row of a table; texts are cells without a mark."""
+    """Return a row of a table; texts are cells without a mark."""
     return [cell if isinstance(cell, SheetCell) else SheetCell(cell) for cell in cells]
 
 
+def _texts(
+    sheet: Sheet, marks: Mapping[Mark, str], escape: Callable[[str], str] = str, digest: str = "{}"
+) -> list[list[list[str]]]:
+    """Return the visible texts of every block with their marks; ``digest`` is the form of digests."""
+
+    def text(cell: SheetCell) -> str:
+        escaped = escape(cell.shown)
+        return marks[cell.mark].format(digest.format(escaped) if cell.look == "digest" else escaped)
+
+    return [[[text(line[n]) for n in sheet.visible] for line in block] for block in sheet.blocks]
+
+
 def markdown(sheet: Sheet) -> str:
-    """A GitHub-flavoured table under its title."""
-    heads = [escape_markdown(f"{group}: {head}" if group else head) for group, head in sheet.heads]
-    body = [[_markdown(cell) for cell in row] for block in sheet.blocks for row in block]
-    return markdown_table(sheet.title, heads, body, labels=sheet.labels, note=sheet.note)
+    """Write a GitHub-flavoured table under its title."""
+    columns = [sheet.columns[number] for number in sheet.visible]
+    body = [line for block in _texts(sheet, MARKDOWN_MARKS, escape_markdown, "`{}`") for line in block]
+    titles = [escape_markdown(column.title) for column in columns]
+    aligned = [":---" if column.kind == "text" else "---:" for column in columns]
+    lines = [f"**{escape_markdown(sheet.title)}**", ""] if sheet.title else []
+    lines += ["| " + " | ".join(cells) + " |" for cells in (titles, aligned, *body)]
+    note = escape_markdown(" ".join(sheet.footnotes()))
+    return "\n".join([*lines, "", *([note, ""] if note else [])])
 
 
 def latex(sheet: Sheet) -> str:
-    r"""A ``table`` for ``\input``, with the groups of columns above their heads; needs the package ``booktabs``."""
-    groups, rules, column = [], [], 1
-    for name, members in groupby(sheet.heads, key=lambda head: head[0]):
+    r"""Write a ``table`` for ``\input``, groups of columns above their heads; needs the package ``booktabs``."""
+    columns = [sheet.columns[number] for number in sheet.visible]
+    groups, rules, position = [], [], 1
+    for name, members in groupby(columns, key=lambda column: column.group):
         width = len(list(members))
         groups.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" if name else "&" * (width - 1))
         if name:
-            rules.append(rf"\cmidrule(lr){{{column}-{column + width - 1}}}")
-        column += width
+            rules.append(rf"\cmidrule(lr){{{position}-{position + width - 1}}}")
+        position += width
     above = [" & ".join(groups) + r" \\", "".join(rules)] if rules else []
     body: list[str] = []
-    for block in sheet.blocks:
+    for block in _texts(sheet, LATEX_MARKS, escape_latex):
         body += [r"\midrule"] if body else []
-        body += [" & ".join(_latex(cell) for cell in row) + r" \\" for row in block]
-    caption = escape_latex(f"{sheet.title}. {sheet.note}" if sheet.title else sheet.note)
-    columns = "l" * sheet.labels + "r" * (len(sheet.heads) - sheet.labels)
+        body += [" & ".join(line) + r" \\" for line in block]
+    note = " ".join(sheet.footnotes())
+    caption = escape_latex(f"{sheet.title}. {note}" if sheet.title else note)
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
             r"\small",
             rf"\caption{{{caption}}}",
-            rf"\begin{{tabular}}{{{columns}}}",
+            rf"\begin{{tabular}}{{{''.join('l' if column.kind == 'text' else 'r' for column in columns)}}}",
             r"\toprule",
             *above,
-            " & ".join(escape_latex(head) for _, head in sheet.heads) + r" \\",
+            " & ".join(escape_latex(column.head) for column in columns) + r" \\",
             r"\midrule",
             *body,
             r"\bottomrule",
@@ -101,27 +264,95 @@ def latex(sheet: Sheet) -> str:
 
 
 def to_markdown(sheets: Sequence[Sheet]) -> str:
-    """Several tables in one Markdown text."""
+    """Write several tables as one Markdown text."""
     return "\n".join(markdown(sheet) for sheet in sheets)
 
 
 def to_latex(sheets: Sequence[Sheet]) -> str:
-    """Several tables in one LaTeX text."""
+    """Write several tables as one LaTeX text."""
     return f"{LATEX_OPENING}\n" + "\n".join(latex(sheet) for sheet in sheets)
 
 
-def _markdown(cell: SheetCell) -> str:
-    text = escape_markdown(cell.text)
-    return MARKDOWN_MARKS[cell.mark].format(text) if cell.mark else text
+def terminal(sheet: Sheet) -> str:
+    """Write a table for 80 columns: what is equal in all rows stands in the line above it."""
+    columns = [sheet.columns[number] for number in sheet.visible]
+    body = [line for block in _texts(sheet, PLAIN_MARKS) for line in block]
+    equal = [len({line[n] for line in body}) == 1 for n in range(len(columns))]
+    labels = [
+        column.kind == "text" or (column.kind == "count" and same)
+        for column, same in zip(columns, equal, strict=True)
+    ]
+    table = fit_table([column.title for column in columns], body, labels, title=sheet.title)
+    return "\n\n".join([table, *(note.replace("Bold (best)", "* (best)") for note in sheet.footnotes())])
 
 
-def _latex(cell: SheetCell) -> str:
-    text = escape_latex(cell.text)
-    return LATEX_MARKS[cell.mark].format(text) if cell.mark else text
+def arrow(sheet: Sheet) -> pa.Table:
+    """Return a table as columns of full precision: halves and marks are columns of their own."""
+    import pyarrow as pa
+
+    named: dict[str, list[Any]] = {}
+    declared = any(column.key for column in sheet.columns)
+    for number, column in enumerate(sheet.columns):
+        cells = [line[number] for line in sheet.rows]
+        if declared and not column.key:
+            continue
+        if any(isinstance(cell.value, tuple) for cell in cells):
+            title = column.title
+            names = column.key if isinstance(column.key, tuple) else (f"{title}, from", f"{title}, to")
+            for end, name in enumerate(names):
+                ends = [cell.value[end] if isinstance(cell.value, tuple) else None for cell in cells]
+                named[_free(name, named)] = [None if x is None or math.isnan(x) else x for x in ends]
+            continue
+        name = str(column.key or column.title or f"column {number + 1}")
+        named[_free(name, named)] = [_full(cell) for cell in cells]
+        if not declared:
+            halves, marks = [cell.half for cell in cells], [cell.mark for cell in cells]
+            if any(half is not None for half in halves):
+                named[_free(f"{name} ±", named)] = halves
+            if any(marks):
+                named[_free(f"{name} mark", named)] = marks
+    return pa.table({name: _array(values) for name, values in named.items()})
+
+
+def _full(cell: SheetCell) -> Any:
+    value = cell.value if cell.value is not None else None if cell.text in ("–", "") else cell.text
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _array(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    plain = all(value is None or isinstance(value, int | float) for value in values)
+    return pa.array(values if plain else [None if value is None else str(value) for value in values])
+
+
+def _free(name: str, columns: Mapping[str, Any]) -> str:
+    """Return a name that no column has yet."""
+    number, free = 1, name
+    while free in columns:
+        number += 1
+        free = f"{name} {number}"
+    return free
+
+
+def table_bytes(table: pa.Table, kind: str) -> bytes:
+    """Write columns as ``"csv"``, ``"parquet"`` or ``"json"``."""
+    if kind == "json":
+        return (json.dumps(table.to_pylist(), indent=2, ensure_ascii=False, default=str) + "\n").encode()
+    sink = io.BytesIO()
+    if kind == "csv":
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(table, sink)
+    else:
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
 
 
 def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records of the same keys as CSV: a line of names, then a line for each."""
+    """Write records of the same keys as CSV: a line of names, then a line for each."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
     writer.writeheader()
@@ -144,10 +375,13 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': '{"}',
+    "†": r"$\dagger$",
     "‡": r"$\ddagger$",
+    "°": r"$^{\circ}$",
     "'": r"{'}",
     "-": r"{-}",  # no ligatures: -- in an option is two hyphens, not a dash
     "±": r"$\pm$",
+    "−": "$-$",
     "–": "--",
     "·": r"$\cdot$",
     "×": r"$\times$",
@@ -155,135 +389,5 @@ _LATEX = {
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX shows as it is, in any engine for ASCII; other scripts need XeLaTeX or LuaLaTeX."""
+    """Return text that LaTeX shows as it is, in any engine for ASCII; other scripts need XeLaTeX or LuaLaTeX."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
-
-
-JUDGE_NOTE = " † chose the images of that testbed, and is not ranked on it."
-NOTE = (
-    "Mean accuracy over tasks in %, ± half the 95 % interval (Student t); in brackets the one for other classes too, "
-    "where it differs by more than a fifth. Bold: first place of its setting on its testbed; = where several share it, "
-    "because paired sign-flip tests on the same tasks (5 %, corrected by Holm for all comparisons) do not separate "
-    "them from the highest mean."
-)
-_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-
-
-def percent(value: float, digits: int = 1) -> str:
-    """A share as a percentage: 0.8431 → 84.3; a dash where there is no number."""
-    return "–" if math.isnan(value) else f"{100 * value:.{digits}f}"
-
-
-def points(value: float, digits: int = 1) -> str:
-    """A difference of shares in percentage points with its sign: −0.031 → −3.1."""
-    return "–" if math.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
-
-
-def mean_and_half(mean: float, half: float, digits: int = 2) -> str:
-    """Percentages ``84.31 ± 0.62``, or the mean alone where there is no interval."""
-    return percent(mean, digits) + ("" if math.isnan(half) else f" ± {percent(half, digits)}")
-
-
-def estimate_text(entry: SeriesEstimate) -> str:
-    """``84.3 ± 0.6``, with ``(± 1.9)`` over classes where that differs; the mean alone without an interval."""
-    text = mean_and_half(entry.mean, entry.half, 1)
-    over_classes = entry.notable_class_half
-    return text if over_classes is None else f"{text} (± {percent(over_classes)})"
-
-
-def duration(seconds: float) -> str:
-    """Three figures and a unit: 0.00123 → ``1.23 ms``; a dash where there is no number."""
-    if math.isnan(seconds):
-        return "–"
-    size, unit = next((candidate for candidate in _UNITS if seconds >= candidate[0]), _UNITS[-1])
-    value = seconds / size
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
-
-
-def rows(data: ReportData) -> list[dict[str, Any]]:
-    """One flat row per testbed × series, shares with full precision; None where there is no number."""
-    return [_row(data, entry) for _, entry in sorted(summarise(data).items())]
-
-
-def _row(data: ReportData, entry: SeriesEstimate) -> dict[str, Any]:
-    bed, series = data.beds[entry.bed], data.series[entry.series]
-    median, total = time_spent(data.cells[entry.bed, entry.series])
-    numbers = {
-        "mean": entry.mean,
-        "low": entry.low,
-        "high": entry.high,
-        "class_low": entry.class_low,
-        "class_high": entry.class_high,
-        "n": entry.n,
-        "std": entry.std,
-        **{name: value for name, value in entry.metrics.items() if name != "accuracy"},
-        "seconds_median": median,
-        "seconds_total": total,
-        "chance": entry.chance,
-        "p_against_best": entry.p,
-    }
-    return {
-        "testbed": bed.name,
-        "backbone": series.backbone,
-        "method": series.method,
-        "setting": series.setting,
-        "kind": series.kind,
-        "note": series.note,
-        **{name: None if math.isnan(value) else value for name, value in numbers.items()},
-        "mark": entry.mark,
-        "leak": leak.note if (leak := data.leaks.get((entry.bed, entry.series))) else "",
-        "testbed_hash": bed.hash,
-    }
-
-
-def report_csv(data: ReportData) -> str:
-    """Comma-separated with one header line; shares (0 … 1) in full precision, empty where there is none."""
-    return to_csv(rows(data))
-
-
-def report_json(data: ReportData) -> str:
-    """The same rows as a JSON list."""
-    return json.dumps(rows(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def sheet(data: ReportData) -> Sheet:
-    """One line per series, one column per testbed."""
-    entries = summarise(data)
-    body = []
-    for s, series in enumerate(data.series):
-        cells = row(series.title, series.backbone, series.setting)
-        for bed in range(len(data.beds)):
-            entry = entries.get((bed, s))
-            leak = data.leaks.get((bed, s))
-            text = estimate_text(entry) + (f" {leak.mark}" if leak else "") if entry else "–"
-            cells.append(SheetCell(text, entry.mark if entry else ""))
-        body.append(cells)
-    names = heads("Method", "Backbone", "Setting", *(bed.name for bed in data.beds))
-    notes = [NOTE + (JUDGE_NOTE if data.judges else ""), *(f"{note}." for note in data.leak_notes())]
-    return Sheet("", names, [body], " ".join(notes), labels=3)
-
-
-def report_markdown(data: ReportData) -> str:
-    """A GitHub-flavoured table: one line per series, one column per testbed."""
-    return markdown(sheet(data))
-
-
-def report_latex(data: ReportData) -> str:
-    r"""A ``table`` for ``\input``: needs the package ``booktabs`` and nothing else."""
-    return to_latex([sheet(data)])
-
-
-def is_markdown(path: Path) -> bool:
-    """Whether a file starts as the Markdown of a report does, with a table of methods that may have a title."""
-    with path.open(encoding="utf-8") as text:
-        lines = [line for line in islice(text, 4) if line.strip()]
-    lines = lines[1:] if lines[0].startswith("**") else lines
-    return lines[0].startswith("| Method | ") and lines[1].startswith("| :--- | :--- | ")
-
-
-def sheet_rows(sheet: Sheet, marks: Mapping[str, str] | None = None) -> list[dict[str, str]]:
-    """The rows of a sheet for ``print_table``; ``marks`` says what stands behind a cell that is marked so."""
-    heads = [f"{group}: {head}" if group else head for group, head in sheet.heads]
-    rows = [row for block in sheet.blocks for row in block]
-    texts = [[cell.text + (marks or {}).get(cell.mark, "") for cell in row] for row in rows]
-    return [dict(zip(heads, row, strict=True)) for row in texts]

@@ -18,6 +18,13 @@ from .difficulty import dataset_difficulty as dataset_difficulty  # Intrinsic (1
 from .difficulty import drops as drops  # The drop of one method's metric from testbed A to testbed B, for each …
 from .difficulty import unpaired_difficulty as unpaired_difficulty  # The same where every method has tasks of its own
 from .difficulty import welch as welch  # Difference of two independent means, ā − b̄, with Welch's interval
+from .estimate_text import CLASSES as CLASSES  # What an interval over classes is about, in words
+from .estimate_text import TASKS as TASKS  # What an interval over tasks is about, in words
+from .estimate_text import Unit as Unit  # How a number is written: percent, points or plain
+from .estimate_text import bounds_text as bounds_text  # A number with the ends of its interval
+from .estimate_text import percent as percent  # A share in per cent
+from .estimate_text import plus_minus as plus_minus  # A number with half its interval: the one formatter
+from .estimate_text import points as points  # A difference of shares in points, with its sign
 from .intervals import Interval as Interval  # An estimate (a mean unless said otherwise) with its interval
 from .intervals import bootstrap as bootstrap  # Bootstrap over n rows of whatever they stand for
 from .intervals import bootstrap_interval as bootstrap_interval  # A statistic of values with its bootstrap interval

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from longshot.statistics.estimate_text import CLASSES
 from longshot.statistics.intervals import Floats, Interval, checked
 
 NOTICEABLE = 0.2  # two intervals whose widths differ by more than a fifth tell different stories
@@ -128,7 +129,7 @@ class TaskClasses:
                 "an interval over classes needs at least 3 classes that some task is without, there are "
                 f"{usable} of {self.class_count}"
             )
-            return Interval(mean, None, None, self.class_count, reason)
+            return Interval(mean, None, None, self.class_count, reason, CLASSES)
         residuals = data - self._columns @ (self._columns.T @ data)
         within = _orthonormal(self._fixed)
         centred = data - within @ (within.T @ data)
@@ -138,7 +139,7 @@ class TaskClasses:
         by_ways = max(by_ways, 0.0) / self.count
         jackknife, freedom = self._jackknife(residuals, deletion)
         half = _half_width(jackknife, freedom, deletion.noise, over_tasks, by_ways, level)
-        return Interval(mean, mean - half, mean + half, self.class_count)
+        return Interval(mean, mean - half, mean + half, self.class_count, about=CLASSES)
 
     def _leave_out(self) -> _Deletion:
         """Return the weights of the deletions, made once."""

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from longshot.statistics.estimate_text import TASKS, Unit, plus_minus
+
 
 def t_p_value(t: float, freedom: float) -> float:
     """Two-sided p of a t statistic: P(|T| ≥ |t|).
@@ -61,6 +63,7 @@ class Interval:
     """An estimate (a mean unless said otherwise) with its interval.
 
     ``low`` and ``high`` are None where there is no interval, as for one value alone; ``reason`` then says why.
+    ``about`` says in words which population the interval is for.
     """
 
     mean: float
@@ -68,11 +71,16 @@ class Interval:
     high: float | None
     n: int
     reason: str = ""
+    about: str = TASKS
 
     @property
     def half(self) -> float | None:
         """Half the interval's width: the number behind ±."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def text(self, unit: Unit = "percent", digits: int = 1) -> str:
+        """Return the estimate with half its interval, as ``84.3 ± 0.6``."""
+        return plus_minus(self.mean, self.half, unit, digits)
 
     def excludes(self, value: float) -> bool:
         """Whether the interval exists and ``value`` lies outside it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from longshot.base import PATH, echo_json, print_estimate, print_table, shared
-from longshot.reports import sheet_rows
+from longshot.reports import terminal
 
 if TYPE_CHECKING:
     from longshot.studies import StudyOutcome
@@ -170,7 +170,7 @@ def run(
         if table.stem == "claims" and outcome.claims:  # too long for a terminal; it stands on the page
             continue
         for sheet in table.sheets[:1]:
-            print_table(sheet_rows(sheet), title=sheet.title)
+            click.echo(terminal(sheet))
         click.echo("".join(f"{line}\n" for line in table.lines))
     for note in outcome.notes:
         click.echo(f"note: {note}")

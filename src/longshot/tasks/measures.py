@@ -28,6 +28,7 @@ from longshot.data import (
     taxonomy_facts,
     with_taxonomy,
 )
+from longshot.statistics import plus_minus
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Pool
 from longshot.tasks.testbed import Testbed
@@ -175,8 +176,7 @@ class Share(LooseRecord):
 
     def text(self, *, signed: bool = False) -> str:
         """Write the share in per cent, as ``62.0 ± 1.5``."""
-        number = f"{100 * self.mean:{'+' if signed else ''}.1f}"
-        return number if self.half is None else f"{number} ± {100 * self.half:.1f}"
+        return plus_minus(self.mean, self.half, signed=signed)
 
 
 class NetworkDrop(LooseRecord):

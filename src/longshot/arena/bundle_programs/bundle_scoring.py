@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import estimate_text
 import handover
 import numpy as np
-from inside.blind_tasks import METRICS, Truth, score_answers, student, summarize, with_half
+from inside.blind_tasks import METRICS, Truth, score_answers, student, summarize, telling_half
 
 
 def main() -> None:
@@ -68,7 +69,8 @@ def _page(summary: dict[str, Any]) -> str:
         for name, values in rows.items():
             parts.append(f"<tr><td>{html.escape(str(name))}</td><td>{values['tasks']}</td>")
             for metric in METRICS:
-                parts.append(f"<td>{with_half(values[metric], values[f'{metric}_ci95'])}</td>")
+                shown = estimate_text.plus_minus(values[metric], telling_half(values, metric), "plain", 4)
+                parts.append(f"<td>{shown}</td>")
             parts.append("</tr>")
         parts.append("</table></div>")
     return "".join(parts)

@@ -133,12 +133,6 @@ def telling(half: float | None) -> float | None:
     return None if half is None or half > WIDEST else float(half)
 
 
-def with_half(mean: float, half: float | None, digits: int = 4) -> str:
-    """A mean with half of its interval, where that says something."""
-    shown = telling(half)
-    return f"{mean:.{digits}f}" + ("" if shown is None else f" ± {shown:.{digits}f}")
-
-
 def student(factors: Mapping[int, float]) -> HalfWidth:
     """t(n) · s / √n with the two-sided 95 % factors of Student's t by number of values."""
 

@@ -41,6 +41,7 @@ from longshot.base import UserError
 from longshot.explorer import TEMPLATES as EXPLORER_TEMPLATES
 from longshot.explorer import ago, human_bytes, without_unseen
 from longshot.reports import frame
+from longshot.statistics import plus_minus
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -377,7 +378,5 @@ def moment(value: dt.datetime | str | None) -> Markup:
 
 
 def _interval(score: float | None, half: float | None) -> str:
-    """A score with half of its interval; a dash where there is none."""
-    if score is None:
-        return "–"
-    return f"{score:.4f}" + ("" if half is None else f" ± {half:.4f}")
+    """Return a score with half of its interval; a dash where there is none."""
+    return plus_minus(score, half, "plain", 4)

@@ -11,7 +11,7 @@ from longshot.reports import svg
 from longshot.reports.pictures import FindImages
 from longshot.reports.report_data import Cell, ReportData, ReportTestbed
 from longshot.reports.summary import ComparedPairs, Estimates
-from longshot.reports.tables import points
+from longshot.statistics import bounds_text
 
 if TYPE_CHECKING:
     from longshot.reports.learning_curves import TrainingHistory
@@ -74,10 +74,7 @@ def plot_label(data: ReportData, series: int) -> str:
 
 def span(interval: Interval, digits: int = 1) -> str:
     """``+1.2 [+0.8, +1.6]`` in points, or the estimate alone."""
-    text = points(interval.mean, digits)
-    if interval.low is None or interval.high is None:
-        return text
-    return f"{text} [{points(interval.low, digits)}, {points(interval.high, digits)}]"
+    return bounds_text(interval.mean, interval.low, interval.high, digits=digits)
 
 
 def sampler(bed: ReportTestbed, choice: str) -> str:

@@ -12,6 +12,7 @@ from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names, thumbnail
 from longshot.reports.report_data import Cell, ReportTestbed
 from longshot.reports.sections import MAX_LINES, Request, plot_label, shown_series, strongest
+from longshot.reports.tables import Column, make_sheet, series_cell
 
 if TYPE_CHECKING:
     from longshot.statistics import ConfusedPair, Confusion
@@ -43,11 +44,20 @@ def calibrated(request: Request) -> Section:
             panels.append({"bed": bed.name, "svg": svg, "left_out": left_out})
             shown.update(curve.index for curve in curves)
     legend = [(s, data.series[s]) for s in sorted(shown)]
-    return Section(
-        "calibrated",
-        "Calibration",
-        {"panels": panels, "lines": lines, "legend": legend, "fewest": FEWEST, "limit": MAX_LINES},
-    )
+    sheet = make_sheet(CALIBRATION, lines, aria="Table of calibration errors")
+    context = {"panels": panels, "lines": lines, "legend": legend, "fewest": FEWEST, "limit": MAX_LINES}
+    return Section("calibrated", "Calibration", {**context, "sheet": sheet})
+
+
+CALIBRATION = (
+    Column("Testbed", lambda line: line[0]),
+    Column("Series", lambda line: series_cell(line[1], line[2])),
+    Column("ECE (points)", lambda line: line[3].ece, "percent", better="lower"),
+    Column("Confidence − right", lambda line: line[3].gap, "points"),
+    Column("Largest gap", lambda line: line[3].mce, "percent", better="lower"),
+    Column("Brier", lambda line: line[3].brier, "plain", 3, "lower"),
+    Column("Queries", lambda line: line[3].n, "count"),
+)
 
 
 def measure_calibration(bed: ReportTestbed, cell: Cell) -> Any:

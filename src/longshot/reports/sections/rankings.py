@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.frame import Section
-from longshot.reports.report_data import ReportData, Shared
+from longshot.reports.report_data import ReportData, ReportSeries, Shared
 from longshot.reports.sections import MAX_ROWS, Request, plot_label
 from longshot.reports.summary import CorrectedComparison, columns_by_setting, highest, interval
-from longshot.reports.tables import points
+from longshot.reports.tables import Column, SheetCell, make_sheet, series_cell
+from longshot.statistics import points
 
 
 class SeriesTest(NamedTuple):
@@ -67,8 +69,26 @@ def paired(request: Request) -> Section | None:
                 "ties": sum(line["tied"] for line in lines),
             }
         )
-    count = len(request.pairs)
-    return Section("paired", "Paired differences", {"panels": panels, "count": count}) if panels else None
+    if not panels:
+        return None
+    lines = [{**line, "bed": panel["bed"]} for panel in panels for line in panel["lines"]]
+    sheet = make_sheet(PAIRED, lines, aria="Table of paired differences")
+    context = {"panels": panels, "count": len(request.pairs), "sheet": sheet}
+    return Section("paired", "Paired differences", context)
+
+
+PAIRED = (
+    Column("Testbed", lambda line: line["bed"]),
+    Column("Series", lambda line: series_cell(line["series"], line["what"])),
+    Column("Difference", lambda line: line["mean"], "points", 2),
+    Column("95 % interval", lambda line: tuple(b and b / 100 for b in line["bounds"]), "points", 2),
+    Column("Wins %", lambda line: line["wins"], "percent"),
+    Column("Ties %", lambda line: line["ties"], "percent"),
+    Column("Losses %", lambda line: line["losses"], "percent"),
+    Column("p corr.", lambda line: line["p"], "p"),
+    Column("Tasks", lambda line: line["n"], "count"),
+    Column("Verdict", lambda line: "tie" if line["tied"] else "worse"),
+)
 
 
 def _line(request: Request, series: int, tested: CorrectedComparison, turned: bool) -> dict[str, Any]:
@@ -110,13 +130,30 @@ def ranks(request: Request) -> Section | None:
         }
         panels += [{"setting": setting, **_panel(data, b, bed_tasks)} for b, bed_tasks in ranked.items()]
         if ranked:
-            tables.append({"setting": setting, **source_ranks(data, ranked)})
+            tables.append({"setting": setting, **_rank_sheet(source_ranks(data, ranked))})
     several = len({panel["setting"] for panel in panels}) > 1
     return (
         Section("ranks", "Ranks", {"panels": panels, "tables": tables, "several": several})
         if panels
         else None
     )
+
+
+def _place(source: int, line: tuple[int, ReportSeries, list[float], float]) -> float:
+    return line[2][source]
+
+
+def _rank_sheet(ranks: dict[str, Any]) -> dict[str, Any]:
+    """Add the table of Meta-Dataset ranks, of which lower ones are better."""
+    columns = [
+        Column("Series", lambda line: series_cell(line[0], line[1])),
+        Column("Average", lambda line: line[3], "plain", 2, "lower"),
+        *(
+            Column(f"{bed}: {dataset}" if dataset else bed, partial(_place, i), "plain", 1, "lower")
+            for i, (bed, dataset) in enumerate(ranks["sources"])
+        ),
+    ]
+    return {**ranks, "sheet": make_sheet(columns, ranks["lines"], aria="Table of Meta-Dataset ranks")}
 
 
 def _rankable(shared: Shared) -> bool:
@@ -221,7 +258,24 @@ def enough(request: Request) -> Section | None:
                 lines.append(_needs(request, b, s, best, shared, first.get(s)))
     if not lines:
         return None
-    return Section("enough", "Enough tasks?", {"lines": lines, "findings": findings})
+    sheet = make_sheet(ENOUGH, lines, aria="Table of tasks needed")
+    return Section("enough", "Enough tasks?", {"lines": lines, "findings": findings, "sheet": sheet})
+
+
+def _ticked(number: int | None, there: int) -> SheetCell | None:
+    """Return a number of tasks, ticked where so many are there."""
+    return None if number is None else SheetCell(f"{number:,}{' ✓' if number <= there else ''}", value=number)
+
+
+ENOUGH = (
+    Column("Testbed", lambda line: line["bed"]),
+    Column("Series", lambda line: series_cell(line["index"], line["series"])),
+    Column("Tasks", lambda line: line["n"], "count"),
+    Column("± now", lambda line: line["half"], "percent", 2),
+    Column("Tasks for ± 0.5", lambda line: _ticked(line["needed"], line["n"]), "count"),
+    Column("… of the difference to the best", lambda line: _ticked(line["against"], line["n"]), "count"),
+    Column("First in % of resamples", lambda line: line["first"], "percent"),
+)
 
 
 def _stability(shared: Shared) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from longshot.reports.charts import FEW, Curve, EstimateRow, intervals, rolling,
 from longshot.reports.frame import Section
 from longshot.reports.report_data import Cell, ReportData, ReportTestbed
 from longshot.reports.sections import MAX_LINES, MAX_ROWS, Request, plot_label, strongest, uniform
-from longshot.reports.summary import column_marks, highest, interval
-from longshot.reports.tables import points
+from longshot.reports.summary import highest, interval
+from longshot.reports.tables import Column, Sheet, SheetCell, make_sheet, series_cell
+from longshot.statistics import bounds_text, mean_interval, percent, plus_minus, points
 
 if TYPE_CHECKING:
     from longshot.statistics import Drop
@@ -73,7 +76,7 @@ def difficulty(request: Request) -> Section | None:
         paper = None if uniform(bed) else request.published
         table = paper_tables.quartile_table(data, request.entries, b, published=paper)
         if table is not None:
-            tables.append(table)
+            tables.append({"bed": table.bed, "sheet": paper_tables.page_sheet(data, table)})
         if (table_by_dataset := _datasets(request, b)) is not None:
             by_dataset.append(table_by_dataset)
     if not (panels or correlations or tables or by_dataset):
@@ -85,13 +88,39 @@ def difficulty(request: Request) -> Section | None:
         {
             "panels": panels,
             "legend": [(s, data.series[s]) for s in sorted(shown)],
-            "others": extra and correlations,
+            "others": make_sheet(CORRELATIONS, correlations, aria="Table of correlations") if extra else None,
             "tables": tables,
             "by_dataset": by_dataset,
             "series": data.series,
             "limit": MAX_LINES,
         },
     )
+
+
+CORRELATIONS = (
+    Column("Testbed", lambda line: line[0]),
+    Column("Column", lambda line: SheetCell(line[1], look="code")),
+    Column("Accuracy of", lambda line: series_cell(line[3], line[2])),
+    Column("Spearman", lambda line: _correlation(line[4]), "plain"),
+    Column("Tasks", lambda line: line[4].n, "count"),
+)
+FACTS = (
+    Column("Series", lambda line: line[1]),
+    Column("Slope", lambda line: _slope(line[2]), "plain"),
+    Column("Spearman", lambda line: _correlation(line[3]), "plain"),
+)
+
+
+def _correlation(estimate: Any) -> SheetCell:
+    """Return a correlation with its interval; a dash where it is not defined."""
+    return SheetCell(bounds_text(estimate.r, estimate.low, estimate.high, "plain", 2), value=estimate.r)
+
+
+def _slope(line: Any) -> SheetCell:
+    """Return points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
+    size = max(abs(100 * x) for x in (line.slope, line.low, line.high) if not math.isnan(x))
+    digits = 1 if size >= 10 else 2 if size >= 1 else 3
+    return SheetCell(bounds_text(line.slope, line.low, line.high, "points", digits), value=line.slope)
 
 
 def _plotted(columns: dict[str, Floats], related: dict[str, Any]) -> list[str]:
@@ -152,7 +181,7 @@ def _panel(
         "column": name,
         "window": window(len(lines[0][1])) if len(np.unique(lines[0][1])) > FEW else None,
         "svg": rolling(curves, xlabel=name, prefix=f"roll{b}x{column_number}"),
-        "facts": facts,
+        "facts": make_sheet(FACTS, facts, style="facts", aria=f"Slopes against {name}"),
         "left_out": left_out,
     }
 
@@ -165,22 +194,25 @@ def _datasets(request: Request, b: int) -> dict[str, Any] | None:
         return None
     where = np.asarray(shared.datasets, str)
     parts = [shared.accuracy[where == name] for name in names]
-    settings = request.data.groups(b, shared.series)
-    marks = [column_marks(part, settings) for part in parts]
-    lines = [
-        (
-            s,
-            request.data.series[s],
-            [(*interval(part[:, i]), mark[i]) for part, mark in zip(parts, marks, strict=True)],
-        )
-        for i, s in enumerate(shared.series)
+    placed = [request.data.placed(b, shared.series, part) for part in parts]
+    bed, series = request.data.beds[b].name, request.data.series
+
+    def cell(part: int, row: int) -> SheetCell:
+        mean, own = mean_interval(parts[part][:, row]), placed[part][row]
+        leads = (bed, series[shared.series[row]], names[part])
+        text = plus_minus(mean.mean, mean.half)
+        return SheetCell(text, own.mark, mean.mean, mean.half, reason=own.reason, leads=leads)
+
+    columns = [
+        Column("Series", lambda row: series_cell(shared.series[row], series[shared.series[row]])),
+        *(
+            Column(f"{name} ({len(parts[n]):,} tasks)", partial(cell, n), "percent", better="higher")
+            for n, name in enumerate(names)
+        ),
     ]
-    counts = [len(part) for part in parts]
-    return {
-        "bed": request.data.beds[b].name,
-        "names": list(zip(names, counts, strict=True)),
-        "lines": lines,
-    }
+    label = "Table of accuracies by dataset"
+    sheet = make_sheet(columns, range(len(shared.series)), style="metrics quartiles", aria=label)
+    return {"bed": bed, "sheet": sheet}
 
 
 def drop(request: Request) -> Section | None:
@@ -197,8 +229,44 @@ def drop(request: Request) -> Section | None:
     return Section(
         "drop",
         "From testbed to testbed",
-        {"panels": panels, "datasets": datasets, "start": data.beds[start].name},
+        {
+            "panels": panels,
+            "datasets": make_sheet(DIFFICULTY, datasets, aria="Table of difficulties by dataset"),
+            "start": data.beds[start].name,
+            "sheet": _drop_sheet(data.beds[start].name, panels),
+        },
     )
+
+
+DIFFICULTY = (
+    Column("Testbed", lambda line: line["bed"]),
+    Column("Dataset", lambda line: line["dataset"] or "–"),
+    Column("Intrinsic", lambda line: line["intrinsic"], "percent"),
+    Column("Modelling", lambda line: line["modelling"], "percent"),
+    Column("Best", lambda line: series_cell(*line["best"])),
+    Column("Worst", lambda line: series_cell(*line["worst"])),
+)
+
+
+def _drop_sheet(start: str, panels: list[dict[str, Any]]) -> Sheet:
+    """Return the table of drops, whose means lead to their tasks."""
+
+    def mean(line: Any, side: int) -> SheetCell:
+        bed, _, series, part = line
+        value = part.mean_b if side else part.mean_a
+        return SheetCell(percent(value, 2), value=value, leads=(bed if side else start, series, part.dataset))
+
+    columns = (
+        Column("To", lambda line: line[0]),
+        Column("Series", lambda line: series_cell(line[1], line[2])),
+        Column("Dataset", lambda line: "all" if line[3].dataset is None else line[3].dataset),
+        Column(f"{start} %", lambda line: mean(line, 0), "percent"),
+        Column("There %", lambda line: mean(line, 1), "percent"),
+        Column("Drop", lambda line: line[3].drop.mean, "points", 2),
+        Column("95 % interval", lambda line: (line[3].drop.low, line[3].drop.high), "points", 2),
+    )
+    lines = [(panel["bed"], *line) for panel in panels for line in panel["lines"]]
+    return make_sheet(columns, lines, aria="Table of drops")
 
 
 def reference(data: ReportData) -> int:

@@ -1,0 +1,204 @@
+"""The tables of results: a line per series with a column per testbed, and a line per series and testbed.
+
+A column of the second is one line of :data:`COLUMNS`; page, explorer, terminal and files have it from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from longshot.reports.marks import JUDGE_RULE, MARK_RULE
+from longshot.reports.report_data import Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
+from longshot.reports.tables import (
+    Column,
+    SeriesLabel,
+    Sheet,
+    SheetCell,
+    arrow,
+    make_sheet,
+    markdown,
+    table_bytes,
+    terminal,
+    to_csv,
+    to_latex,
+)
+from longshot.statistics import CLASSES, TASKS, Interval, mean_interval, plus_minus
+
+if TYPE_CHECKING:
+    from longshot.evaluation import Leak
+
+NOTE = (
+    f"Mean accuracy over tasks in %, ± half the 95 % interval for {TASKS} (Student t); in brackets that for {CLASSES}, "
+    f"where it differs by more than a fifth. {MARK_RULE}"
+)
+LOSS_NOTE = (
+    "Losses are in files alone: scores of different methods have different scales, so losses do not compare."
+)
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """What a line of the table of all metrics is made from: a series on a testbed."""
+
+    bed: ReportTestbed
+    series: ReportSeries
+    entry: SeriesEstimate
+    cell: Cell
+    leak: Leak | None
+
+    def metric(self, name: str) -> Interval | None:
+        """Return a metric with its interval; None where some tasks have none."""
+        values = self.cell.metrics[name]
+        return None if np.isnan(values).any() else mean_interval(values)
+
+    def accuracy(self, digits: int, full: int | None = None) -> SheetCell:
+        """Return the accuracy with its intervals, marks and footnotes; ``full`` tasks are those of the testbed."""
+        entry = self.entry
+        notable = entry.notable_class_half
+        text = plus_minus(entry.mean, entry.half, digits=digits, over_classes=notable)
+        return SheetCell(
+            text,
+            entry.mark,
+            value=entry.mean,
+            half=entry.accuracy.half,
+            note=self.leak.mark if self.leak else "",
+            reason=entry.placed.reason,
+            below=f"{entry.n:,} of {full:,} tasks" if full is not None and entry.n < full else "",
+            leads=(self.bed, self.series),
+            bar=(entry.chance, entry.series),
+        )
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("Testbed", lambda r: r.bed.name, key="testbed"),
+    Column("Backbone", lambda r: SheetCell(r.series.backbone, look="code"), key="backbone"),
+    Column("Method", lambda r: SheetCell(r.series.title, value=r.series.method, look="code"), key="method"),
+    Column("Setting", lambda r: SheetCell(r.series.setting, look="tag"), key="setting"),
+    Column("", lambda r: r.series.kind, key="kind"),
+    Column("", lambda r: r.series.note, key="note"),
+    Column("Accuracy %", lambda r: r.accuracy(2), "percent", better="higher", key="mean"),
+    Column("95 % interval", lambda r: r.entry.bounds, "percent", 2, key=("low", "high")),
+    Column(
+        "for other classes", lambda r: r.entry.class_bounds, "percent", 2, key=("class_low", "class_high")
+    ),
+    Column("Tasks", lambda r: r.entry.n, "count", key="n"),
+    Column("Std", lambda r: r.entry.std, "percent", 2, key="std"),
+    Column(
+        "Balanced %", lambda r: r.metric("balanced_accuracy"), "percent", 2, "higher", "balanced_accuracy"
+    ),
+    Column(
+        "Normalised %",
+        lambda r: r.metric("normalized_accuracy"),
+        "percent",
+        2,
+        "higher",
+        "normalized_accuracy",
+    ),
+    Column("Top-5 %", lambda r: r.metric("top5"), "percent", 2, "higher", "top5"),
+    Column("Loss", lambda r: r.metric("loss"), "plain", 3, "lower", "loss"),
+    Column("", lambda r: r.metric("seconds"), "seconds", key="seconds"),
+    Column("Time per task", lambda r: time_spent(r.cell)[0], "seconds", better="lower", key="seconds_median"),
+    Column("", lambda r: time_spent(r.cell)[1], "seconds", key="seconds_total"),
+    Column("", lambda r: r.entry.chance, "percent", key="chance"),
+    Column("p corr. against best of its setting", lambda r: r.entry.p, "p", key="p_against_best"),
+    Column("", lambda r: r.entry.mark, key="mark"),
+    Column("", lambda r: r.entry.placed.reason, key="unranked"),
+    Column("", lambda r: r.leak.note if r.leak else "", key="leak"),
+    Column("", lambda r: r.bed.hash, key="testbed_hash"),
+)
+SCREEN: tuple[str, ...] = (
+    *("Testbed", "Backbone", "Method", "Setting", "Tasks"),
+    *("Accuracy %", "Balanced %", "Normalised %", "Top-5 %", "Loss"),
+)
+
+
+def result_rows(data: ReportData, entries: Estimates) -> list[ResultRow]:
+    """Return a row for each testbed and series, in the report's order."""
+    return [
+        ResultRow(data.beds[b], data.series[s], entry, data.cells[b, s], data.leaks.get((b, s)))
+        for (b, s), entry in sorted(entries.items())
+    ]
+
+
+def metrics_sheet(data: ReportData, entries: Estimates | None = None) -> Sheet:
+    """Return the table of all metrics, a line for each testbed and series.
+
+    Losses of several methods are in files alone: their scores have different scales.
+    """
+    rows = result_rows(data, summarise(data) if entries is None else entries)
+    hidden = set()
+    if len({row.series.method for row in rows}) > 1:
+        hidden.add("Loss")
+    if all((row.metric("top5") or row.entry.accuracy).mean == 1 for row in rows):
+        hidden.add("Top-5 %")  # among five classes or fewer it is always right
+    columns = [replace(column, head="") if column.head in hidden else column for column in COLUMNS]
+    notes = [*_notes(data), *([LOSS_NOTE] if "Loss" in hidden else [])]
+    return make_sheet(columns, rows, note=" ".join(notes), aria="Table of all metrics")
+
+
+def screen_sheet(data: ReportData) -> Sheet:
+    """Return the table of all metrics with the columns that a terminal has room for."""
+    sheet = metrics_sheet(data)
+    places = {column.head: n for n, column in enumerate(sheet.columns)}
+    shown = [places[head] for head in SCREEN if head in places]
+    rows = [[line[n] for n in shown] for line in sheet.rows]
+    return replace(sheet, heads=[sheet.columns[n] for n in shown], blocks=[rows])
+
+
+def results_sheet(
+    data: ReportData,
+    entries: Estimates | None = None,
+    more: Sequence[Column] = (),
+    order: Sequence[int] | None = None,
+) -> Sheet:
+    """Return the table of means: a line for each series, a column for each testbed.
+
+    ``more`` columns of series follow, ``order`` names the series from the top.
+    """
+    entries = summarise(data) if entries is None else entries
+    by_place = {(row.entry.bed, row.entry.series): row for row in result_rows(data, entries)}
+    full = [max(entries[b, s].n for s, _ in data.column(b)) for b in range(len(data.beds))]
+
+    def cell(bed: int, series: int) -> SheetCell:
+        measured = by_place.get((bed, series))
+        return SheetCell("–") if measured is None else measured.accuracy(1, full[bed])
+
+    columns = [
+        Column("Method", lambda s: SheetCell(data.series[s].title, label=SeriesLabel(s, data.series[s]))),
+        Column("Backbone", lambda s: SheetCell(data.series[s].backbone, look="code")),
+        Column("Setting", lambda s: SheetCell(data.series[s].setting, look="tag")),
+        *(Column(bed.name, partial(cell, b), "percent", better="higher") for b, bed in enumerate(data.beds)),
+        *more,
+    ]
+    rows = range(len(data.series)) if order is None else order
+    note = " ".join(_notes(data))
+    return make_sheet(columns, rows, note=note, style="results", aria="Table of mean accuracies")
+
+
+def _notes(data: ReportData) -> list[str]:
+    return [NOTE, *([JUDGE_RULE] if data.judges else []), *(f"{note}." for note in data.leak_notes())]
+
+
+WRITERS: dict[str, Callable[[ReportData], str]] = {
+    "md": lambda data: markdown(results_sheet(data)),
+    "csv": lambda data: to_csv(arrow(metrics_sheet(data)).to_pylist()),
+    "latex": lambda data: to_latex([results_sheet(data)]),
+    "json": lambda data: table_bytes(arrow(metrics_sheet(data)), "json").decode(),
+    "text": lambda data: terminal(screen_sheet(data)) + "\n",
+}
+
+
+def is_markdown(path: Path) -> bool:
+    """Tell whether a file starts as the Markdown of a report does, with a table of methods that may have a title."""
+    with path.open(encoding="utf-8") as text:
+        lines = [line for line in islice(text, 4) if line.strip()]
+    lines = lines[1:] if lines[0].startswith("**") else lines
+    return lines[0].startswith("| Method | ") and lines[1].startswith("| :--- | :--- | ")

@@ -1,0 +1,81 @@
+"""Numbers with their intervals as text: the one place where "mean ± half" is written."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias
+
+Unit: TypeAlias = Literal["percent", "points", "plain"]
+TASKS = "other tasks of these classes"
+CLASSES = "other classes like these"
+_SCALES = {"percent": 100.0, "points": 100.0, "plain": 1.0}
+
+
+def plus_minus(
+    mean: float | None,
+    half: float | None = None,
+    unit: Unit = "percent",
+    digits: int = 1,
+    *,
+    signed: bool | None = None,
+    over_classes: float | None = None,
+) -> str:
+    """Return a number with half the width of its interval, as ``84.3 ± 0.6``.
+
+    Parameters
+    ----------
+    mean : float or None
+        The number; a dash stands for None and NaN.
+    half : float, optional
+        Half the width of its interval; None and NaN leave the number alone.
+    unit : {"percent", "points", "plain"}
+        A share (0.843) in per cent, a difference of shares in points with its sign, or a number as it is.
+    digits : int
+        Digits behind the point.
+    signed : bool, optional
+        Whether a plus sign stands before positive numbers; points have one unless told otherwise.
+    over_classes : float, optional
+        Half the width of the interval for other classes, in brackets: ``84.3 ± 0.6 (± 1.9)``.
+
+    Examples
+    --------
+    >>> plus_minus(0.8431, 0.0062), plus_minus(-0.031, 0.004, "points"), plus_minus(1.5, None, "plain", 2)
+    ('84.3 ± 0.6', '−3.1 ± 0.4', '1.50')
+    >>> plus_minus(0.8431, 0.0062, over_classes=0.019), plus_minus(None)
+    ('84.3 ± 0.6 (± 1.9)', '–')
+    """
+    if mean is None or math.isnan(mean):
+        return "–"
+    scale = _SCALES[unit]
+    with_sign = unit == "points" if signed is None else signed
+    text = f"{scale * mean:{'+' if with_sign else ''}.{digits}f}"
+    text = text.replace("-", "−") if with_sign else text
+    if half is not None and not math.isnan(half):
+        text = f"{text} ± {scale * half:.{digits}f}"
+    return text if over_classes is None else f"{text} (± {scale * over_classes:.{digits}f})"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share in per cent: 0.8431 → 84.3; a dash where there is no number."""
+    return plus_minus(share, digits=digits)
+
+
+def points(difference: float | None, digits: int = 1) -> str:
+    """Return a difference of shares in points with its sign: −0.031 → −3.1; a dash where there is no number."""
+    return plus_minus(difference, unit="points", digits=digits)
+
+
+def bounds_text(
+    mean: float,
+    low: float | None,
+    high: float | None,
+    unit: Unit = "points",
+    digits: int = 1,
+    *,
+    signed: bool = True,
+) -> str:
+    """Return a number with the ends of its interval, as ``+1.2 [+0.8, +1.6]``; alone where it has none."""
+    text, low_text, high_text = (
+        plus_minus(end, unit=unit, digits=digits, signed=signed) for end in (mean, low, high)
+    )
+    return text if "–" in (text, low_text, high_text) else f"{text} [{low_text}, {high_text}]"
