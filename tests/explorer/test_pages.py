@@ -44,9 +44,9 @@ def test_means_lead_to_their_tasks(client: Client, explored: Path) -> None:
     run = client.item("run", "first")
     page = client.get(run).text
     summary = longshot.Results(explored / "runs" / "first").summary()
-    shown = texts(page, r'<a class="value"[^>]*>(.*?)</a>')
+    shown = texts(page, r'<span class="value"><a[^>]*>(.*?)</a>')
     assert sorted(shown) == sorted(f"{100 * row['accuracy']:.1f}" for row in summary)
-    url = unescape(re.findall(r'<a class="value" href="([^"]*)"', page)[0])
+    url = unescape(re.findall(r'<span class="value"><a href="([^"]*)"', page)[0])
     assert url.startswith(f"{run}/tasks?bed=") and "sort=" in url
     assert "1–24 of 24 tasks" in client.get(url).text
 
@@ -283,7 +283,7 @@ def test_a_comparison_by_run_is_a_file(client: Client) -> None:
 def test_judges_are_marked_where_they_chose(client: Client) -> None:
     hard = client.get(f"{client.item('testbed', 'hard')}/board").text
     easy = client.get(f"{client.item('testbed', 'easy')}/board").text
-    assert hard.count('<span class="tag">judge</span>') == 2 and "judge</span>" not in easy
+    assert hard.count('<span class="mark">judge</span>') == 2 and "judge</span>" not in easy
     assert ">best<" not in hard and ">tie<" not in hard
 
 
