@@ -139,6 +139,7 @@ class TestWithinARun:
     def test_table_says_who_is_better(self, run_cli: Any, runs: dict[str, Path]) -> None:
         done = run_cli("compare", runs["both"])
         assert "B wins / ties / loses %" in done.stdout
+        assert max(map(len, done.stdout.splitlines()[1:])) <= 80
         assert any(word in done.stdout for word in ("better", "worse", "tied"))
 
     def test_one_series_is_not_enough(self, run_cli: Any, runs: dict[str, Path]) -> None:

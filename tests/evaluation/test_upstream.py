@@ -13,8 +13,9 @@ import pytest
 import longshot
 from longshot.audit import training_stages
 from longshot.base import Ragged
-from longshot.evaluation import Results, judges_in, leaks_in, say_judges
+from longshot.evaluation import Results, judges_in, leaks_in
 from longshot.evaluation.provenance import unleaked_accuracy
+from longshot.evaluation.views import say_judges
 from longshot.models import get_network, save_checkpoint
 from longshot.tasks import Testbed
 

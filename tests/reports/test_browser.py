@@ -77,7 +77,12 @@ def test_table_shows_the_numbers(browser: Any, written: tuple[Path, Path]) -> No
     ordered = [entries[bed, s] for s in range(len(data.series)) for bed in range(len(data.beds))]
     expected = [
         f"{100 * entry.mean:.1f} ± {100 * entry.half:.1f}"
-        + ("" if entry.notable_class_half is None else f" ± {100 * entry.class_half:.1f} over classes")
+        + (
+            ""
+            if entry.notable_class_half is None
+            else f" ± {100 * entry.notable_class_half:.1f} over classes"
+        )
+        + (f" {entry.placed.reason}" if entry.placed.reason else "")
         for entry in ordered
     ]
     assert [re.sub(r"^(best|tie) ", "", text) for text in shown] == expected

@@ -16,8 +16,8 @@ import pytest
 from longshot.base import UserError
 from longshot.reports import costs, read_runs, render_report
 from longshot.reports.costs import Point, scatter
-from longshot.reports.summary import summarise
 from longshot.reports.result_tables import metrics_sheet
+from longshot.reports.summary import summarise
 from longshot.reports.tables import arrow, duration
 
 from .conftest import MakeRun

@@ -14,7 +14,7 @@ from PIL import Image
 from longshot.base import span
 from longshot.reports import data_pages, frame, page
 from longshot.reports.report_data import ReportData
-from longshot.reports.sections import Request
+from longshot.reports.sections import Request, task_difficulty
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Correlation, Slope
 from longshot.tasks import Balance
@@ -36,14 +36,23 @@ class TestFilters:
     )
     def test_a_slope_is_in_points_with_three_figures(self, slope: float, half: float, text: str) -> None:
         line = Slope(slope, slope - half, slope + half, 0.0, 0.5, 0.01, 9)
-        assert frame._slope(line) == text
+        assert task_difficulty._slope(line).text == text
 
     def test_a_correlation_has_its_interval_where_it_is_defined(self) -> None:
         assert (
-            frame._correlation(Correlation(-0.5, -0.75, 0.25, 0.01, 9, "pearson")) == "−0.50 [−0.75, +0.25]"
+            task_difficulty._correlation(Correlation(-0.5, -0.75, 0.25, 0.01, 9, "pearson")).text
+            == "−0.50 [−0.75, +0.25]"
         )
-        assert frame._correlation(Correlation(0.5, math.nan, math.nan, 0.01, 3, "pearson")) == "+0.50"
-        assert frame._correlation(Correlation(math.nan, math.nan, math.nan, math.nan, 2, "pearson")) == "–"
+        assert (
+            task_difficulty._correlation(Correlation(0.5, math.nan, math.nan, 0.01, 3, "pearson")).text
+            == "+0.50"
+        )
+        assert (
+            task_difficulty._correlation(
+                Correlation(math.nan, math.nan, math.nan, math.nan, 2, "pearson")
+            ).text
+            == "–"
+        )
 
     def test_numbers(self) -> None:
         assert (frame._number(1234.5), frame._number(0.126, 1), frame._number(math.nan)) == (
@@ -90,11 +99,7 @@ class TestPage:
     def test_the_most_tasks_of_a_series_are_all_of_a_testbed(self) -> None:
         data = report_of([cell([0.5, 0.5]), cell([0.5] * 3)])
         context = page.results(request(data)).context
-        assert context["full"] == {0: 3}
-        assert [(s, [entry.n for entry in entries]) for s, _, entries in context["lines"]] == [
-            (0, [2]),
-            (1, [3]),
-        ]
+        assert [line[3].below for line in context["means"].rows] == ["2 of 3 tasks", ""]
 
     def test_plots_by_shape_are_there_where_it_varies(self) -> None:
         ways = replace(cell([0.5] * 4), way=np.array([2.0, 3.0, 2.0, 3.0]))

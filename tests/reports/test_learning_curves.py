@@ -125,7 +125,7 @@ def test_the_page_shows_curves_and_a_table(make_run: MakeRun, tmp_path: Path) ->
     section = text[text.index('<section id="training">') :]
     section = section[: section.index("</section>")]
     assert section.count('class="plot"') == 2 and "(1 series left out: the plot holds 8)" in section
-    assert section.count("<tr>") == 1 + 9 and '80.0<span class="half"> ± 2.0</span>' in section
+    assert section.count("<tr>") == 1 + 9 and '80.0</span><span class="half"> ± 2.0</span>' in section
 
 
 def test_the_command_takes_several_folders(run_cli: Run, make_run: MakeRun, tmp_path: Path) -> None:

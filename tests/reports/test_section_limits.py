@@ -116,8 +116,8 @@ class TestDifficulty:
         section = task_difficulty.difficulty(request(report_of([low, high])))
         assert section is not None
         [table] = section.context["by_dataset"]
-        assert table["names"] == [("x", 7), ("y", 7)]
-        cells = [[(value[0], value[3]) for value in values] for _, _, values in table["lines"]]
+        assert [column.head for column in table["sheet"].columns[1:]] == ["x (7 tasks)", "y (7 tasks)"]
+        cells = [[(each.value, each.mark) for each in line[1:]] for line in table["sheet"].rows]
         assert cells == [[(0.5, ""), (0.5, "best")], [(0.75, "best"), (0.25, "")]]
 
 
@@ -291,12 +291,18 @@ def test_brackets_end_with_the_rows_of_the_plot(monkeypatch: pytest.MonkeyPatch)
     assert (panel["left_out"], panel["blocks"], panel["kind"]) == (2, 3, "tasks")
 
 
+def history(length: int) -> Any:
+    """A training of some steps without validation."""
+    steps = np.arange(length)
+    return SimpleNamespace(name="net", step=steps, loss=steps, seconds=1.0, best_at=lambda: None)
+
+
 @pytest.mark.parametrize(("lengths", "thinned"), [((120, 120), False), ((121, 5), True), ((5, 121), True)])
 def test_a_single_long_training_is_said_to_be_thinned(
     monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...], thinned: bool
 ) -> None:
     monkeypatch.setattr(page, "curve_plots", lambda shown: [])
-    histories: Any = [SimpleNamespace(step=np.arange(length)) for length in lengths]
+    histories = [history(length) for length in lengths]
     section = page.training(request(report_of([cell([0.5])]), trainings=histories))
     assert section is not None and section.context["thinned"] is thinned
     assert section.context["left_out"] == 0
@@ -304,7 +310,7 @@ def test_a_single_long_training_is_said_to_be_thinned(
 
 def test_eight_trainings_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "curve_plots", lambda shown: [str(len(shown))])
-    histories: Any = [SimpleNamespace(step=np.arange(5))] * 8 + [SimpleNamespace(step=np.arange(500))]
+    histories = [history(5)] * 8 + [history(500)]
     section = page.training(request(report_of([cell([0.5])]), trainings=histories))
     assert section is not None and section.context["panels"] == ["8"]
     assert section.context["left_out"] == 1 and not section.context["thinned"]  # the long one is not drawn

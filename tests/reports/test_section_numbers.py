@@ -26,8 +26,7 @@ from longshot.reports.sections import (
 )
 from longshot.reports.summary import compare_all, summarise
 from longshot.reports.tables import duration
-from longshot.statistics import points
-from longshot.statistics import Interval, critical_difference, mean_interval, tasks_needed
+from longshot.statistics import Interval, critical_difference, mean_interval, points, tasks_needed
 
 from .runs import cell, report_of
 
@@ -234,9 +233,9 @@ class TestDrops:
         cells = [named([0.5, 1.0], "xx"), named([0.25, 0.25], "xx")]
         section = task_difficulty.drop(request(report_of(cells, [named([0.5, 0.5], "xx")])))
         assert section is not None
-        (line,) = section.context["datasets"]  # the second testbed has one series
-        assert (line["intrinsic"].mean, line["modelling"].mean) == (0.25, 0.5)
-        assert (line["best"][0], line["worst"][0]) == (0, 1)
+        (line,) = section.context["datasets"].rows  # the second testbed has one series
+        assert (line[2].value, line[3].value) == (0.25, 0.5)
+        assert [each.label and each.label.colour for each in line[4:]] == [0, 1]
 
 
 class TestPlanning:

@@ -120,14 +120,15 @@ def test_slope_and_correlation_with_coarsity(make_run: MakeRun) -> None:
     assert (panel["column"], panel["window"]) == ("coarsity", 30)
     assert cell.coarsity is not None
     x = np.round(cell.coarsity, 9)
-    assert panel["facts"][0][2] == statistics.slope(x, cell.accuracy)
-    assert panel["facts"][0][3] == statistics.correlation(x, cell.accuracy, "spearman")
+    _, slope, related = panel["facts"].rows[0]
+    assert slope.value == statistics.slope(x, cell.accuracy).slope
+    assert related.value == statistics.correlation(x, cell.accuracy, "spearman").r
 
 
 def test_every_measured_column_is_named(make_run: MakeRun) -> None:
     section = difficulty(request(make_run(beds={"one": FINE}, tasks=90)))
     assert section is not None
-    assert [column for _, column, *_ in section.context["others"]] == ["coarsity", "noise"]
+    assert [line[1].text for line in section.context["others"].rows] == ["coarsity", "noise"]
 
 
 def test_curve_is_the_rolling_mean() -> None:
@@ -153,7 +154,8 @@ def test_breakdown_by_dataset(make_run: MakeRun) -> None:
     table = section.context["by_dataset"][0]
     cell = page.data.cells[0, 1]
     groups = statistics.breakdown(cell.accuracy, cell.datasets)
-    assert [value[0] for value in table["lines"][1][2]] == pytest.approx([g.interval.mean for g in groups])
+    means = [each.value for each in table["sheet"].rows[1][1:]]
+    assert means == pytest.approx([g.interval.mean for g in groups])
 
 
 def test_drop_is_paired_where_queries_are_shared(make_run: MakeRun) -> None:
@@ -186,8 +188,10 @@ def test_intrinsic_and_modelling_difficulty(make_run: MakeRun) -> None:
     assert section is not None
     shared = page.data.shared(0)
     expected = statistics.dataset_difficulty(shared.accuracy, shared.datasets)[0]
-    line = section.context["datasets"][0]
-    assert (line["intrinsic"], line["modelling"]) == (expected.intrinsic, expected.modelling)
+    line = section.context["datasets"].rows[0]
+    assert [(each.value, each.half) for each in line[2:4]] == [
+        (part.mean, part.half) for part in (expected.intrinsic, expected.modelling)
+    ]
 
 
 def test_confusions_are_counted_over_all_tasks(make_run: MakeRun) -> None:
@@ -251,5 +255,6 @@ def test_one_task_says_nothing_about_enough(make_run: MakeRun) -> None:
 def test_published_numbers_stand_beside_tasks_of_their_shape_only(make_run: MakeRun) -> None:
     section = difficulty(request(make_run(beds={"one": FINE}), published=published("semantic")))
     assert section is not None
-    table = section.context["tables"][0]
-    assert not any(line.published for line in table.lines) and "no such table for 5-way 2-shot" in table.note
+    sheet = section.context["tables"][0]["sheet"]
+    assert all(line[0].label is not None for line in sheet.rows)
+    assert "no such table for 5-way 2-shot" in sheet.note

@@ -22,7 +22,7 @@ from longshot.reports.summary import (
     summarise,
     time_spent,
 )
-from longshot.statistics import class_interval, compare_paired, holm
+from longshot.statistics import Interval, class_interval, compare_paired, holm
 
 from .conftest import MakeRun
 from .runs import DEFAULT, cell, read_rows, report_of
@@ -194,7 +194,7 @@ def test_numbers_of_an_entry() -> None:
     assert entry.mean == pytest.approx(0.4, abs=1e-15) and entry.chance == 0.375
     assert entry.std == pytest.approx(0.08**0.5)
     half = stats.t.ppf(0.975, 1) * 0.2  # s / √n = √0.08 / √2
-    assert (entry.low, entry.high, entry.half) == pytest.approx((0.4 - half, 0.4 + half, half))
+    assert (*entry.bounds, entry.half) == pytest.approx((0.4 - half, 0.4 + half, half))
     assert entry.metrics["top5"] == pytest.approx(0.4) and math.isnan(entry.metrics["loss"])
     assert math.isnan(entry.p)
 
@@ -257,7 +257,7 @@ def test_the_interval_over_classes_of_a_run(make_run: MakeRun) -> None:
         classes.append(row["classes"])
     expected = class_interval(accuracy, classes)
     entry = summarise(data)[0, 0]
-    assert (entry.class_low, entry.class_high) == pytest.approx((expected.low, expected.high))
+    assert entry.class_bounds == pytest.approx((expected.low, expected.high))
 
 
 @pytest.mark.parametrize(
@@ -265,5 +265,6 @@ def test_the_interval_over_classes_of_a_run(make_run: MakeRun) -> None:
 )
 def test_an_interval_over_classes_is_shown_where_it_differs(class_half: float, shown: float | None) -> None:
     entry = summarise(report_of([cell([0.5, 0.5])]))[0, 0]
-    entry = replace(entry, low=0.4, high=0.6, class_low=0.5 - class_half, class_high=0.5 + class_half)
+    wider = None if math.isnan(class_half) else Interval(0.5, 0.5 - class_half, 0.5 + class_half, 9)
+    entry = replace(entry, accuracy=Interval(0.5, 0.4, 0.6, 2), over_classes=wider)
     assert entry.notable_class_half == (None if shown is None else pytest.approx(shown))

@@ -326,7 +326,7 @@ def fit_table(
     """Return a table of at most ``width`` columns as text.
 
     Words that are equal in all rows stand in a line above it. Columns that do not fit follow below, with the words of
-    their rows again; words beyond 24 letters are broken.
+    their rows again; words beyond 32 letters are broken.
 
     >>> print(fit_table(["testbed", "method", "%"], [["easy", "protonet", "40.1"], ["easy", "ridge", "9.3"]],
     ...                 [True, True, False]))
@@ -342,7 +342,7 @@ def fit_table(
     above = " · ".join(f"{heads[n]} {rows[0][n]}".strip() for n in equal if rows[0][n])
     lines += textwrap.wrap(above, width, break_on_hyphens=False)
     words = [n for n, word in enumerate(labels) if word and n not in equal]
-    cells = [[textwrap.wrap(text, 24, break_on_hyphens=False) or [""] for text in row] for row in rows]
+    cells = [[textwrap.wrap(text, 32, break_on_hyphens=False) or [""] for text in row] for row in rows]
     sizes = [
         max(map(len, [heads[n], *(part for row in cells for part in row[n])])) for n in range(len(heads))
     ]

@@ -185,6 +185,10 @@ def compared_sheet(compared: RunComparison) -> Sheet:
         )
         return SheetCell(text)
 
+    def rates(pair: Compared) -> SheetCell:
+        parts = (pair.result.wins, pair.result.ties, pair.result.losses)
+        return SheetCell(" / ".join(f"{100 * share:.0f}" for share in parts))
+
     columns = [
         Column("testbed", lambda pair: pair.testbed),
         Column("A", lambda pair: str(pair.a)),
@@ -194,9 +198,7 @@ def compared_sheet(compared: RunComparison) -> Sheet:
         Column("mean B", lambda pair: mean(pair, pair.b, pair.result.mean_b), "percent"),
         Column("B − A", difference, "points"),
         Column("for other classes", over_classes, "points"),
-        Column("B wins %", lambda pair: pair.result.wins, "percent", 0),
-        Column("ties %", lambda pair: pair.result.ties, "percent", 0),
-        Column("loses %", lambda pair: pair.result.losses, "percent", 0),
+        Column("B wins / ties / loses %", rates, "percent"),
         Column("p", lambda pair: pair.result.p, "p"),
         Column("p corr.", lambda pair: pair.p_holm, "p"),
         Column("B is", lambda pair: SheetCell(pair.verdict), "plain"),

@@ -202,9 +202,9 @@ class Site:
             yield section, body, [*drawn_before, *map(arrow, shown)]
 
 
-def made(name: str, heading: str, problem: str = "", drawn: Mapping[str, Any] | None = None) -> Section:
+def made(name: str, heading: str, problem: str = "", section: Mapping[str, Any] | None = None) -> Section:
     """Return a section that the plot worker drew, or a sentence that says why it is not there (yet)."""
-    html, tables = (drawn or {}).get("html", ""), (drawn or {}).get("tables", ())
+    html, tables = (section or {}).get("html", ""), (section or {}).get("tables", ())
     return Section(name, heading, {"html": html, "problem": problem, "drawn_tables": tables}, "made")
 
 

@@ -340,13 +340,13 @@ def _answers_sheet(rows: list[dict[str, Any]], series: Sequence[Any]) -> Sheet:
     def query(row: dict[str, Any]) -> SheetCell:
         tile = row["tile"]
         html = picture.format(row["url"], tile.style, tile.key, tile.position, row["name"])
-        return SheetCell(tile.key, html=html)
+        return SheetCell(tile.key, value=tile.position, html=html)
 
     def answer(number: int, row: dict[str, Any]) -> SheetCell:
         cell = row["cells"][number]
         share = "" if cell["share"] is None else f" {percent(cell['share'])} %"
         text = f"{'✓' if cell['right'] else '✗'} {cell['name']}{share}"
-        return SheetCell(text, "right" if cell["right"] else "wrong", value=cell["name"])
+        return SheetCell(text, "right" if cell["right"] else "wrong")
 
     columns = [
         Column("Query", query),

@@ -71,7 +71,7 @@ def release_card(facts: Mapping[str, Any]) -> str:
         ),
     ]
     if facts["baselines"]:
-        parts += ["## Baselines", _baselines(facts["baselines"]).strip()]
+        parts += ["## Baselines", _baselines(facts["baselines"])]
         parts += [f"{_cell(line[0].upper() + line[1:])}." for line in facts["baselines_by_name"]]
     parts += ["## Use", _USE]
     parts += [
@@ -139,7 +139,7 @@ def _baselines(rows: Sequence[Mapping[str, Any]]) -> str:
         *([JUDGE_RULE] if any(each["mark"] == "judge" for each in rows) else []),
     ]
     notes += dict.fromkeys(f"{each['leak']}." for each in rows if each["leak"])
-    return markdown(
+    return _written(
         Sheet("", heads("backbone", "method", "setting", *beds), [body], " ".join(notes), labels=3)
     )
 
@@ -167,7 +167,12 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         [SheetCell(text.strip("`"), look="digest" if text.startswith("`") else "") for text in line]
         for line in rows
     ]
-    return markdown(Sheet("", heads(*names), [body], labels=len(names))).strip()
+    return _written(Sheet("", heads(*names), [body], labels=len(names)))
+
+
+def _written(sheet: Sheet) -> str:
+    """Return a table that brings no HTML into a page made of it."""
+    return markdown(sheet).strip().replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
 def _cell(text: str) -> str:

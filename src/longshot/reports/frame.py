@@ -133,10 +133,10 @@ def environment(*folders: Path) -> jinja2.Environment:
 
 
 @jinja2.pass_context
-def _show_table(context: jinja2.runtime.Context, sheet: tables.Sheet | None, drawn: bool = True) -> Markup:
+def _show_table(context: jinja2.runtime.Context, sheet: tables.Sheet | None, visible: bool = True) -> Markup:
     """Write a table as HTML, and note it where the page keeps a list ``shown_tables``, which files are made of.
 
-    One that is not ``drawn`` is only noted: the page shows its numbers in another form.
+    One that is not ``visible`` is only noted: the page shows its numbers in another form.
     """
     if not sheet:
         return Markup("")
@@ -144,7 +144,9 @@ def _show_table(context: jinja2.runtime.Context, sheet: tables.Sheet | None, dra
     if listed is not None:
         listed.append(sheet)
     template = context.environment.get_template("table.html.j2")
-    text = template.render(sheet=sheet, links=context.get("links"), marks=tables.HTML_MARKS) if drawn else ""
+    text = (
+        template.render(sheet=sheet, links=context.get("links"), marks=tables.HTML_MARKS) if visible else ""
+    )
     return Markup(text)
 
 

@@ -80,10 +80,10 @@ def training_section(trainings: Sequence[TrainingHistory]) -> Section:
     return Section("training", "Learning curves", context)
 
 
-def _best(history: TrainingHistory, place: int) -> Any:
+def _best(history: TrainingHistory, accuracy: bool) -> Any:
     """Return the step or the accuracy of the network that was kept; None where none was."""
     best = history.best_at()
-    if best is None or not place:
+    if best is None or not accuracy:
         return best and best[0]
     return SheetCell(
         plus_minus(best[1], best[2]), value=best[1], half=None if math.isnan(best[2]) else best[2]
@@ -95,8 +95,8 @@ TRAININGS = (
     Column("Steps", lambda line: int(line[1].step[-1]), "count"),
     Column("Time", lambda line: line[1].seconds, "seconds"),
     Column("Last loss", lambda line: float(line[1].loss[-1]), "plain", 3),
-    Column("Kept at step", lambda line: _best(line[1], 0), "count"),
-    Column("Validation %", lambda line: _best(line[1], 1), "percent", better="higher"),
+    Column("Kept at step", lambda line: _best(line[1], False), "count"),
+    Column("Validation %", lambda line: _best(line[1], True), "percent", better="higher"),
 )
 OVERLAP = (
     Column("Network", lambda line: SheetCell(line["backbone"], look="code")),

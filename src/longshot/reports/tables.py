@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -283,7 +284,8 @@ def terminal(sheet: Sheet) -> str:
         for column, same in zip(columns, equal, strict=True)
     ]
     table = fit_table([column.title for column in columns], body, labels, title=sheet.title)
-    return "\n\n".join([table, *(note.replace("Bold (best)", "* (best)") for note in sheet.footnotes())])
+    notes = [note.replace("Bold (best)", "* (best)") for note in sheet.footnotes()]
+    return "\n\n".join([table, *(textwrap.fill(note, 80, break_on_hyphens=False) for note in notes)])
 
 
 def arrow(sheet: Sheet) -> pa.Table:

@@ -56,12 +56,38 @@ def plus_minus(
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share in per cent: 0.8431 → 84.3; a dash where there is no number."""
+    """Return a share in per cent; a dash where there is no number.
+
+    Parameters
+    ----------
+    share : float or None
+        In 0 … 1.
+    digits : int
+        Digits behind the point.
+
+    Examples
+    --------
+    >>> percent(0.8431)
+    '84.3'
+    """
     return plus_minus(share, digits=digits)
 
 
 def points(difference: float | None, digits: int = 1) -> str:
-    """Return a difference of shares in points with its sign: −0.031 → −3.1; a dash where there is no number."""
+    """Return a difference of shares in points with its sign; a dash where there is no number.
+
+    Parameters
+    ----------
+    difference : float or None
+        Of two shares.
+    digits : int
+        Digits behind the point.
+
+    Examples
+    --------
+    >>> points(-0.031)
+    '−3.1'
+    """
     return plus_minus(difference, unit="points", digits=digits)
 
 
@@ -74,7 +100,20 @@ def bounds_text(
     *,
     signed: bool = True,
 ) -> str:
-    """Return a number with the ends of its interval, as ``+1.2 [+0.8, +1.6]``; alone where it has none."""
+    """Return a number with the ends of its interval; alone where it has none.
+
+    Parameters
+    ----------
+    mean, low, high : float or None
+        The number and the ends.
+    unit, digits, signed
+        As in :func:`plus_minus`.
+
+    Examples
+    --------
+    >>> bounds_text(0.012, 0.008, 0.016)
+    '+1.2 [+0.8, +1.6]'
+    """
     text, low_text, high_text = (
         plus_minus(end, unit=unit, digits=digits, signed=signed) for end in (mean, low, high)
     )

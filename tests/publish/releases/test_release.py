@@ -67,7 +67,7 @@ def test_the_card_tells_numbers_and_escapes_text(released: Path) -> None:
     card = (released / "README.md").read_text()
     facts = json.loads((released / "release.json").read_text())
     row = facts["baselines"][0]
-    assert f"{100 * row['accuracy']:.2f} ± {100 * row['ci95']:.2f}" in card
+    assert f"{100 * row['mean']:.2f} ± {50 * (row['high'] - row['low']):.2f}" in card
     assert "<script>" not in card and "&lt;script&gt;" in card
     assert "# Hard \\| photos" in card
     assert facts["sources"][0]["fingerprint"][:16] in card

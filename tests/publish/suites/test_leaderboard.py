@@ -76,8 +76,9 @@ def test_the_order_is_by_average_within_a_setting_and_judges_last() -> None:
 def test_first_places_leave_judges_out() -> None:
     a, b, judge = entry("a", LOW, HIGH), entry("b", HIGH, LOW), entry("judge", LOW, HIGH, judge=True)
     marked = board(a, b, judge)
-    assert marked.marks("hard") == {a.key: "best", b.key: ""}
-    assert marked.marks("easy") == {a.key: "", b.key: "best", judge.key: ""}
+    marks = {name: {key: own.mark for key, own in marked.placed(name).items()} for name in ("hard", "easy")}
+    assert marks["hard"] == {a.key: "best", b.key: "", judge.key: "judge"}
+    assert marks["easy"] == {a.key: "", b.key: "best", judge.key: ""}
 
 
 def test_appending_the_same_changes_nothing(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pydantic import BeforeValidator
 
 from longshot.base import Floats, LooseRecord, Record, UserError, escape_markdown, read_json
 from longshot.reports import Sheet, SheetCell, heads, markdown, row, to_csv, to_latex
-from longshot.statistics import mean_interval
+from longshot.statistics import mean_interval, plus_minus
 
 if TYPE_CHECKING:
     from longshot.evaluation import Leak
@@ -72,7 +72,7 @@ def percent(mean: float, half: float | None, digits: int = 2) -> str:
     >>> percent(0.25, 0.031), percent(0.25, None, 1)
     ('25.00 ± 3.10', '25.0')
     """
-    return f"{100 * mean:.{digits}f}" + ("" if half is None else f" ± {100 * half:.{digits}f}")
+    return plus_minus(mean, half, digits=digits)
 
 
 def points(interval: Interval) -> str:
