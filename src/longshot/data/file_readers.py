@@ -26,7 +26,7 @@ from longshot.data.taxonomy import Taxonomy
 
 
 def reason_of(error: OSError) -> str:
-    """Why the system refused, in lower case."""
+    """Say why the system refused, in lower case."""
     return (error.strerror or str(error)).lower()
 
 
@@ -40,7 +40,7 @@ def first_line(error: Exception) -> str:
 
 
 def damage_of(error: Exception) -> str:
-    """What is wrong with an archive, from the exception of the library that reads it.
+    """Say what is wrong with an archive, from the exception of the library that reads it.
 
     An offset outside the file makes the system say "Invalid argument", which tells a reader nothing.
 
@@ -55,7 +55,7 @@ def damage_of(error: Exception) -> str:
 
 
 def file_stamp(path: str | Path) -> tuple[int, int]:
-    """(size, time of change in ns) of a file, which tell whether it is still the same; (-1, -1) when it is gone."""
+    """Return (size, time of change in ns) of a file, which change when it does; (-1, -1) when it is gone."""
     try:
         status = os.stat(path)  # noqa: PTH116  called for every file
     except OSError:
@@ -64,7 +64,7 @@ def file_stamp(path: str | Path) -> tuple[int, int]:
 
 
 def need_stamp(path: str | Path) -> tuple[int, int]:
-    """The stamp of a file that must be there; UserError when it is not."""
+    """Return the stamp of a file that must be there; UserError when it is not."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError as error:
@@ -73,7 +73,7 @@ def need_stamp(path: str | Path) -> tuple[int, int]:
 
 
 def file_stamps(paths: Sequence[str]) -> Ints:
-    """(size, time of change in ns, inode) of each file [M, 3]; −1 three times for a file that is gone.
+    """Return (size, time of change in ns, inode) of each file; −1 three times for a file that is gone, [M, 3].
 
     The third number also depends on the time at which the system last saw the file change (ctime): a copy over a file
     of the same size that brings its own time along (``cp -p``) keeps the other three.
@@ -94,7 +94,7 @@ def file_stamps(paths: Sequence[str]) -> Ints:
 def container_stamps(
     files: Sequence[str], file: NDArray[np.integer], *numbers: NDArray[np.integer] | int
 ) -> Ints:
-    """The stamp [M, 3] of rows that lie inside a few files: one look at each file that is used.
+    """Stamp rows that lie inside a few files with one look at each file that is used, [M, 3].
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def container_stamps(
 
 
 def mixed(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
-    """Stamps whose third number also depends on ``numbers``; a file that is gone stays gone."""
+    """Mix ``numbers`` into the third number of each stamp; a file that is gone stays gone."""
     mark = stamps[:, 2].copy()
     for values in numbers:
         mark = mark * np.int64(1_000_003) + np.asarray(values).astype(np.int64)  # overflow wraps around
@@ -119,7 +119,7 @@ def mixed(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; UserError when it is missing, damaged or something else."""
+    """Read the object in a JSON file; UserError when it is missing, damaged or something else."""
     try:
         content = json.loads(file.read_bytes())
     except OSError as error:
@@ -134,7 +134,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once, sorted.
+    """Return the names that occur more than once, sorted.
 
     >>> repeated(["b", "a", "b"])
     ['b']
@@ -143,7 +143,7 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """(shape, Fortran order, dtype) of the array that begins here; the stream then stands at its numbers."""
+    """Read (shape, Fortran order, dtype) of the array that begins here; the stream then stands at its numbers."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(stream)
@@ -156,13 +156,13 @@ KEY_COLUMNS = (
 
 
 def find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column that goes by one of ``names`` (the earlier name wins), whatever its capitals."""
+    """Find the column that goes by one of ``names`` (the earlier name wins), whatever its capitals."""
     lower = {column.strip().lower(): column for column in reversed(columns)}
     return next((lower[name] for name in names if name in lower), None)
 
 
 def read_csv(data: bytes, where: str, text_columns: Iterable[str] = ()) -> pa.Table:
-    """A CSV (or, by ``.tsv``, tab-separated) file with a header line; column types are guessed by Arrow.
+    """Read a CSV (or, by ``.tsv``, tab-separated) file with a header line; Arrow guesses the types of its columns.
 
     ``text_columns`` are read as text whatever they look like ("007" stays "007").
     """
@@ -182,14 +182,14 @@ def read_csv(data: bytes, where: str, text_columns: Iterable[str] = ()) -> pa.Ta
 
 
 def header(data: bytes, where: str) -> list[str]:
-    """The column names of a CSV file."""
+    """Read the column names of a CSV file."""
     line = data[:1_000_000].splitlines(keepends=True)[:1]
     names: list[str] = read_csv(b"".join(line), where).column_names if line else []
     return names
 
 
 def attribute_column(values: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
-    """A column as text, bool, int or float; dates become text, and what is nested is refused."""
+    """Convert a column to text, bool, int or float; dates become text, and what is nested is refused."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return attribute_column(values.cast(kind.value_type), name, where)
@@ -201,7 +201,7 @@ def attribute_column(values: pa.ChunkedArray, name: str, where: str) -> pa.Chunk
 
 
 def _owners(class_ids: Sequence[str]) -> Callable[[str], list[str]]:
-    """A function that tells which classes have an id, or else a name."""
+    """Return a function that finds the classes with an id, or else with a name."""
     ids = set(class_ids)
     by_name: dict[str, list[str]] = {}
     for class_id in class_ids:
@@ -210,7 +210,7 @@ def _owners(class_ids: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) -> list[str]:
-    """Class ids for ids, or for class names that are unique; names that fit nothing are in the error.
+    """Return the class ids for ids, or for class names that are unique; names that fit nothing are in the error.
 
     >>> resolve_classes(["Apple", "Tool/Saw"], ["Fruit/Apple", "Tool/Saw"], "split.json")
     ['Fruit/Apple', 'Tool/Saw']
@@ -232,7 +232,7 @@ def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) 
 
 
 def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
-    """split.json: lists of classes under train, validation (or val) and test; other entries are ignored."""
+    """Read split.json: lists of classes under train, validation (or val) and test; other entries are ignored."""
     try:
         content: Any = json.loads(data)
     except ValueError as error:
@@ -252,7 +252,7 @@ def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, 
 
 
 def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str, tuple[str, ...]]:
-    """The splits in the order train, validation, test, without empty ones; a class in two of them is an error.
+    """Order splits as train, validation, test, without empty ones; a class in two of them is an error.
 
     >>> check_splits({"test": ("b",), "train": ("a",)}, "split.json")
     {'train': ('a',), 'test': ('b',)}
@@ -269,7 +269,7 @@ def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str,
 
 
 def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy:
-    """taxonomy.csv: one edge a line in the columns parent and child; classes by id or by unique name.
+    """Read taxonomy.csv: one edge a line in the columns parent and child; classes by id or by unique name.
 
     A column label names the child. A line without a parent names the root; several such lines hang below the root "".
     """
@@ -305,7 +305,7 @@ def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy
 
 
 def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
-    """A table of attributes, put into the order of a dataset's images.
+    """Read a table of attributes and put it into the order of a dataset's images.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Folders(Format):
         return self.build(look_at(path, refresh=refresh), name, self.source(path))
 
     def build(self, tree: Tree, name: str, source: str) -> Dataset:
-        """The dataset of files that were listed."""
+        """Build the dataset of files that were listed."""
         scan = tree.scan
         if scan.refusal:
             raise UserError(*scan.refusal)
@@ -107,7 +107,7 @@ def _tell_loose(images: int, loose: Sequence[str], shown: str) -> str:
 
 
 def folder_classes(tree: Tree, by_split: bool = True) -> FolderClasses:
-    """What the folders with images are: classes, or classes in folders that name splits.
+    """Decide what the folders with images are: classes, or classes in folders that name splits.
 
     Where several split folders hold the same classes, or a split folder holds loose images, the class of a folder is
     its path without the split. Where splits divide the classes, ids keep them, and they are the splits of the classes.

@@ -71,7 +71,7 @@ class Look(NamedTuple):
 
 
 def look_at(store: ImageStore, rows: Ints) -> Look:
-    """The stamps of rows, now."""
+    """Stamp the files behind rows as they are now."""
     prepare_rows(store, rows)
     now = time.time_ns()
     return Look(now, stamps_of(store, rows))
@@ -86,7 +86,7 @@ def image_digests(
     workers: int = 2,
     look: Look | None = None,
 ) -> Digests:
-    """The SHA-256 digest of images of a dataset.
+    """Return the SHA-256 digest of images of a dataset.
 
     Digests are remembered in the cache by size, time of change and inode of the file behind each image: a second look
     costs a ``stat`` per file, or one for an archive.
@@ -163,7 +163,7 @@ def _fill(
 
 
 def pixel_hash(image: Image) -> bytes:
-    """SHA-256 of an image's size and its 8-bit RGB pixels: ``b"WIDTHxHEIGHT\\n"``, then the rows from top to bottom."""
+    """Hash an image's size and its 8-bit RGB pixels: SHA-256 of ``b"WIDTHxHEIGHT\\n"`` and the rows, top to bottom."""
     digest = hashlib.sha256(f"{image.width}x{image.height}\n".encode())
     digest.update((image if image.mode == "RGB" else image.convert("RGB")).tobytes())
     return digest.digest()
@@ -177,7 +177,7 @@ def pixel_digests(
     skip_bad: bool = False,
     workers: int | None = None,
 ) -> Digests:
-    """The SHA-256 digest of the decoded pixels of images: equal for copies that were encoded anew without loss.
+    """Return the SHA-256 digest of the decoded pixels of images: equal for copies that were encoded anew without loss.
 
     Remembered in the cache by the digest of the encoded bytes, so equal bytes are decoded once, in any copy of the
     dataset and in any other one. An interrupted call goes on where it was.
@@ -231,7 +231,7 @@ def pixel_digests(
 
 
 def digest_words(digests: Digests) -> NDArray[np.bytes_]:
-    """Digests [M, n] as [M] values of n bytes that can be sorted and compared.
+    """View digests [M, n] as values of n bytes that can be sorted and compared, [M].
 
     >>> digest_words(np.array([[2, 1], [1, 0]], np.uint8))
     array([b'\\x02\\x01', b'\\x01'], dtype='|S2')
@@ -240,24 +240,24 @@ def digest_words(digests: Digests) -> NDArray[np.bytes_]:
 
 
 def from_source(store: ImageStore) -> ImageStore:
-    """The store, where it reads unpacked copies with copies that were made now."""
+    """Return the store; where it reads unpacked copies, with copies that are made now."""
     return store.from_source() if isinstance(store, UnpackedStore) else store
 
 
 def digest_of(store: ImageStore, row: int) -> bytes:
-    """The digest (32 bytes) of one row of a store, read now."""
+    """Hash one row of a store, read now: 32 bytes."""
     return hashlib.sha256(encoded_of(store, row)).digest()
 
 
 def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
-    """Digests that come with a dataset, as toybox's do."""
+    """Return the digests that come with a dataset, as toybox's do; None where none do."""
     store, rows = innermost(store, rows)
     shipped = getattr(store, "shipped_digests", None)
     return None if shipped is None else shipped(rows)
 
 
 def _hashed(store: ImageStore, rows: Ints, workers: int, skip_bad: bool) -> Iterator[Digests]:
-    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``, or is zeros."""
+    """Hash rows block by block, in their order; an unreadable image raises ``ImageError``, or is zeros."""
 
     together = getattr(store, "encoded_rows", None)  # quicker where a store can give many at once
 
@@ -276,7 +276,7 @@ def _bytes_and_pixels(store: ImageStore, row: int) -> bytes:
 def _or_zeros(
     hash_row: Callable[[ImageStore, int], bytes], store: ImageStore, row: int, skip_bad: bool
 ) -> bytes:
-    """``hash_row(store, row)``; as many zeros for an image that cannot be read where these may be skipped."""
+    """Return ``hash_row(store, row)``; as many zeros for an image that cannot be read, where these may be skipped."""
     try:
         return hash_row(store, row)
     except ImageError:
@@ -288,7 +288,7 @@ def _or_zeros(
 def _by_blocks(
     rows: Ints, hash_rows: Callable[[list[int]], Iterable[bytes]], workers: int
 ) -> Iterator[Digests]:
-    """What ``hash_rows`` gives for the rows, block by block, in their order, by threads."""
+    """Yield what ``hash_rows`` gives for the rows, block by block, in their order, by threads."""
 
     def hash_block(start: int) -> Digests:
         some = rows[start : start + _BLOCK].tolist()
@@ -309,12 +309,12 @@ def _by_blocks(
 
 
 def _memory(source: str) -> str:
-    """The file of a source among the digests of the cache."""
+    """Name the file of a source among the digests of the cache."""
     return f"{hash_text(source)[:32]}.digests"
 
 
 def recall(source: str, keys: pa.Array, stamps: Ints) -> tuple[Digests, Bools]:
-    """What is remembered of some images of a source whose files have these stamps [M, 3] now.
+    """Recall the digests of some images of a source whose files have these stamps [M, 3] now.
 
     Returns digests [M, 32], true where the second array [M] says so.
     """
@@ -393,7 +393,7 @@ def _save(file: Path, table: pa.Table) -> None:
 
 
 def _load(file: Path) -> pa.Table | None:
-    """The table in a memory file; None when there is none, or when it is not exactly what was written."""
+    """Load the table in a memory file; None when there is none, or when it is not exactly what was written."""
     content = read_sealed(file)
     if content is None:
         return None
@@ -405,7 +405,7 @@ def _load(file: Path) -> pa.Table | None:
 
 
 def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
-    """A column of digests as numbers [N, 32]."""
+    """View a column of digests as numbers, [N, 32]."""
     buffer = values.buffers()[1]
     start = values.offset * 32
     matrix: Digests = np.frombuffer(buffer, np.uint8)[start : start + len(values) * 32].reshape(-1, 32)
@@ -416,19 +416,19 @@ def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
 
 
 def _pixel_file(part: int) -> str:
-    """One of 16 files, by the first half byte of a digest: few enough to write often, small enough to read few."""
+    """Name one of 16 files, by the first half byte of a digest: few enough to write often, small enough to read few."""
     return f"{part:x}.pixels"
 
 
 def _load_pixels(file: Path) -> Digests:
-    """What a file holds [n, 64], the digest of the bytes and that of the pixels; nothing where it is damaged."""
+    """Load the digests of bytes and of pixels in a file; nothing where it is damaged, [n, 64]."""
     content = read_sealed(file) or memoryview(b"")
     content = content[: len(content) - len(content) % (2 * DIGEST_BYTES)]
     return np.frombuffer(content, np.uint8).reshape(-1, 2 * DIGEST_BYTES)
 
 
 def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
-    """Digests of bytes and pixels [M, 64] of images with these digests (sorted), and the positions of unknown ones."""
+    """Recall bytes and pixels [M, 64] of images with these digests (sorted), and the positions of unknown ones."""
     pairs = np.zeros((len(digests), 2 * DIGEST_BYTES), np.uint8)
     unknown = np.ones(len(digests), np.bool_)
     parts = digests.view(np.uint8).reshape(-1, DIGEST_BYTES)[:, 0] >> 4
@@ -447,7 +447,7 @@ def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
 
 
 def remembered_images(source: str) -> Digests:
-    """What is remembered of a source, whether its files are still the same or not: bytes and pixels [n, 64].
+    """Return what is remembered of a source, digests of bytes and pixels, even if its files changed since, [n, 64].
 
     Zeros stand for pixels that were never decoded. Nothing is read but the cache.
     """

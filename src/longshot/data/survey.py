@@ -54,7 +54,7 @@ class Survey(NamedTuple):
 
     @property
     def unreadable(self) -> Ints:
-        """The rows that cannot be read."""
+        """Return the rows that cannot be read."""
         return np.flatnonzero(np.array([bool(reason) for reason in self.reasons], np.bool_))
 
     def sizes(self) -> str:

@@ -72,20 +72,20 @@ class Tree:
 
     @property
     def shown(self) -> str:
-        """The path in messages."""
+        """Return the path as messages show it."""
         return escape_name(str(self.path))
 
     @cached_property
     def images(self) -> list[str]:
-        """Full paths of all images: those in no folder, then class-major."""
+        """List the full paths of all images: those in no folder, then class-major."""
         return [self.scan.prefix + key for key in (*self.scan.stray, *self.scan.keys.to_pylist())]
 
     def key(self, image: str) -> str:
-        """The key of the image at a full path."""
+        """Return the key of the image at a full path."""
         return image.removeprefix(self.scan.prefix)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file that tells something; UserError for one that no file of labels has the size of."""
+        """Read a file that tells something; UserError for one that no file of labels has the size of."""
         if self.tar:
             size = self.index[name][1]
         elif self.path.is_dir():
@@ -107,7 +107,7 @@ class Tree:
             raise UserError(f"Cannot open {self.shown}/{name}: {reason_of(error)}.") from error
 
     def store(self, keys: pa.Array) -> ImageStore:
-        """The images of some keys."""
+        """Return a store of the images of some keys."""
         if self.path.is_dir():
             return FileStore(str(self.path), keys)
         if not self.tar:
@@ -120,17 +120,17 @@ class Tree:
         return SpanStore((self.tar,), file, offset, length, names=keys, unpack=(again,))
 
     def stamped(self, names: Sequence[str]) -> list[Path]:
-        """The files of the system that change when some files of the tree do."""
+        """List the files of the system that change when some files of the tree do."""
         return [self.path / unescape_name(name) for name in names] if self.path.is_dir() else [self.path]
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a name is that of an archive which opens like a folder."""
+    """Tell whether a name is that of an archive which opens like a folder."""
     return path.name.lower().endswith(ARCHIVES)
 
 
 def archive_stem(path: Path) -> str:
-    """``photos`` of ``photos.tar.gz``."""
+    """Return the name of an archive without its ending: ``photos`` of ``photos.tar.gz``."""
     ending = next((ending for ending in ARCHIVES if path.name.lower().endswith(ending)), path.suffix)
     return path.name[: len(path.name) - len(ending)] or path.name
 
@@ -156,7 +156,7 @@ def _tar_table(tar: Path) -> pa.Table:
 
 
 def tar_members(shard: Path) -> Iterator[tuple[str, int, int]]:
-    """(name, offset, length) of the files of a tar, and the certainty that it was read to its end."""
+    """Yield (name, offset, length) of the files of a tar; UserError where it was not read to its end."""
     size = shard.stat().st_size
     remedy = "copy or download it again"
     try:
@@ -226,7 +226,7 @@ def tell_unlisted(tree: Tree, listed: set[str], files: str, earlier: Sequence[st
 
 
 def check_listed(tree: Tree, file: str, listed: Sequence[tuple[str, list[str]]], remedy: str) -> None:
-    """UserError where a file lists images that are missing, or not to be told apart: then ``remedy`` helps.
+    """Raise UserError where a file lists images that are missing, or not to be told apart: then ``remedy`` helps.
 
     ``listed`` holds each path as it is written, with the images that it may mean.
     """
@@ -255,7 +255,7 @@ class ImagePaths:
             self.names.setdefault(name.rpartition(".")[0], []).append(image)
 
     def find(self, written: str, folder: str, split: str | None) -> list[str]:
-        """The images that a written path can mean: one where it is clear, none where there is no such.
+        """Find the images that a written path can mean: one where it is clear, none where there is no such.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class ImagePaths:
 
 
 def _nearest(images: list[str], plain: str) -> list[str]:
-    """Images of a name whose folders agree with a path from behind as far as any do."""
+    """Return the images whose folders agree with a path from behind as far as any do."""
     depths = [_agreement(image, plain) for image in images]
     return [image for image, depth in zip(images, depths, strict=True) if depth == max(depths)]
 
@@ -306,7 +306,7 @@ def _agreement(image: str, plain: str) -> int:
 
 
 def splits_in(path: str) -> list[str]:
-    """The splits that the folders of a path name, in order.
+    """Return the splits that the folders of a path name, in order.
 
     >>> splits_in("data/Training/cat/1.jpg")
     ['train']
@@ -320,7 +320,7 @@ def _splits_of_folder(folder: str) -> list[str]:
 
 
 def folder_split(name: str) -> str | None:
-    """The split that a folder is for, if its name says nothing else.
+    """Return the split that a folder is for, if its name says nothing else.
 
     >>> folder_split("Training"), folder_split("test_images"), folder_split("train_station")
     ('train', 'test', None)
@@ -330,7 +330,7 @@ def folder_split(name: str) -> str | None:
 
 
 def split_of_file(name: str) -> str | None:
-    """The split that a table or annotation is of, by its folders or a word of its name (``instances_val.json``)."""
+    """Return the split that a table or annotation is of, by its folders or a word of its name (``labels_val.json``)."""
     by_folder = splits_in(name)
     if by_folder:
         return by_folder[0]
