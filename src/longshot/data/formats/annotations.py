@@ -110,7 +110,7 @@ class Annotations(Format):
         return self.build(marked, name)
 
     def find(self, tree: Tree, *, refresh: bool = False) -> MarkedImages | Question | None:
-        """The annotations of images in a tree; a question where there are several kinds; None where there are none."""
+        """Find the annotations of images in a tree; a question where there are several kinds, None without any."""
         files = [file for file in tree.scan.telling if self.file is None or _is_called(file, self.file)]
         if not files:
             return None
@@ -139,7 +139,7 @@ class Annotations(Format):
         return fitting[0] if fitting else None
 
     def build(self, marked: MarkedImages, name: str) -> Dataset:
-        """The dataset of annotations that were read."""
+        """Build the dataset of annotations that were read."""
         tree = marked.tree
         if question := marked.check() or (marked.question if self.crops is None else None):
             raise UserError(*question)
@@ -192,7 +192,7 @@ class MarkedImages:
 
     @cached_property
     def images(self) -> list[list[str]]:
-        """The images that each mark may mean."""
+        """List the images that each mark may mean."""
         paths = ImagePaths(self.tree.images)
         named: dict[tuple[str, str], list[str]] = {}
         for file, mark in self.marks:
@@ -206,19 +206,19 @@ class MarkedImages:
 
     @property
     def named(self) -> str:
-        """The files, for people."""
+        """Name the files, for people."""
         files = sorted({file for file, _ in self.marks})
         return files[0] if len(files) == 1 else f"{files[0]} and {count(len(files) - 1, 'more file')}"
 
     @property
     def words(self) -> str:
-        """What they are, for people."""
+        """Describe the annotations, for people."""
         images = "boxes" if self.only_boxes else "images"
         return f"{images} with labels of {self.named} ({KINDS[self.kind]})"
 
     @property
     def or_as(self) -> list[str]:
-        """What they could be as well."""
+        """List what the annotations could be as well."""
         boxes = (
             []
             if self.only_boxes or all(mark.box is None for _, mark in self.marks)
@@ -228,12 +228,12 @@ class MarkedImages:
 
     @cached_property
     def only_boxes(self) -> bool:
-        """Whether no image has one label, so that only its boxes can be classified."""
+        """Tell whether no image has one label, so that only its boxes can be classified."""
         return all(len(labels) > 1 for labels in self.labels.values())
 
     @cached_property
     def rows(self) -> list[_Row]:
-        """The marks with their images, in the order of the files."""
+        """List the marks with their images, in the order of the files."""
         numbers: Counter[str] = Counter()
         rows = []
         for (file, mark), images in zip(self.marks, self.images, strict=True):
@@ -243,7 +243,7 @@ class MarkedImages:
 
     @cached_property
     def labels(self) -> dict[str, set[str]]:
-        """Image → its labels; where some marks are on whole images, those alone."""
+        """Map each image to its labels; where some marks are on whole images, to those alone."""
         tagged = any(row.mark.box is None for row in self.rows)
         labels: dict[str, set[str]] = {}
         for row in self.rows:
@@ -252,7 +252,7 @@ class MarkedImages:
         return labels
 
     def check(self) -> Question | None:
-        """UserError where images are missing or not to be told apart; a question where files annotate the same ones."""
+        """Raise UserError where images are missing or ambiguous; return a question where files annotate the same ones."""
         listed = [(mark.image, images) for (_, mark), images in zip(self.marks, self.images, strict=True)]
         check_listed(self.tree, self.named, listed, "move the images that are not meant elsewhere")
         pairs = {(row.image, row.file) for row in self.rows}
@@ -266,7 +266,7 @@ class MarkedImages:
 
     @property
     def question(self) -> Question | None:
-        """What must be asked before images are taken as whole; nothing where each has one label."""
+        """Return what must be asked before images are taken as whole; None where each has one label."""
         boxes = sum(row.mark.box is not None for row in self.rows)
         several = sum(len(labels) > 1 for labels in self.labels.values())
         tags = len(self.rows) - boxes
@@ -283,7 +283,7 @@ class MarkedImages:
         )
 
     def single_labels(self) -> tuple[list[_Row], list[str]]:
-        """(a mark of each image that has one label, what is left out)."""
+        """Return (a mark of each image that has one label, what is left out)."""
         several = [self.tree.key(image) for image, labels in self.labels.items() if len(labels) > 1]
         notes = (
             [f"{count(several, 'image')} with several labels ({first(several)}): left out"] if several else []
@@ -294,7 +294,7 @@ class MarkedImages:
         return list(single.values())[::-1], notes
 
     def boxes(self) -> tuple[list[_Row], list[str]]:
-        """(the marks whose boxes can be cut out, what is left out)."""
+        """Return (the marks whose boxes can be cut out, what is left out)."""
         rows = [row for row in self.rows if row.mark.box is not None and _is_inside(row.mark)]
         outside = len(self.rows) - len(rows)
         text = f"{count(outside, 'annotation')} of {self.named} without a box inside its image: left out"
@@ -308,7 +308,7 @@ def _is_inside(mark: Mark) -> bool:
 
 
 def _splits(tree: Tree, rows: Sequence[_Row]) -> list[str]:
-    """The split of each image: as a list (train.txt), its folders or its annotation tell it, else nothing."""
+    """Find the split of each image: as a list (train.txt), its folders or its annotation tell it, else ""."""
     paths, listed = ImagePaths(tree.images), dict[str, str]()
     for file in tree.scan.telling:
         split = canonical_split(PurePosixPath(file).stem) if file.endswith(".txt") else None
@@ -325,7 +325,7 @@ def _is_called(file: str, pattern: str) -> bool:
 
 
 def _read_marks(tree: Tree, files: Sequence[str], images: str) -> pa.Table:
-    """The marks of all files of annotations, by kind, as JSON in one cell; and what stands for the images."""
+    """Read the marks of all files of annotations, by kind, as JSON in one cell; beside them the hash of the images."""
     kinds: dict[str, list[tuple[str, Mark]]] = {}
     readers = {".json": _json_marks, ".xml": _xml_marks, ".csv": _table_marks, ".tsv": _table_marks}
     image_of, names = _yolo_images(tree, files), _yolo_names(tree, files)
@@ -352,7 +352,7 @@ def _read_marks(tree: Tree, files: Sequence[str], images: str) -> pa.Table:
 
 
 def _json_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
-    """(kind, marks) of a JSON file; no marks where it is no annotation that is known."""
+    """Read (kind, marks) of a JSON file; no marks where it is no annotation that is known."""
     if not _SIGNS.search(data[:_HEAD]):
         return "coco", ()
     try:
@@ -400,7 +400,7 @@ def _datumaro(content: dict[str, Any]) -> Iterator[Mark]:
 
 
 def _addresses(fields: dict[str, Any]) -> list[str]:
-    """The paths of images among values of Label Studio; behind ``?d=`` stands a file of its own disk."""
+    """List the paths of images among values of Label Studio; behind ``?d=`` stands a file of its own disk."""
     paths = [unquote(value.rpartition("?d=")[2]) for value in fields.values() if isinstance(value, str)]
     return [path for path in paths if is_image_name(PurePosixPath(path).name)]
 
@@ -444,7 +444,7 @@ def _label_studio_short(content: list[dict[str, Any]]) -> Iterator[Mark]:
 
 
 def _xml_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
-    """(kind, marks) of an XML file, which may define no entities of its own."""
+    """Read (kind, marks) of an XML file, which may define no entities of its own."""
     if b"<annotation" not in data:
         return "voc", ()
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data or b"\0" in data:
@@ -468,7 +468,10 @@ def _cvat(root: ElementTree.Element) -> Iterator[Mark]:
 
 
 def _voc(root: ElementTree.Element, file: str) -> Iterator[Mark]:
-    """Whole numbers count pixels from 1, with both ends, as the devkit does; with a decimal point they are edges."""
+    """Yield the boxes of a Pascal VOC file.
+
+    Whole numbers count pixels from 1, with both ends, as the devkit does; with a decimal point they are edges.
+    """
     image = root.findtext("filename") or PurePosixPath(file).stem
     width, height = (int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height"))
     for entry in root.iter("object"):
@@ -480,7 +483,7 @@ def _voc(root: ElementTree.Element, file: str) -> Iterator[Mark]:
 
 
 def _table_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
-    """A row for each box: filename, class, xmin, ymin, xmax, ymax, perhaps width and height."""
+    """Read a row for each box: filename, class, xmin, ymin, xmax, ymax, perhaps width and height."""
     columns = header(data, file)
     named = [
         find_column(columns, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, *((s,) for s in BOX_COLUMNS))
@@ -496,7 +499,7 @@ def _table_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
 
 
 def _yolo_images(tree: Tree, files: Sequence[str]) -> dict[str, str]:
-    """Text file → image, of those that lie where YOLO looks for boxes; nothing where the first holds something else."""
+    """Map text files where YOLO looks for boxes to their images; empty where the first holds something else."""
     image_of: dict[str, str] = {}
     for image in tree.images if any(file.endswith(".txt") for file in files) else ():
         stem = image.rpartition(".")[0]
@@ -526,7 +529,7 @@ def _yolo_marks(image: str, data: bytes, names: dict[int, str]) -> Iterator[Mark
 
 
 def _yolo_names(tree: Tree, files: Sequence[str]) -> dict[int, str]:
-    """Number → class of data.yaml, obj.names or classes.txt; −1 is one too where key points follow the boxes."""
+    """Map numbers to the classes of data.yaml, obj.names or classes.txt; with −1 where key points follow the boxes."""
     import yaml  # here: few folders have such a file
 
     for file in sorted(files, key=lambda file: (file.count("/"), file)):

@@ -61,15 +61,15 @@ class Format(Called):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """Whether ``path`` surely is of this format, by the names of a few files; where not, the user says so."""
+        """Tell whether ``path`` surely is of this format, by the names of a few files; where not, the user says so."""
         return False
 
     @abstractmethod
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """The dataset at ``path``; UserError says what is missing. ``refresh`` ignores a remembered index."""
+        """Open the dataset at ``path``; UserError says what is missing. ``refresh`` ignores a remembered index."""
 
     def source(self, path: Path) -> str:
-        """The text under which the dataset opens again: ``cifar-100(part='test'):/data/cifar``."""
+        """Return the text under which the dataset opens again: ``cifar-100(part='test'):/data/cifar``."""
         return f"{self.call}:{escape_name(str(path))}"
 
 
@@ -93,7 +93,7 @@ def assemble(
     nested: bool = False,
     left_out: tuple[str, ...] = (),
 ) -> Dataset:
-    """Rows in any order → a class-major dataset; within a class the rows keep their order.
+    """Assemble rows in any order into a class-major dataset; within a class the rows keep their order.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def assemble(
 def remembered(
     source: str, files: Sequence[Path], build: Callable[[], pa.Table], *, refresh: bool = False
 ) -> pa.Table:
-    """``build()``, or what it gave before for the same source when ``files`` have the same names, sizes and times."""
+    """Return ``build()``, or what it gave before for this source while names, sizes and times of ``files`` are the same."""
     stamp = hash_json([[str(file), *need_stamp(file)] for file in files]).encode()
     for cached in [] if refresh else scan_files(source, "index"):
         table = load_table(cached)
@@ -154,7 +154,7 @@ def remembered(
 
 
 def image_names(folder: Path) -> list[str]:
-    """Names of the images that lie directly in a folder, sorted; one listing, no file is opened."""
+    """List the images that lie directly in a folder, sorted; one listing, no file is opened."""
     try:
         with os.scandir(folder) as entries:
             return sorted(escape_name(entry.name) for entry in entries if is_image_name(entry.name))
@@ -163,7 +163,7 @@ def image_names(folder: Path) -> list[str]:
 
 
 def folders(root: Path) -> list[Path]:
-    """The folders directly in a folder, sorted by name, hidden ones left out."""
+    """List the folders directly in a folder, sorted by name, hidden ones left out."""
     try:
         return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     except OSError as error:
@@ -171,7 +171,7 @@ def folders(root: Path) -> list[Path]:
 
 
 def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[str, ...]]:
-    """Relative paths of all images in a folder and below it, and what was ignored there, in words (it is told).
+    """List the images in a folder and below it by relative path, and what was ignored there, in words (also a note).
 
     What lies in its folders is remembered.
     """
@@ -183,7 +183,7 @@ def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[
 
 
 def need_folder(path: Path, form: str, layout: str) -> None:
-    """UserError when a format that is a folder is given something else."""
+    """Raise UserError when a format that is a folder is given something else."""
     if not path.is_dir():
         raise UserError(
             f"{escape_name(str(path))} is no folder; {form} needs the folder that holds {layout}."
@@ -191,7 +191,7 @@ def need_folder(path: Path, form: str, layout: str) -> None:
 
 
 def need_all(missing: Sequence[object], total: int, noun: str, where: Path, remedy: str) -> None:
-    """UserError with counts when files that a list names are not there."""
+    """Raise UserError with counts when files that a list names are not there."""
     if missing:
         raise UserError(
             f"{where} lists {count(missing, noun)} of {total:,} that {'is' if len(missing) == 1 else 'are'} "
@@ -200,7 +200,7 @@ def need_all(missing: Sequence[object], total: int, noun: str, where: Path, reme
 
 
 def read_names(file: Path) -> dict[str, str]:
-    """A JSON object of texts, as a table of names is."""
+    """Read a JSON object of texts, as a table of names is."""
     content = read_object(file)
     wrong = [key for key, value in content.items() if not isinstance(value, str)]
     if wrong:
@@ -212,7 +212,7 @@ def read_names(file: Path) -> dict[str, str]:
 
 
 def check_texts(form: Format) -> None:
-    """Settings that are nothing by default are names: UserError for one that is no text."""
+    """Raise UserError for a setting that should be a name and is no text: those that are None by default are names."""
     defaults = call_defaults(type(form).__init__)
     for key, value in form.settings.items():
         if defaults[key] is None and value is not None and not isinstance(value, str):
@@ -220,7 +220,7 @@ def check_texts(form: Format) -> None:
 
 
 def chosen_splits(split: str | None, there: Sequence[str], path: Path) -> list[str]:
-    """The parts of an archive to open: the one called ``split`` (``val`` is ``validation``), or all."""
+    """Choose the parts of an archive to open: the one called ``split`` (``val`` is ``validation``), or all."""
     if split is None:
         return list(there)
     canonical = canonical_split(split) or split
@@ -234,7 +234,7 @@ def chosen_splits(split: str | None, there: Sequence[str], path: Path) -> list[s
 
 
 def count_within(sizes: ArrayLike) -> Ints:
-    """0 … n − 1 for each part of n rows, one part behind the other.
+    """Number the rows of each part from 0, one part behind the other.
 
     >>> count_within([2, 3]).tolist()
     [0, 1, 0, 1, 2]
@@ -252,8 +252,10 @@ def record_dataset(
     store: ImageStore,
     attributes: pa.Table | None = None,
 ) -> Dataset:
-    """Records [N] as a dataset. The key of record 7 of train, of class ``cat``, is ``cat/train-7`` (``cat/7`` where
-    the archive has no parts), whichever parts are opened.
+    """Build a dataset of records [N].
+
+    The key of record 7 of train, of class ``cat``, is ``cat/train-7`` (``cat/7`` where the archive has no parts),
+    whichever parts are opened.
 
     Parts that divide the classes are its class splits, parts that divide the images of classes the attribute
     ``split``; nested class ids spell out the taxonomy.
@@ -270,7 +272,7 @@ def record_dataset(
 
 
 def with_split(attributes: pa.Table | None, splits: Texts) -> pa.Table:
-    """The attributes and the split of each image; a column of that name stays as it is."""
+    """Add the split of each image to the attributes; a column of that name stays as it is."""
     column = pa.array(splits.tolist(), pa.string())
     if attributes is None:
         return pa.table({"split": column})
@@ -278,7 +280,7 @@ def with_split(attributes: pa.Table | None, splits: Texts) -> pa.Table:
 
 
 def class_splits(classes: Texts, splits: Texts) -> dict[str, tuple[str, ...]]:
-    """train/validation/test → class ids when the parts share no class; empty when they divide images instead."""
+    """Return train/validation/test → class ids when the parts share no class; empty when they divide images instead."""
     pairs = sorted(set(zip(splits.tolist(), classes.tolist(), strict=True)))
     parts = {canonical_split(part) for part, _ in pairs}
     if len(parts) < 2 or None in parts or len({c for _, c in pairs}) < len(pairs):
@@ -322,7 +324,7 @@ class RawPixels:
         return to_rgb(Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if grey else pixels)))
 
     def encoded(self, data: bytes, where: str) -> bytes:
-        """Type, shape and numbers of the image, whatever the order in which the file holds them.
+        """Return type, shape and numbers of the image, whatever the order in which the file holds them.
 
         A range of values that the type does not imply is part of it, as it is part of what is seen.
         """
@@ -357,7 +359,7 @@ def raw_dataset(
     pixels: RawPixels,
     attributes: pa.Table | None = None,
 ) -> Dataset:
-    """Images that lie as plain numbers in a few files, as a dataset; ``classes`` [N] are those of all parts."""
+    """Build a dataset of images that lie as plain numbers in a few files; ``classes`` [N] are those of all parts."""
     sizes, length = [part.size for part in parts], math.prod(pixels.shape) * np.dtype(pixels.dtype).itemsize
     numbers = count_within(sizes)
     from longshot.data.formats.spans import SpanStore
@@ -377,7 +379,7 @@ def raw_dataset(
 
 
 def unpacked(packed: Path, write: Callable[[Path], None], *, member: str = "", refresh: bool = False) -> Path:
-    """The content of a compressed file as a plain file in the cache, which every process can read anywhere in.
+    """Unpack a compressed file to a plain file in the cache, which every process can read anywhere in.
 
     ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew. ``member`` tells the contents of
     one file apart.
@@ -399,12 +401,12 @@ def unpacked(packed: Path, write: Callable[[Path], None], *, member: str = "", r
 
 
 def unpacked_again(packed: Path, write: Callable[[Path], None], member: str = "") -> str:
-    """The path of a copy that is unpacked now; a partial of it is what a store can carry along."""
+    """Unpack a file now and return the path of the copy; a partial of this is what a store can carry along."""
     return str(unpacked(packed, write, member=member, refresh=True))
 
 
 def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -> Texts:
-    """The name of each label [N]; a label without a name is an error."""
+    """Return the name of each label; a label without a name is an error, [N]."""
     outside = labels[(labels < 0) | (labels >= len(names))]
     if len(outside):
         raise UserError(
@@ -416,7 +418,7 @@ def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -
 
 
 def flat_names(names: Sequence[str], where: str) -> list[str]:
-    """Class names as ids of one part: a slash in ``T-shirt/top`` is no hierarchy and becomes a dash."""
+    """Turn class names into ids of one part: a slash in ``T-shirt/top`` is no hierarchy and becomes a dash."""
     flat = [name.strip().replace("/", "-") for name in names]
     twice = repeated(flat)
     if twice:
@@ -427,7 +429,7 @@ def flat_names(names: Sequence[str], where: str) -> list[str]:
 
 
 def nested_ids(parents: Texts, classes: Texts, path: Path) -> Texts:
-    """``people/baby`` [N]; a class below two parents is an error, as its images would fall apart."""
+    """Join super-classes and classes to ids ``people/baby``; a class below two parents is an error, [N]."""
     pairs = sorted(set(zip(classes.tolist(), parents.tolist(), strict=True)))
     twice = sorted({above[0] for above, below in pairwise(pairs) if above[0] == below[0]})
     if twice:

@@ -135,7 +135,7 @@ class CIFAR(SplitFormat):
 
 
 def _find(path: Path) -> tuple[Path, _Version] | None:
-    """The folder with the files, at ``path`` or below it by its published name, and the version they are."""
+    """Find the folder with the files, at ``path`` or below it by its published name, and the version they are."""
     for version in _VERSIONS:
         for root in (path, path / version.folder):
             if all((root / files[0]).is_file() for files in version.files.values()):
@@ -149,7 +149,7 @@ def _find(path: Path) -> tuple[Path, _Version] | None:
 
 
 def _names(root: Path, version: _Version) -> dict[str, list[str]]:
-    """{label column: class names in the order of the labels}, super-classes first."""
+    """Read the class names of each label column in the order of the labels, super-classes first."""
     if version.binary:
         names_of = {
             label: (root / file).read_text("utf-8", "replace").split()
@@ -167,7 +167,7 @@ def _names(root: Path, version: _Version) -> dict[str, list[str]]:
 
 
 def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
-    """One row per record: split, its number there, file, offset of the pixels, labels; copied files are refused."""
+    """Index the records: split, number in it, file, offset of the pixels, labels; copied files are refused."""
     refuse_copied_files([file for _, file in files], [split for split, _ in files])
     tables = []
     before: dict[str, int] = {}
@@ -191,7 +191,7 @@ def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
 
 
 def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]:
-    """(offsets of the pixels, labels, False): a record is one byte per label, then 3,072 of pixels."""
+    """Return (offsets of the pixels, labels, False) of records: one byte per label, then 3,072 of pixels."""
     record = len(version.labels) + _BYTES
     size = file.stat().st_size
     if not size or size % record:
@@ -206,7 +206,7 @@ def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]
 
 
 def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]:
-    """The same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found.
+    """Return the same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found.
 
     Where the pickle holds it as text (True), offsets are those in the copy that ``_write_text`` makes.
     """
@@ -225,7 +225,7 @@ def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool
 
 
 def _write_text(file: Path, target: Path) -> None:
-    """The pixels of a batch that was pickled by Python 3 with protocol 2 or below, as plain bytes."""
+    """Write the pixels of a batch that was pickled by Python 3 with protocol 2 or below, as plain bytes."""
     target.write_bytes(byte_array(by_text(read_pickle(file), file)["data"], file).data)
 
 
@@ -282,7 +282,7 @@ def _stl_root(path: Path) -> Path:
 
 
 def _stl_labels(root: Path, part: str) -> Ints:
-    """The classes of a part [N], from 0; the images must be as many."""
+    """Read the classes of a part, from 0; the images must be as many, [N]."""
     values = np.fromfile(root / f"{part}_y.bin", np.uint8).astype(np.int64) - 1
     size = (root / f"{part}_X.bin").stat().st_size
     if size != len(values) * _STL_BYTES:
@@ -327,7 +327,7 @@ class SVHN(SplitFormat):
 
 
 def _write_svhn(mat: Path, target: Path) -> None:
-    """The images of a MATLAB file, one after the other as [32, 32, 3], and behind them the digits [N] 1…10."""
+    """Write the images of a MATLAB file one after the other as [32, 32, 3], and behind them the digits [N] 1…10."""
     images, labels = _load_svhn(mat)
     with target.open("wb") as out:
         for image in np.moveaxis(images, 3, 0):  # MATLAB counts images last
@@ -336,7 +336,7 @@ def _write_svhn(mat: Path, target: Path) -> None:
 
 
 def _load_svhn(mat: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """(images [32, 32, 3, N], digits [N]) of a MATLAB file, checked."""
+    """Load (images [32, 32, 3, N], digits [N]) from a MATLAB file and check them."""
     from scipy.io import loadmat
 
     try:

@@ -52,12 +52,12 @@ class Coco(Format):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """The annotations of a part lie where COCO puts them."""
+        """Recognise the annotations of a part where COCO puts them."""
         parts = ("train2017", "val2017", "train2014", "val2014")
         return any((path / "annotations" / f"instances_{part}.json").is_file() for part in parts)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """An index of all boxes is made once; every image with a box must be there."""
+        """Open a part; an index of all boxes is made once, and every image with a box must be there."""
         need_folder(path, "COCO", self.layout)
         file = _annotations(path, self.part)
         index = remembered(f"coco boxes of {file}", [file], lambda: read_boxes(file), refresh=refresh)
@@ -218,16 +218,16 @@ class CropStore:
         return image.crop((x0, y0, max(x1, x0 + 1), max(y1, y0 + 1)))
 
     def where(self, row: int) -> str:
-        """The words for a row in an error."""
+        """Name a row in an error."""
         named: str = self.store.where(row) if hasattr(self.store, "where") else f"row {row}"
         return named
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of the file behind, and the box that is cut out of it."""
+        """Return the bytes of the file behind, and the box that is cut out of it."""
         return f"box {','.join(map(str, self.boxes[row].tolist()))}\n".encode() + encoded_of(self.store, row)
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the files behind, mixed with the boxes: an annotation can change without its image."""
+        """Mix the boxes into the stamps of the files behind: an annotation can change without its image."""
         return mixed(
             stamps_of(self.store, rows),
             *(self.boxes[rows].T * _FINE if self.relative is not None else self.boxes[rows].T),
@@ -235,7 +235,7 @@ class CropStore:
 
 
 def crop_boxes(boxes: NDArray[Any], sizes: NDArray[Any], scale: float) -> NDArray[np.int32]:
-    """Boxes [N, 4] as (x, y, w, h) → what to cut [N, 4] as (left, top, right, bottom), in pixels.
+    """Scale boxes [N, 4] as (x, y, w, h) and return what to cut [N, 4] as (left, top, right, bottom), in pixels.
 
     With w' = scale·w about the same centre: left = max(round(x' − ½), 0), right = min(round(x' + w' − ½) + 1, width),
     and the same for top and bottom: COCO counts from a pixel's centre, Pillow from its corner.
@@ -247,13 +247,13 @@ def crop_boxes(boxes: NDArray[Any], sizes: NDArray[Any], scale: float) -> NDArra
 
 
 def _slim(value: dict[str, Any]) -> dict[str, Any]:
-    """Without the outlines, which are most of the file and would be most of the memory."""
+    """Drop the outlines, which are most of the file and would be most of the memory."""
     value.pop("segmentation", None)
     return value
 
 
 def read_boxes(file: Path) -> pa.Table:
-    """One row per box: id, class, file, x, y, w, h, crowd, width and height of the image, boxes in the image."""
+    """Read the boxes, a row each: id, class, file, x, y, w, h, crowd, the image's width and height, boxes in the image."""
     with progress(f"index {file.name}", unit="boxes") as bar:
         try:
             content = json.loads(file.read_bytes(), object_hook=_slim)
@@ -285,7 +285,7 @@ def read_boxes(file: Path) -> pa.Table:
 
 
 def _columns(content: Any) -> dict[str, list[Any]]:
-    """The table's columns; None for the class or file of an annotation whose category or image is not listed."""
+    """Return the table's columns; None for the class or file of an annotation whose category or image is not listed."""
     images = {e["id"]: (e["file_name"], int(e["width"]), int(e["height"])) for e in content["images"]}
     ids = {e["id"]: f"{e.get('supercategory') or 'other'}/{e['name']}" for e in content["categories"]}
     boxes = content["annotations"]

@@ -45,11 +45,11 @@ class CellStore:
         return decode(*self._cell(row))
 
     def encoded(self, row: int) -> bytes:
-        """The bytes in one cell, or in the file that it names."""
+        """Return the bytes in one cell, or in the file that it names."""
         return self._cell(row)[0]
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the file, mixed with the number of the cell; −1 where cells name files of their own."""
+        """Mix the number of the cell into the stamp of its file; −1 where cells name files of their own."""
         stamps = container_stamps(self.files, self.file[rows], self.cell[rows])
         for number in np.unique(self.file[rows]):
             if names_files(self.files[int(number)], self.column):
@@ -57,7 +57,7 @@ class CellStore:
         return stamps
 
     def _cell(self, row: int) -> tuple[bytes, str]:
-        """(the bytes of one cell, the words for it in an error)."""
+        """Return (the bytes of one cell, the words for it in an error)."""
         path, cell = self.files[int(self.file[row])], int(self.cell[row])
         where = f"{path}, row {cell:,}"
         value = _read_cell(path, self.column, cell)
@@ -78,7 +78,7 @@ class CellStore:
 
 
 def names_files(path: str, column: str) -> bool:
-    """Whether cells may hold the path of a file in place of bytes: then this file alone tells too little."""
+    """Tell whether cells may hold the path of a file in place of bytes: then this file alone tells too little."""
     kind = schema_of(path).field(column).type
     leaf = column
     if pa.types.is_struct(kind):
@@ -94,7 +94,7 @@ def names_files(path: str, column: str) -> bool:
 
 
 def _may_be_null(metadata: pq.FileMetaData, leaf: str) -> bool:
-    """Whether a column of a Parquet file has empty cells, or does not say."""
+    """Tell whether a column of a Parquet file has empty cells, or does not say."""
     names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     for number in range(metadata.num_row_groups):
         statistics = metadata.row_group(number).column(names.index(leaf)).statistics
@@ -104,7 +104,7 @@ def _may_be_null(metadata: pq.FileMetaData, leaf: str) -> bool:
 
 
 def open_arrow(path: str) -> pa.Table:
-    """A memory-mapped Arrow table, stream or file; nothing is copied.
+    """Open an Arrow table, stream or file, as a memory map; nothing is copied.
 
     Arrow trusts the offsets in a file, and a damaged one would end the process: they are checked first.
     """
@@ -115,7 +115,7 @@ def open_arrow(path: str) -> pa.Table:
 
 
 def schema_of(path: str) -> pa.Schema:
-    """The columns of a file, Arrow or Parquet."""
+    """Read the columns of a file, Arrow or Parquet."""
     if path.endswith(".parquet"):
         return open_parquet(path).schema_arrow
     with _explained(path):
@@ -131,7 +131,7 @@ def _reader(path: str) -> Any:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """What Arrow says of a damaged file, as one sentence."""
+    """Turn what Arrow says of a damaged file into one sentence."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -142,13 +142,13 @@ def _explained(path: str) -> Iterator[None]:
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
-    """A Parquet file: its footer is read, no column yet."""
+    """Open a Parquet file: its footer is read, no column yet."""
     with _explained(path):
         return pq.ParquetFile(path, memory_map=True)
 
 
 def columns_of(path: str, names: list[str]) -> pa.Table:
-    """Some columns of a file, read whole; the image column stays where it is."""
+    """Read some columns of a file; the image column stays where it is."""
     if not path.endswith(".parquet"):
         return open_arrow(path).select(names)
     with _explained(path):
@@ -163,7 +163,7 @@ _groups: dict[tuple[_Address, str, int], pa.ChunkedArray] = {}  # the one used l
 
 
 def _read_cell(path: str, column: str, cell: int) -> Any:
-    """One cell as plain Python; files are opened once per process, and again when they changed."""
+    """Read one cell as plain Python; files are opened once per process, and again when they changed."""
     address = (path, *need_stamp(path))
     try:
         if path.endswith(".parquet"):
@@ -175,7 +175,7 @@ def _read_cell(path: str, column: str, cell: int) -> Any:
 
 
 def _column(path: str, column: str) -> pa.ChunkedArray:
-    """A column of an Arrow file, memory-mapped and checked once per process."""
+    """Return a column of an Arrow file, memory-mapped and checked once per process."""
     address = (path, *need_stamp(path))
     with _lock:
         return _once(_tables, (address, column), lambda: open_arrow(path)[column])
@@ -188,7 +188,7 @@ def _once(made: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
 
 
 def _group(address: _Address, column: str, cell: int) -> tuple[pa.ChunkedArray, int]:
-    """(the image column of the row group that holds ``cell``, the group's first row)."""
+    """Return (the image column of the row group that holds ``cell``, the group's first row)."""
     with _lock:  # also while reading: threads that need the same group must not each read it
         file, starts = _once(_parquet, address, lambda: _starts(open_parquet(address[0])))
         number = int(np.searchsorted(starts, cell, side="right")) - 1
@@ -272,7 +272,7 @@ class PickleError(UserError):
 
 
 def read_pickle(path: Path) -> Any:
-    """The plain values (dicts, lists, numbers, strings) of a pickle; all else as :class:`PickledObject`, uncalled."""
+    """Read the plain values (dicts, lists, numbers, strings) of a pickle; all else as uncalled :class:`PickledObject`."""
     try:
         with path.open("rb") as file:
             return _follow(file)
@@ -359,7 +359,7 @@ def _follow(file: Any) -> Any:
 
 
 def _harmless(module: str, name: str) -> Named:
-    """A name that arrays need; PickleError for any other, as a hostile pickle has."""
+    """Return a name that arrays need; PickleError for any other, as a hostile pickle has."""
     numbers = module.split(".")[0] == "numpy" and name in _ARRAY_NAMES
     if not numbers and (module, name) not in _BYTES_NAMES:
         raise PickleError(f"names {module}.{name}, which no array of numbers needs, and nothing of it is run")
@@ -367,7 +367,7 @@ def _harmless(module: str, name: str) -> Named:
 
 
 def _made(called: Any, arguments: tuple[Any, ...]) -> Any:
-    """What a call would make, uncalled; bytes that were written as text (``_codecs.encode``) are themselves again."""
+    """Return what a call would make, uncalled; bytes that were written as text (``_codecs.encode``) as bytes again."""
     as_text = isinstance(called, Named) and (called.module, called.name) == ("_codecs", "encode")
     if as_text and len(arguments) == 2 and isinstance(arguments[0], str) and arguments[1] == "latin1":
         data = arguments[0].encode("latin1")
@@ -376,7 +376,7 @@ def _made(called: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def by_text(value: Any, path: Path) -> dict[str, Any]:
-    """A pickled dict with its keys as text (Python 2 wrote bytes)."""
+    """Return a pickled dict with its keys as text (Python 2 wrote bytes)."""
     if not isinstance(value, dict):
         raise UserError(f"{path} holds no dictionary; CIFAR's batches are dictionaries.")
     return {text(key): entry for key, entry in value.items() if isinstance(key, Hashable)}
@@ -387,7 +387,7 @@ def text(value: Any) -> str:
 
 
 def byte_array(value: Any, path: Path) -> Bytes2D:
-    """The place of a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
+    """Locate a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
     shape, kind, fortran, data = _array_parts(value)
     flat = isinstance(data, Bytes) and isinstance(shape, tuple) and len(shape) == 2
     if not flat or kind not in ("u1", "|u1") or fortran:
@@ -404,7 +404,7 @@ def byte_array(value: Any, path: Path) -> Bytes2D:
 
 
 def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:
-    """(shape, type, Fortran order, data) of a pickled array in either of NumPy's two forms."""
+    """Return (shape, type, Fortran order, data) of a pickled array in either of NumPy's two forms."""
     if not isinstance(value, PickledObject):
         return None, type(value).__name__, False, None
     if value.called.name == "_reconstruct" and value.state and len(value.state[-1]) == 5:

@@ -133,7 +133,7 @@ class HuggingFaceFormat(Format):
 
 
 def _shards(path: Path) -> list[tuple[str, Path]]:
-    """(split, file) of every shard, in order; the split is ``""`` where the dataset has none."""
+    """List (split, file) of every shard, in order; the split is ``""`` where the dataset has none."""
     if path.is_file():
         return [("", path)]
     if (path / "dataset_dict.json").is_file():
@@ -167,7 +167,7 @@ def _shards(path: Path) -> list[tuple[str, Path]]:
 
 
 def _saved(folder: Path) -> list[Path]:
-    """The shards that a save_to_disk folder lists in its state.json."""
+    """List the shards that a save_to_disk folder names in its state.json."""
     if not (folder / "state.json").is_file():
         raise UserError(f"{folder} lacks state.json, which lists its shards; save the dataset again.")
     state = read_object(folder / "state.json")
@@ -187,18 +187,18 @@ def _saved(folder: Path) -> list[Path]:
 
 
 def _parquet_files(path: Path) -> list[Path]:
-    """Shards in ``data``, in the folder itself, in folders of splits, or in those of configurations and splits."""
+    """List the shards in ``data``, in the folder itself, in folders of splits, or of configurations and splits."""
     forms = ("data/*.parquet", "*.parquet", "*/*.parquet", "*/*/*.parquet")
     return next((files for form in forms if (files := sorted(path.glob(form)))), [])
 
 
 def _arrow_files(path: Path) -> list[Path]:
-    """Arrow files beside dataset_info.json, without the cache's own results of map and filter."""
+    """List the Arrow files beside dataset_info.json, without the cache's own results of map and filter."""
     return [file for file in sorted(path.glob("*.arrow")) if not file.name.startswith(("cache-", "tmp"))]
 
 
 def _split_of(file: Path) -> str:
-    """``train`` of ``train-00000-of-00002.parquet``, ``train/0000.parquet`` or ``train.parquet``."""
+    """Return ``train`` of ``train-00000-of-00002.parquet``, ``train/0000.parquet`` or ``train.parquet``."""
     match = _SHARD.fullmatch(file.name)
     if match:
         return match["stem"]
@@ -207,7 +207,7 @@ def _split_of(file: Path) -> str:
 
 
 def _check_whole(files: Sequence[Path]) -> None:
-    """Shards say how many they are: a missing one is an error."""
+    """Raise UserError for a missing shard: shards say how many they are."""
     there = Counter((file.parent, _split_of(file)) for file in files if _SHARD.fullmatch(file.name))
     for file in files:
         total = re.search(r"-\d{5}-of-(\d{5})", file.name)
@@ -222,7 +222,7 @@ def _check_whole(files: Sequence[Path]) -> None:
 
 
 def _features(shard: Path) -> ColumnTypes:
-    """{column: what it holds}, from the schema of a shard, which carries the dataset's own description."""
+    """Read what each column holds from the schema of a shard, which carries the dataset's own description."""
     return _features_of(schema_of(str(shard)), shard.parent / "dataset_info.json")
 
 
@@ -272,7 +272,7 @@ def _is_scalar(entry: dict[str, Any]) -> bool:
 
 
 def _choose(setting: str, column: str | None, candidates: list[str], columns: list[str], path: Path) -> str:
-    """The column that a setting names, or the only candidate; two of them, or none, are for the user to settle."""
+    """Choose the column that a setting names, or the only candidate; of two, or none, the user must choose."""
     if column is not None:
         if column not in columns:
             raise UserError(f"{path} has no column '{column}' (found: {', '.join(columns)}).")
@@ -291,7 +291,7 @@ def _choose(setting: str, column: str | None, candidates: list[str], columns: li
 
 
 def _aligned(file: str, columns: list[str], image: str) -> pa.Table:
-    """Some columns of a shard without its metadata, so that shards join; it must have the image column too."""
+    """Read some columns of a shard without its metadata, so that shards join; it must have the image column too."""
     there = schema_of(file).names
     absent = [column for column in (*columns, image) if column not in there]
     if absent:
@@ -303,7 +303,7 @@ def _aligned(file: str, columns: list[str], image: str) -> pa.Table:
 
 
 def _labelled(labels: pa.ChunkedArray, splits: Texts, column: str, path: Path) -> NDArray[np.int64]:
-    """Rows that have a label [M]. A split without any (a test set, −1 throughout) is left out, and said."""
+    """Return the rows that have a label; a split without any (a test set, all −1) is left out with a note, [M]."""
     gaps = pc.is_null(labels)
     if pa.types.is_integer(labels.type):
         gaps = pc.or_(gaps, pc.fill_null(pc.equal(labels, -1), False))
@@ -321,7 +321,7 @@ def _labelled(labels: pa.ChunkedArray, splits: Texts, column: str, path: Path) -
 
 
 def _numbers(splits: Texts) -> NDArray[np.int64]:
-    """The number of each row within its split, in the order of the shards."""
+    """Number each row within its split, in the order of the shards."""
     numbers = np.empty(len(splits), np.int64)
     for split in set(splits.tolist()):
         inside = splits == split
@@ -330,7 +330,7 @@ def _numbers(splits: Texts) -> NDArray[np.int64]:
 
 
 def _names(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Path) -> Texts:
-    """The text of each label: a ClassLabel's name, or the value itself."""
+    """Return the text of each label: a ClassLabel's name, or the value itself."""
     if pa.types.is_integer(values.type) and entry.get("_type") == "ClassLabel" and entry.get("names"):
         names = flat_names([str(name) for name in entry["names"]], f"Column '{column}' of {path}")
         return label_names(values.to_numpy(), names, f"Column '{column}' of {path}")
@@ -346,7 +346,7 @@ def _names(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Pa
 
 
 def _attribute(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Path) -> pa.ChunkedArray:
-    """A further column: ClassLabels by name, the rest as it is."""
+    """Return a further column: ClassLabels by name, others as they are."""
     names = entry.get("names")
     if entry.get("_type") == "ClassLabel" and names and pa.types.is_integer(values.type):
         has_name = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(names)))
@@ -389,7 +389,7 @@ def check_rows(path: Path, folders: Mapping[str, Path], rows: Mapping[str, int])
 
 
 def _promise(splits: Mapping[str, int], split: str, *, alone: bool = False) -> int | None:
-    """The number for a split; a dataset saved alone has no name, and then the only number is meant."""
+    """Return the number for a split; a dataset saved alone has no name, and then the only number is meant."""
     if split in splits:
         return splits[split]
     return next(iter(splits.values())) if alone and not split and len(splits) == 1 else None
@@ -400,7 +400,7 @@ def _info(file: Path) -> Any:
 
 
 def _readme(file: Path) -> dict[str, int]:
-    """The splits in the head of a dataset card, where it describes one configuration."""
+    """Read the splits in the head of a dataset card, where it describes one configuration."""
     try:
         text = file.read_text("utf-8", "replace")
     except OSError:
@@ -420,7 +420,7 @@ def _readme(file: Path) -> dict[str, int]:
 
 
 def _splits(listed: Any) -> dict[str, int]:
-    """{split: rows} of either form: a list of entries, or entries by name."""
+    """Return {split: rows} of either form: a list of entries, or entries by name."""
     entries = listed.values() if isinstance(listed, dict) else listed if isinstance(listed, list) else ()
     return {
         str(entry["name"]): entry["num_examples"]

@@ -54,13 +54,13 @@ class TurnedStore:
         return store.read(at).rotate(90 * turn, expand=True) if turn else store.read(at)
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of the file or member behind; of a turned one, also by how much it is turned."""
+        """Return the bytes of the file or member behind; of a turned one, also by how much it is turned."""
         store, at = self._behind(row)
         turn = int(self.turns[row])
         return (f"turned {90 * turn}\n".encode() if turn else b"") + store.encoded(at)
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the files or archives behind."""
+        """Return the stamps of the files or archives behind, [M, 3]."""
         part = np.searchsorted(self.starts, self.rows[rows], side="right") - 1
         stamps = np.empty((len(rows), 3), np.int64)
         for number, store in enumerate(self.stores):
@@ -90,11 +90,11 @@ class Omniglot(Format):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """Both parts lie in the folder."""
+        """Recognise both parts in the folder."""
         return path.is_dir() and all(_find_part(path, part) is not None for part, _, _ in _ARCHIVES)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """Both parts as one dataset; class ids and keys are the same for zips and folders."""
+        """Open both parts as one dataset; class ids and keys are the same for zips and folders."""
         need_folder(path, "Omniglot", "images_background and images_evaluation")
         missing = [part for part, _, _ in _ARCHIVES if _find_part(path, part) is None]
         if missing:
@@ -161,7 +161,7 @@ class Omniglot(Format):
 
 
 def _find_part(path: Path, part: str) -> Path | None:
-    """The folder of a part, else its zip, else None."""
+    """Find the folder of a part, else its zip, else None."""
     return next((file for file in (path / part, path / f"{part}.zip") if file.exists()), None)
 
 
@@ -176,7 +176,7 @@ def _open_part(path: Path, part: str, refresh: bool) -> tuple[Scan, FileStore | 
 
 
 def _check_ids(scan: Scan, where: Path, usual: int) -> None:
-    """Alphabet/character, and a note when some are not there."""
+    """Check that classes are Alphabet/character, with a note when some are not there."""
     other = [class_id for class_id in scan.class_ids if class_id.count("/") != 1]
     if other:
         raise UserError(
@@ -236,14 +236,14 @@ class Aircraft(Format):
 
 
 def _aircraft_root(path: Path) -> Path:
-    """The folder of the lists: ``path``, or the one the archive unpacks to inside it."""
+    """Return the folder of the lists: ``path``, or the one the archive unpacks to inside it."""
     for inner in ("fgvc-aircraft-2013b", "data"):
         path = path / inner if (path / inner).is_dir() else path
     return path
 
 
 def _aircraft_lists(root: Path, level: str) -> dict[str, tuple[str, str]]:
-    """{image: (class, part)} of one level; the lists are ``0034309 707-320`` a line."""
+    """Read {image: (class, part)} of one level; the lists are ``0034309 707-320`` a line."""
     labels: dict[str, tuple[str, str]] = {}
     rows: list[str] = []
     for part, called in _LISTS.items():
@@ -306,7 +306,7 @@ class Flowers(SplitFormat):
 
 
 def _flower_parts(file: Path, images: int) -> list[str]:
-    """The part of each image, empty where setid.mat is missing or does not say."""
+    """Read the part of each image, "" where setid.mat is missing or does not say."""
     parts = [""] * images
     if file.is_file():
         content = _numbers(file, ("trnid", "valid", "tstid"))
@@ -321,7 +321,7 @@ def _flower_parts(file: Path, images: int) -> list[str]:
 
 
 def _numbers(file: Path, names: tuple[str, ...]) -> dict[str, list[int]]:
-    """Lists of whole numbers in a MATLAB file."""
+    """Read lists of whole numbers from a MATLAB file."""
     from scipy.io import loadmat
 
     try:

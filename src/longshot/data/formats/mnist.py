@@ -112,7 +112,7 @@ def _open(
     axes: tuple[int, int],
     refresh: bool,
 ) -> Dataset:
-    """The dataset of some pairs of image and label files: {split: beginning of their names}."""
+    """Open some pairs of image and label files as a dataset: {split: beginning of their names}."""
     raw, labels, shapes = [], [], []
     for split, stem in parts.items():
         images = _need(path, f"{stem}-images")
@@ -135,7 +135,7 @@ def _open(
 
 
 def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tuple[int, ...]]:
-    """(plain file, offset of the numbers, shape) of an idx file of unsigned bytes; the size must fit exactly."""
+    """Read (plain file, offset of the numbers, shape) of an idx file of unsigned bytes; the size must fit exactly."""
     plain = unpacked(file, partial(_gunzip, file), refresh=refresh) if file.suffix == ".gz" else file
     start = 4 + 4 * dimensions
     with plain.open("rb") as stream:
@@ -174,7 +174,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _find(path: Path, stem: str) -> Path | None:
-    """The file ``STEM-idxN-ubyte``, plain before gzipped; also ``STEM.idxN-ubyte``, as some mirrors spell it."""
+    """Find the file ``STEM-idxN-ubyte``, plain before gzipped; also ``STEM.idxN-ubyte``, as some mirrors spell it."""
     kind = "idx3" if stem.endswith("images") else "idx1"
     spellings = (f"{stem}{dot}{kind}-ubyte{packed}" for packed in ("", ".gz") for dot in ("-", "."))
     folders = _folders(path)
@@ -191,7 +191,7 @@ def _need(path: Path, stem: str) -> Path:
 
 
 def _guess(path: Path) -> str:
-    """What torchvision calls its folders tells the dataset; digits otherwise."""
+    """Guess the dataset from what torchvision calls its folders; digits otherwise."""
     text = str(path).lower()
     return (
         "fashion" if "fashion" in text else "kmnist" if "kmnist" in text or "kuzushiji" in text else "digits"
@@ -199,14 +199,14 @@ def _guess(path: Path) -> str:
 
 
 def _emnist_sets(path: Path) -> list[str]:
-    """The sets of which a file of images is there."""
+    """List the sets of which a file of images is there."""
     return [
         of for of in _EMNIST if any(_find(path, f"emnist-{of}-{part}-images") for part in ("train", "test"))
     ]
 
 
 def _mapping(path: Path, of: str) -> list[str]:
-    """emnist-SET-mapping.txt: ``label code [code]`` a line; the class is called after its first character."""
+    """Read emnist-SET-mapping.txt: ``label code [code]`` a line; a class is called after its first character."""
     candidates = (folder / f"emnist-{of}-mapping.txt" for folder in _folders(path))
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:

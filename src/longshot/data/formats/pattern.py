@@ -111,7 +111,7 @@ class PathPattern(Format):
 
 
 def compile_paths(paths: object) -> re.Pattern[str]:
-    """The regular expression of a pattern; UserError where it tells no class, or one thing twice.
+    """Compile a pattern to a regular expression; UserError where it tells no class, or one thing twice.
 
     >>> compile_paths("images/<class>_*.jpg").fullmatch("images/great_pyrenees_7.jpg")["class"]
     'great_pyrenees'
@@ -178,7 +178,7 @@ class LFW(Format):
 
 
 def _root(path: Path) -> Path:
-    """The folder of people: ``path``, or the one the archive unpacks to inside it."""
+    """Return the folder of people: ``path``, or the one the archive unpacks to inside it."""
     for _ in range(2):  # Kaggle's copy lies two folders deep
         path = next((path / inner for inner in _FOLDERS if (path / inner).is_dir()), path)
     return path
@@ -204,7 +204,7 @@ class CureOr(Format):
         self.challenges, self.mini = challenges, mini
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """All images at or below the folder; the file's name is the key, whatever folder it lies in."""
+        """Open all images at or below the folder; the file's name is the key, whatever folder it lies in."""
         need_folder(path, "CURE-OR", "its images")
         files, ignored = images_below(path, refresh=refresh)
         if not len(files):
@@ -244,7 +244,7 @@ class CureOr(Format):
 
 
 def _codes(files: pa.Array, path: Path, objects: int) -> dict[str, NDArray[np.int64]]:
-    """The six numbers of each file name; names of another form, and numbers out of range, are refused."""
+    """Read the six numbers of each file name; names of another form, and numbers out of range, are refused."""
     parts = pc.extract_regex(files, pattern=_NAME)
     other = files.filter(pc.is_null(parts)).to_pylist()
     if other:
@@ -269,7 +269,7 @@ def _codes(files: pa.Array, path: Path, objects: int) -> dict[str, NDArray[np.in
 
 
 def _attributes(codes: dict[str, NDArray[np.int64]]) -> pa.Table:
-    """Readable values instead of numbers, [N] each."""
+    """Return readable values instead of numbers, [N] each."""
 
     def named(names: tuple[str, ...], values: NDArray[np.int64]) -> pa.Array:
         return pa.array(names, pa.string()).take(pa.array(values))
@@ -307,11 +307,11 @@ class TrimmedStore:
         return image.crop(cut) if min(cut[2] - cut[0], cut[3] - cut[1]) > 0 else image
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of the file behind, and how much of its border is cut."""
+        """Return the bytes of the file behind, and how much of its border is cut."""
         return f"trimmed {self.border}\n".encode() + self.store.encoded(row)
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the files behind."""
+        """Return the stamps of the files behind, [M, 3]."""
         return self.store.stamps(rows)
 
 
@@ -332,11 +332,11 @@ class ObjectNet(Format):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """Its mappings lie in the folder."""
+        """Recognise the mappings in the folder."""
         return (path / "mappings" / _LABELS).is_file() and (path / "images").is_dir()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """Every class folder below images/ that the mapping names."""
+        """Open every class folder below images/ that the mapping names."""
         need_folder(path, "ObjectNet", "images/ and mappings/")
         absent = [
             part

@@ -45,11 +45,11 @@ class Tfds(Format):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """A version folder with both files, which Hugging Face's folders do not have, or one above a single such."""
+        """Recognise a version folder with both files, which Hugging Face's folders lack, or one above a single such."""
         return len(described_versions(path)) == 1
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """All splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""
+        """Open all splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""
         folders = version_folders(path)
         if len(folders) != 1:
             listed = f"{len(folders)} ({first([str(folder) for folder in folders])})" if folders else "none"
@@ -84,7 +84,7 @@ class Tfds(Format):
 
 
 def image_feature(prepared: Prepared, name: str | None = None) -> str:
-    """The feature with the picture: the one called ``name``, the one called image, or the only one."""
+    """Choose the feature with the picture: the one called ``name``, the one called image, or the only one."""
     pictures = [f.name for f in prepared.features if f.kind == "image" and f.single]
     if name in pictures or (name is None and "image" in pictures):
         return name or "image"
@@ -101,7 +101,7 @@ def image_feature(prepared: Prepared, name: str | None = None) -> str:
 
 
 def _label_feature(prepared: Prepared, name: str | None) -> Feature:
-    """The feature with the class: the one called ``name``, the dataset's own choice, ``label``, or the only label."""
+    """Choose the feature with the class: ``name``, the dataset's own choice, ``label``, or the only label."""
     fitting = {f.name: f for f in prepared.features if f.single and f.kind in ("label", "text", "tensor")}
     labels = [feature.name for feature in fitting.values() if feature.kind == "label"]
     for choice in (name, *((prepared.supervised, "label") if name is None else ())):
@@ -119,7 +119,7 @@ def _label_feature(prepared: Prepared, name: str | None) -> Feature:
 
 
 def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int = 0) -> NDArray[np.str_]:
-    """Class ids [N]: the label with leading zeros, and its name where there is one: ``07-horse``."""
+    """Return class ids: the label with leading zeros, and its name where there is one: ``07-horse``, [N]."""
     most = max(classes, len(names), int(numbers.max(initial=0)) + 1)
     width = len(str(most - 1))
     ids = [f"{number:0{width}d}" for number in range(most)]
@@ -131,7 +131,7 @@ def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int =
 
 
 def keys_of(classes: NDArray[np.str_], table: pa.Table) -> pa.Array:
-    """``class/train-12``: class, official split and number in it."""
+    """Return keys ``class/train-12``: class, official split and number in it."""
     parts = (pa.array(classes.tolist(), pa.string()), table["split"], table["position"].cast(pa.string()))
     flat = [p.combine_chunks() if isinstance(p, pa.ChunkedArray) else p for p in parts]
     record = pc.binary_join_element_wise(flat[1], flat[2], "-")
@@ -143,7 +143,7 @@ def _free(name: str, taken: dict[str, Any]) -> str:
 
 
 def _attribute(table: pa.Table, feature: Feature, prepared: Prepared) -> pa.ChunkedArray:
-    """A feature of one value; labels by their names, truth values as such."""
+    """Return a feature of one value; labels by their names, truth values as such."""
     values = table[f"feature:{feature.name}"]
     names = prepared.labels.get(feature.name)
     if feature.kind == "label" and names:
@@ -172,12 +172,12 @@ class Rule:
 
 
 def bin_of(values: NDArray[np.floating], bounds: Sequence[float]) -> Labels:
-    """[N] → the number of bounds that lie below each value; a value on a bound belongs to the bin before it."""
+    """Count the bounds that lie below each value; a value on a bound belongs to the bin before it, [N]."""
     return np.searchsorted(np.asarray(bounds, values.dtype), values, side="left").astype(np.int64)
 
 
 def _single(feature: str, groups: int = 0, of: int = 0) -> Callable[[pa.Table], Labels]:
-    """A feature of one value, in ``groups`` equal bins of the ``of`` values it can take where they are given."""
+    """Make a rule of a feature of one value, in ``groups`` equal bins of the ``of`` values it can take where given."""
 
     def function(table: pa.Table) -> Labels:
         values: Labels = pc.fill_null(table[f"feature:{feature}"], -1).to_numpy().astype(np.int64)
@@ -187,7 +187,7 @@ def _single(feature: str, groups: int = 0, of: int = 0) -> Callable[[pa.Table], 
 
 
 def _lists(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]:
-    """(row of each value [M], values [M]) of a feature with several values."""
+    """Return (row of each value [M], values [M]) of a feature with several values."""
     column = table[f"feature:{feature}"].combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = np.asarray(pc.list_flatten(column).to_numpy(zero_copy_only=False), np.float32)
@@ -195,7 +195,7 @@ def _lists(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]
 
 
 def _depths(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]:
-    """(row of each object, its third coordinate)."""
+    """Return (row of each object, its third coordinate)."""
     rows, values = _lists(table, feature)
     return rows[::3], values.reshape(-1, 3)[:, 2]
 
@@ -207,19 +207,19 @@ def _closest(rows: Labels, depths: NDArray[np.floating], size: int, none: float)
 
 
 def clevr_count(table: pa.Table) -> Labels:
-    """Number of objects − 3; scenes have 3 to 10."""
+    """Count the objects of each scene, less 3; scenes have 3 to 10."""
     rows, _ = _lists(table, "objects/size")
     return np.bincount(rows, minlength=len(table)).astype(np.int64) - 3
 
 
 def clevr_distance(table: pa.Table) -> Labels:
-    """The bin of the closest object's distance from the camera (third of its ``pixel_coords``)."""
+    """Return the bin of the closest object's distance from the camera (third of its ``pixel_coords``)."""
     nearest = _closest(*_depths(table, "objects/pixel_coords"), len(table), np.inf)
     return np.where(np.isfinite(nearest), bin_of(nearest, CLEVR_BOUNDS), -1)
 
 
 def kitti_distance(table: pa.Table) -> Labels:
-    """The bin of the closest vehicle's distance ahead (third of its ``location``), 3 where there is none."""
+    """Return the bin of the closest vehicle's distance ahead (third of its ``location``), 3 where there is none."""
     _, kinds = _lists(table, "objects/type")
     rows, depths = _depths(table, "objects/location")
     vehicle = kinds < _VEHICLES

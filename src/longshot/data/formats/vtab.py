@@ -59,12 +59,12 @@ class VtabTask(Record):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Images of train, validation and test when the copy is complete."""
+        """Count the images of train, validation and test when the copy is complete."""
         return {split: stop - start for split, (_, start, stop) in cut(self.pieces, self.official).items()}
 
 
 def cut(pieces: Mapping[str, SplitSlice], official: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
-    """Percent of official splits → record numbers: {split: (official split, from, to)}, ``to`` excluded.
+    """Turn percent of official splits into record numbers: {split: (official split, from, to)}, ``to`` excluded.
 
     >>> cut({"train": ("train", 0, 90), "validation": ("train", 90, 100)}, {"train": 3060})
     {'train': ('train', 0, 2754), 'validation': ('train', 2754, 3060)}
@@ -86,7 +86,7 @@ _FILES = {"train": "train800.txt", "validation": "val200.txt", "test": "test.txt
 
 
 def find_lists(path: Path, task: VtabTask) -> Path | None:
-    """The folder with the lists of a task: ``path`` itself, or the task's folder in it."""
+    """Find the folder with the lists of a task: ``path`` itself, or the task's folder in it."""
     for folder in (path, path / (task.folder or task.name), path / task.name):
         if (folder / _FILES["train"]).is_file():
             return folder
@@ -94,7 +94,7 @@ def find_lists(path: Path, task: VtabTask) -> Path | None:
 
 
 def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
-    """The images that the three lists name; the order of lines is the order of images."""
+    """Open the images that the three lists name; the order of lines is the order of images."""
     paths: list[str] = []
     labels: list[int] = []
     splits: list[str] = []
@@ -128,7 +128,7 @@ def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
 
 
 def _read(file: Path, task: VtabTask) -> list[tuple[str, int]]:
-    """(path, label) of every line."""
+    """Read (path, label) of every line."""
     try:
         lines = file.read_text("utf-8", "surrogateescape").split("\n")
     except OSError as error:
@@ -164,7 +164,7 @@ class Vtab(Format):
         self.task = task
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """The task's images; UserError when nothing at ``path`` holds them."""
+        """Open the task's images; UserError when nothing at ``path`` holds them."""
         if self.task is None:
             raise UserError(f"Choose a task, as in vtab(task='cifar100'); there are {', '.join(TASKS)}.")
         task, source = TASKS[self.task], self.source(path)
@@ -180,7 +180,7 @@ class Vtab(Format):
 
 
 def _find_version(path: Path, task: VtabTask) -> Path | None:
-    """The version folder that VTAB would take: one that fits, the newest of those; else the newest, with a note."""
+    """Find the version folder that VTAB would take: the newest that fits, else the newest with a note."""
     dataset, _, config = task.tfds.partition("/")
     inside = [path / dataset / config, path / dataset] if config else [path / dataset]
     own = [path / config, path] if config else [path]
@@ -246,7 +246,7 @@ def _cut_rows(
     sizes: dict[str, int],
     where: Path,
 ) -> tuple[NDArray[np.int64], NDArray[np.str_], NDArray[np.int64]]:
-    """(rows, their split, their number in it) of the task, from official split and number of every row [N]."""
+    """Return (rows, their split, their number in it) of the task, from official split and number of every row [N]."""
     missing = sorted({piece[0] for piece in task.pieces.values()} - set(sizes))
     if missing:
         raise UserError(
@@ -263,7 +263,7 @@ def _cut_rows(
 
 
 def _compare_sizes(task: VtabTask, sizes: dict[str, int], where: str) -> None:
-    """A note when the copy does not have the records that VTAB's has."""
+    """Note when the copy does not have the records that VTAB's has."""
     wrong = [
         f"{part} {sizes.get(part, 0):,} of {n:,}" for part, n in task.official.items() if sizes.get(part) != n
     ]
@@ -275,7 +275,7 @@ def _compare_sizes(task: VtabTask, sizes: dict[str, int], where: str) -> None:
 
 
 def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: bool) -> Dataset:
-    """Any dataset that has the task's classes and the attribute ``split``; orders by ``position`` or by key."""
+    """Open any dataset that has the task's classes and the attribute ``split``, ordered by ``position`` or by key."""
     from longshot.data.opening import open_located  # which opens formats, this one among them
 
     try:
@@ -326,7 +326,7 @@ def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: b
 
 
 def _order(dataset: Dataset, path: Path) -> NDArray[np.int64]:
-    """What images are ordered by [N]: the attribute ``position``, or the record number at the end of every key."""
+    """Return what images are ordered by: the attribute ``position``, or the number at the end of every key, [N]."""
     assert dataset.attributes is not None
     if "position" in dataset.attributes.column_names:
         column = dataset.attributes["position"]
@@ -343,7 +343,7 @@ def _order(dataset: Dataset, path: Path) -> NDArray[np.int64]:
 
 
 def _ranks(split: NDArray[np.str_], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of each row among those of its split [N]; equal places keep the order of rows."""
+    """Number each row among those of its split; equal places keep the order of rows, [N]."""
     sort = np.lexsort((order, split))
     _, starts, sizes = np.unique(split[sort], return_index=True, return_counts=True)
     ranks = np.empty(len(sort), np.int64)

@@ -138,7 +138,7 @@ class WebDataset(Format):
         )
 
     def _index(self, root: Path, shards: Sequence[Path]) -> pa.Table:
-        """One row per sample: key, label, where its image lies, and the fields of its .json."""
+        """Index the samples, a row each: key, label, where its image lies, and the fields of its .json."""
         rows: list[tuple[str, str, int, int, int]] = []
         fields = JsonFields()
         unlabelled: list[str] = []
@@ -203,7 +203,7 @@ class WebDataset(Format):
         return members[images[0]] if images else None
 
     def _label(self, members: _Members, shard: Path, content: dict[str, Any]) -> str:
-        """The class of a sample, ``""`` when there is none; a field that gives it is taken out of ``content``."""
+        """Return the class of a sample, ``""`` when there is none; the field it is read from leaves ``content``."""
         if self.label in members:
             return _text(members, str(self.label), shard)
         if self.label is None:
@@ -221,7 +221,7 @@ def _text(members: _Members, extension: str, shard: Path) -> str:
 
 
 def _json(members: _Members, shard: Path) -> dict[str, Any]:
-    """The fields of a sample's .json; none where it has no such file, or one that is no object."""
+    """Read the fields of a sample's .json; none where it has no such file, or one that is no object."""
     if "json" not in members:
         return {}
     try:
@@ -235,7 +235,7 @@ def _json(members: _Members, shard: Path) -> dict[str, Any]:
 
 
 def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
-    """(folder, shards in order) of one .tar or a folder; ``pattern`` chooses among those of a folder."""
+    """Find (folder, shards in order) of one .tar or a folder; ``pattern`` chooses among those of a folder."""
     if path.is_file():
         return path.parent, [path]
     braces = _BRACES.search(pattern or "")
@@ -262,7 +262,7 @@ def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
 
 
 def _is_labelled(shard: Path) -> bool:
-    """Whether images at the beginning of a tar have labels beside them, as those in class folders have not."""
+    """Tell whether images at the beginning of a tar have labels beside them, as those in class folders have not."""
     members: dict[str, set[str]] = {}
     with contextlib.suppress(UserError):  # a damaged one is told when it is opened
         for name, _, _ in islice(tar_members(shard), _LOOKED_AT):
@@ -273,7 +273,7 @@ def _is_labelled(shard: Path) -> bool:
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
-    """(key, {extension: (offset, length)}) of each sample of a shard, in order."""
+    """Yield (key, {extension: (offset, length)}) of each sample of a shard, in order."""
     current = ""
     members: dict[str, tuple[int, int]] = {}
     seen: set[str] = set()
@@ -318,7 +318,7 @@ class JsonFields:
         self.beyond: set[str] = set()
 
     def add(self, content: Mapping[str, Any]) -> None:
-        """The fields of the next sample, empty where it has no .json."""
+        """Add the fields of the next sample, empty where it has no .json."""
         for name, value in content.items():
             if isinstance(value, list | dict):
                 self.nested.add(name)
@@ -329,7 +329,7 @@ class JsonFields:
         self.samples += 1
 
     def columns(self) -> dict[str, pa.Array]:
-        """{field: array [samples]}, null where a sample lacks it; a field that is nested anywhere is left out."""
+        """Return {field: array [samples]}, null where a sample lacks it; what is nested anywhere is left out."""
         return {
             name: _column([values.get(sample) for sample in range(self.samples)])
             for name, values in self.values.items()
@@ -337,7 +337,7 @@ class JsonFields:
         }
 
     def left_out(self) -> str:
-        """What became no column, in words; empty where everything did."""
+        """Say what became no column; empty where everything did."""
         parts = []
         if self.nested:
             noun = count(len(self.nested), "field")
@@ -351,7 +351,7 @@ class JsonFields:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Truth values, whole numbers, numbers or text, whichever all values are; text where they are mixed."""
+    """Build an array of truth values, whole numbers, numbers or text, whichever all values are; text where mixed."""
     kinds = {type(value) for value in values if value is not None}
     try:
         if kinds == {int, float}:
