@@ -252,7 +252,7 @@ class MarkedImages:
         return labels
 
     def check(self) -> Question | None:
-        """Raise UserError where images are missing or ambiguous; return a question where files annotate the same ones."""
+        """Raise UserError where images are missing or ambiguous; return a question where files overlap."""
         listed = [(mark.image, images) for (_, mark), images in zip(self.marks, self.images, strict=True)]
         check_listed(self.tree, self.named, listed, "move the images that are not meant elsewhere")
         pairs = {(row.image, row.file) for row in self.rows}

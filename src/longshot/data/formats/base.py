@@ -139,7 +139,7 @@ def assemble(
 def remembered(
     source: str, files: Sequence[Path], build: Callable[[], pa.Table], *, refresh: bool = False
 ) -> pa.Table:
-    """Return ``build()``, or what it gave before for this source while names, sizes and times of ``files`` are the same."""
+    """Return ``build()``, or what it gave before for this source as long as ``files`` are unchanged."""
     stamp = hash_json([[str(file), *need_stamp(file)] for file in files]).encode()
     for cached in [] if refresh else scan_files(source, "index"):
         table = load_table(cached)

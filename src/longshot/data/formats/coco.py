@@ -253,7 +253,7 @@ def _slim(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_boxes(file: Path) -> pa.Table:
-    """Read the boxes, a row each: id, class, file, x, y, w, h, crowd, the image's width and height, boxes in the image."""
+    """Read the boxes, a row each: id, class, file, x, y, w, h, crowd, width and height of the image, boxes in it."""
     with progress(f"index {file.name}", unit="boxes") as bar:
         try:
             content = json.loads(file.read_bytes(), object_hook=_slim)

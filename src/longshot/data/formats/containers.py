@@ -272,7 +272,7 @@ class PickleError(UserError):
 
 
 def read_pickle(path: Path) -> Any:
-    """Read the plain values (dicts, lists, numbers, strings) of a pickle; all else as uncalled :class:`PickledObject`."""
+    """Read the plain values (dicts, lists, numbers, texts) of a pickle; all else as uncalled :class:`PickledObject`."""
     try:
         with path.open("rb") as file:
             return _follow(file)
