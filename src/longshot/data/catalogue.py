@@ -10,7 +10,7 @@ import io
 from html import escape
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from longshot.base import UserError, cache_places, call_defaults, count, format_call, is_writable, note
 from longshot.data import registry
@@ -18,9 +18,6 @@ from longshot.data.dataset import SPLITS, Dataset, class_labels, has_wordnet_ids
 from longshot.data.formats import all_formats, find_format, make_format
 from longshot.data.opening import as_dataset, locate, open_dataset, open_located
 from longshot.data.survey import find_bad
-
-if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
 
 _SHOWN = 8  # classes with a picture
 _SIDE = 96  # pixels of a thumbnail's longer side

@@ -9,10 +9,11 @@ import errno
 import io
 import json
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,8 @@ from numpy.typing import NDArray
 from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import SPLITS, canonical_split
 from longshot.data.taxonomy import Taxonomy
+
+T = TypeVar("T")
 
 
 def reason_of(error: OSError) -> str:
@@ -54,15 +57,6 @@ def damage_of(error: Exception) -> str:
     return str(error).strip().rstrip(".") or type(error).__name__
 
 
-def file_stamp(path: str | Path) -> tuple[int, int]:
-    """Return (size, time of change in ns) of a file, which change when it does; (-1, -1) when it is gone."""
-    try:
-        status = os.stat(path)  # noqa: PTH116  called for every file
-    except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
-
-
 def need_stamp(path: str | Path) -> tuple[int, int]:
     """Return the stamp of a file that must be there; UserError when it is not."""
     try:
@@ -70,6 +64,28 @@ def need_stamp(path: str | Path) -> tuple[int, int]:
     except OSError as error:
         raise UserError(f"Cannot open {path}: {reason_of(error)}.") from error
     return status.st_size, status.st_mtime_ns
+
+
+class OpenFiles(Generic[T]):
+    """Files that stay open in this process until they change on disk, or ``most`` others were used since.
+
+    A forked worker opens its own: it would share the parent's position in the file.
+    """
+
+    def __init__(self, open_file: Callable[[str], T], most: int = 256) -> None:  # systems allow about 1,000
+        self._open, self._most = open_file, most
+        self._files: dict[tuple[str, int, int, int], T] = {}  # the one used last comes last
+        self._lock = threading.Lock()
+
+    def __call__(self, path: str) -> T:
+        """Return the open file at ``path``; UserError where there is none."""
+        address = (path, os.getpid(), *need_stamp(path))
+        with self._lock:
+            file = self._files.pop(address) if address in self._files else self._open(path)
+            while len(self._files) >= self._most:
+                del self._files[next(iter(self._files))]
+            self._files[address] = file
+        return file
 
 
 def file_stamps(paths: Sequence[str]) -> Ints:

@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -39,6 +40,7 @@ from longshot.base import (
     write_sealed,
 )
 from longshot.data.dataset import Dataset, ImageStore, UnpackedStore
+from longshot.data.scan import load_table, save_table
 from longshot.data.stores import ImageError, encoded_of, innermost, prepare_rows, stamps_of
 
 if TYPE_CHECKING:
@@ -220,11 +222,8 @@ def pixel_digests(
         store, behind = innermost(dataset.store, chosen[first[todo]])
         prepare_rows(store, behind)
         order = np.argsort(behind, kind="stable")
-
-        def hash_pixels(some: list[int]) -> Iterable[bytes]:
-            return (_or_zeros(_bytes_and_pixels, store, row, skip_bad) for row in some)
-
-        blocks = _by_blocks(behind[order], hash_pixels, workers or os.cpu_count() or 1)
+        hash_row = partial(_or_zeros, _bytes_and_pixels, store, skip_bad)
+        blocks = _by_blocks(behind[order], hash_row, workers or os.cpu_count() or 1)
         words = f"decode {dataset.name}"
         _fill(pairs, todo[order], blocks, lambda part: _remember_pixels(pairs[part]), words)
     return pairs[inverse, DIGEST_BYTES:]
@@ -258,15 +257,7 @@ def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
 
 def _hashed(store: ImageStore, rows: Ints, workers: int, skip_bad: bool) -> Iterator[Digests]:
     """Hash rows block by block, in their order; an unreadable image raises ``ImageError``, or is zeros."""
-
-    together = getattr(store, "encoded_rows", None)  # quicker where a store can give many at once
-
-    def hash_bytes(some: list[int]) -> Iterable[bytes]:
-        if together is None:
-            return (_or_zeros(digest_of, store, row, skip_bad) for row in some)
-        return (hashlib.sha256(data).digest() for data in together(some))
-
-    return _by_blocks(rows, hash_bytes, workers)
+    return _by_blocks(rows, partial(_or_zeros, digest_of, store, skip_bad), workers)
 
 
 def _bytes_and_pixels(store: ImageStore, row: int) -> bytes:
@@ -274,7 +265,7 @@ def _bytes_and_pixels(store: ImageStore, row: int) -> bytes:
 
 
 def _or_zeros(
-    hash_row: Callable[[ImageStore, int], bytes], store: ImageStore, row: int, skip_bad: bool
+    hash_row: Callable[[ImageStore, int], bytes], store: ImageStore, skip_bad: bool, row: int
 ) -> bytes:
     """Return ``hash_row(store, row)``; as many zeros for an image that cannot be read, where these may be skipped."""
     try:
@@ -285,14 +276,12 @@ def _or_zeros(
         return bytes(DIGEST_BYTES if hash_row is digest_of else 2 * DIGEST_BYTES)
 
 
-def _by_blocks(
-    rows: Ints, hash_rows: Callable[[list[int]], Iterable[bytes]], workers: int
-) -> Iterator[Digests]:
-    """Yield what ``hash_rows`` gives for the rows, block by block, in their order, by threads."""
+def _by_blocks(rows: Ints, hash_row: Callable[[int], bytes], workers: int) -> Iterator[Digests]:
+    """Yield what ``hash_row`` gives for the rows, block by block, in their order, by threads."""
 
     def hash_block(start: int) -> Digests:
         some = rows[start : start + _BLOCK].tolist()
-        return np.frombuffer(b"".join(hash_rows(some)), np.uint8).reshape(len(some), -1)
+        return np.frombuffer(b"".join(map(hash_row, some)), np.uint8).reshape(len(some), -1)
 
     starts = range(0, len(rows), _BLOCK)
     if workers < 2 or len(starts) == 1:
@@ -371,7 +360,7 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
             if earlier is not None:
                 unchanged = pc.invert(pc.is_in(earlier["key"], value_set=added["key"].combine_chunks()))
                 added = pa.concat_tables([earlier.filter(unchanged), added])
-            _save(file, added.combine_chunks())
+            save_table(file, added.combine_chunks())
     except UserError as error:  # a full or read-only disk costs time, not truth
         if source not in _unwritable:
             _unwritable.add(source)
@@ -385,23 +374,10 @@ def forget(source: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _save(file: Path, table: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    write_sealed(file, memoryview(sink.getvalue()))
-
-
 def _load(file: Path) -> pa.Table | None:
     """Load the table in a memory file; None when there is none, or when it is not exactly what was written."""
-    content = read_sealed(file)
-    if content is None:
-        return None
-    try:
-        table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
-    except pa.ArrowException:
-        return None
-    return table if table.schema == _SCHEMA else None
+    table = load_table(file)
+    return table if table is not None and table.schema.equals(_SCHEMA) else None
 
 
 def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:

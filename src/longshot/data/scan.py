@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from longshot.base import (
     Ints,
-    LooseRecord,
     UserError,
     cache_dir,
     cache_places,
@@ -30,7 +29,6 @@ from longshot.base import (
     offsets_of,
     progress,
     read_parquet,
-    read_record,
     read_sealed,
     write_sealed,
 )
@@ -44,6 +42,9 @@ _TELLING = (
     *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".txt", ".yaml", ".yml", ".names"),
     *(".parquet", ".arrow", ".zip", ".tar", ".gz", ".tgz"),
 )
+_FACTS = ("class_ids", "stamps", "prefix", "notes", "stray", "refusal")  # of a scan, as JSON
+# raise the format when the rules of a scan change: old files are then scanned anew
+_RULES = {"format": 3, "heif": HAS_HEIF}
 SIDE_FILES = ("split.json", "attributes.csv", "taxonomy.csv")  # what is read beside the class folders
 Stamp: TypeAlias = tuple[int, ...]
 
@@ -79,21 +80,6 @@ class Scan:
     def classes(self) -> NDArray[np.str_]:
         """Return the class id of each image, [N]."""
         return np.repeat(np.array(self.class_ids), self.sizes)
-
-
-class ScanFile(LooseRecord):
-    """What a remembered scan holds beside its keys."""
-
-    format: Literal[3] = 3  # raise it when the rules of a scan change: old files are then scanned anew
-    heif: bool  # whether HEIC files counted as images
-    class_ids: tuple[str, ...]
-    offsets: tuple[int, ...]
-    stamps: dict[str, tuple[int, ...]]
-    prefix: str
-    notes: tuple[str, ...]
-    stray: tuple[str, ...]
-    refusal: tuple[str, ...]
-    images: int  # keys that are images; the others may tell what these show
 
 
 def scan_folder(root: Path, *, refresh: bool = False) -> Scan:
@@ -185,38 +171,31 @@ def _settled(stamp: Stamp) -> Stamp:
 
 
 def _save(file: Path, scan: Scan) -> None:
-    meta = ScanFile(
-        class_ids=scan.class_ids,
-        offsets=tuple(scan.offsets.tolist()),
-        stamps=scan.stamps,
-        prefix=scan.prefix,
-        notes=scan.notes,
-        stray=scan.stray,
-        refusal=scan.refusal,
-        images=len(scan.keys),
-        heif=HAS_HEIF,
-    )
+    facts = {name: getattr(scan, name) for name in _FACTS}
+    meta = {**_RULES, **facts, "offsets": scan.offsets.tolist(), "images": len(scan.keys)}
     # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
-    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta.model_dump())})
-    save_table(
-        file, pa.table([pa.concat_arrays([scan.keys, pa.array(scan.telling, pa.string())])], schema=schema)
-    )
+    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta)})
+    keys = pa.concat_arrays([scan.keys, pa.array(scan.telling, pa.string())])
+    save_table(file, pa.table([keys], schema=schema))
 
 
 def _load(file: Path) -> Scan | None:
-    try:
-        table = load_table(file)
-        if table is None:
-            return None
-        meta = read_record(ScanFile, json.loads(table.schema.metadata[b"longshot"]), "The scan")
-        if meta.heif != HAS_HEIF:
-            return None
-        keys, offsets = table["key"].combine_chunks(), np.array(meta.offsets, dtype=np.int64)
-        images, telling = keys[: meta.images], tuple(keys[meta.images :].to_pylist())
-        facts = (meta.stamps, meta.prefix, meta.notes, meta.stray, telling, meta.refusal)
-        return Scan(meta.class_ids, offsets, images, *facts)
-    except (KeyError, ValueError, TypeError, UserError):
-        return None  # of another version: scanning again is always right
+    """Load a scan; None where there is none, or one of other rules: scanning again is always right."""
+    table = load_table(file)
+    if table is None:
+        return None
+    meta = json.loads(table.schema.metadata[b"longshot"])
+    if {name: meta.get(name) for name in _RULES} != _RULES:
+        return None
+    facts = {name: tuple(meta[name]) for name in ("class_ids", "notes", "stray", "refusal")}
+    return Scan(
+        **facts,
+        offsets=np.array(meta["offsets"], np.int64),
+        keys=table["key"].combine_chunks()[: meta["images"]],
+        stamps={path: tuple(stamp) for path, stamp in meta["stamps"].items()},
+        prefix=meta["prefix"],
+        telling=tuple(table["key"].to_pylist()[meta["images"] :]),
+    )
 
 
 def _walk(root: Path) -> Scan:

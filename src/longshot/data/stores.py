@@ -11,7 +11,6 @@ import contextlib
 import io
 import os
 import re
-import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,14 +25,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from longshot.base import Ints, UserError
 from longshot.data.dataset import EncodedStore, ImageStore
-from longshot.data.file_readers import (
-    container_stamps,
-    damage_of,
-    file_stamp,
-    file_stamps,
-    need_stamp,
-    reason_of,
-)
+from longshot.data.file_readers import OpenFiles, container_stamps, damage_of, file_stamps, reason_of
 
 HEIF_EXTENSIONS = frozenset((".heic", ".heif", ".hif"))
 HAS_HEIF = find_spec("pillow_heif") is not None  # an extra: without it these files are of another kind
@@ -250,10 +242,6 @@ class FileStore:
         keys = self.keys.take(pa.array(rows)).to_pylist()
         return file_stamps([os.path.join(self.root, unescape_name(key)) for key in keys])  # noqa: PTH118
 
-    def stamp(self, row: int) -> tuple[int, int]:
-        """Return (size, time of change in ns) of a file; (-1, -1) when it is gone."""
-        return file_stamp(self._path(row))
-
     def take(self, rows: Ints) -> FileStore:
         """Return a store of these rows."""
         return FileStore(self.root, self.keys.take(pa.array(rows)))
@@ -289,11 +277,6 @@ class ZipStore:
     def read_reduced(self, row: int, enough: Enough) -> tuple[Image.Image, tuple[int, int]]:
         """Decode one member, a JPEG no larger than is enough; and its full size."""
         return decode_reduced(self.encoded(row), self.where(row), enough)
-
-    def stamp(self, row: int) -> tuple[int, int]:
-        """Return (size, CRC) of a member; (-1, -1) when it is gone."""
-        member = open_zip(self.path)[1].get(self.prefix + self.keys[row].as_py())
-        return (member.file_size, member.CRC) if member is not None else (-1, -1)
 
     def stamps(self, rows: Ints) -> Ints:
         """Return the stamp of the archive for each row: one look, whatever the number of images, [M, 3]."""
@@ -360,33 +343,21 @@ def stamps_of(store: ImageStore, rows: Ints) -> Ints:
 
 
 Members: TypeAlias = dict[str, zipfile.ZipInfo]
-_zips: dict[tuple[str, int, int, int], tuple[zipfile.ZipFile, Members]] = {}
-_zips_lock = threading.Lock()
-
-
-def open_zip(path: str) -> tuple[zipfile.ZipFile, Members]:
-    """Open an archive, once per process and again when the file changed; return it and its files by key.
-
-    The process id is part of what is remembered: a forked worker would share the parent's file position.
-    """
-    address = (path, os.getpid(), *need_stamp(path))
-    with _zips_lock:
-        if address not in _zips:
-            for old in [other for other in _zips if other[:2] == address[:2]]:
-                del _zips[old]
-            _zips[address] = _read_directory(path)
-        return _zips[address]
 
 
 def _read_directory(path: str) -> tuple[zipfile.ZipFile, Members]:
+    """Open an archive and list its files by key."""
     try:
-        archive = zipfile.ZipFile(path)  # stays open for the life of the process
+        archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, UnicodeDecodeError, OSError, NotImplementedError) as error:
         raise UserError(
             f"{path} is not a whole zip archive ({damage_of(error)}); copy or download it again, or unpack it and give "
             f"the folder."
         ) from error
     return archive, {member_name(info): info for info in archive.infolist()}
+
+
+open_zip = OpenFiles(_read_directory)  # path → the archive and its files by key
 
 
 def member_name(info: zipfile.ZipInfo) -> str:

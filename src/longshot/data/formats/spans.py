@@ -12,7 +12,6 @@ import json
 import os
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -25,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, hash_file, note
-from longshot.data.file_readers import container_stamps, file_stamp, need_stamp, reason_of
+from longshot.data.file_readers import OpenFiles, container_stamps, reason_of
 from longshot.data.stores import ImageError, array_bytes, decode, to_rgb
 
 if TYPE_CHECKING:
@@ -96,6 +95,9 @@ class SpanStore:
         return container_stamps(self.files, self.file[rows], self.offset[rows], self.length[rows])
 
 
+_position = threading.Lock()
+
+
 class _Handle:
     """An open file that is closed when the last reader lets go of it."""
 
@@ -109,31 +111,21 @@ class _Handle:
     def read(self, offset: int, length: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self.number, length, offset)
-        with _lock:  # Windows has one position per file
+        with _position:  # Windows has one per file
             os.lseek(self.number, offset, os.SEEK_SET)
             return os.read(self.number, length)
 
 
-# by path, process and stamp; the one used last comes last
-_open: dict[tuple[str, int, int, int], _Handle] = {}
-_lock = threading.Lock()
-_MOST_OPEN = 256  # well below the 1,024 that systems usually allow
+_handles = OpenFiles(_Handle)
 
 
 def read_span(path: str, offset: int, length: int) -> bytes:
-    """Read up to ``length`` bytes at ``offset`` of a file that stays open for later reads, until it changes on disk.
+    """Read up to ``length`` bytes at ``offset`` of a file that stays open for later reads.
 
-    Reads carry their own position, so threads share the file; the process id is part of what is remembered, so that
-    a forked worker opens its own.
+    Reads carry their own position, so threads share the file.
     """
-    address = (path, os.getpid(), *need_stamp(path))
     try:
-        with _lock:
-            handle = _open.pop(address, None) or _Handle(path)
-            while len(_open) >= _MOST_OPEN:
-                del _open[next(iter(_open))]
-            _open[address] = handle
-        return handle.read(offset, length)
+        return _handles(path).read(offset, length)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {reason_of(error)}.") from error
 
@@ -305,7 +297,7 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {name: size for name, size in entries if name.endswith(".tar") and isinstance(size, int)}
 
 
-_MOST_HDF5 = 64  # files: Omniglot has 1,623, systems allow about 1,000
+_hdf5_lock = threading.Lock()  # HDF5 reads one at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,9 +332,9 @@ class Hdf5Store:
         path, number = self.files[int(self.file[row])], int(self.numbers[row])
         where = f"{path}, group {number}"
         try:
-            with _hdf5_lock:  # HDF5 reads one at a time
+            with _hdf5_lock:
                 return where, np.asarray(_open_hdf5(path)[f"{number}/image"])
-        except (OSError, KeyError, ValueError, TypeError) as error:
+        except (UserError, OSError, KeyError, ValueError, TypeError) as error:
             raise ImageError(where, str(error).strip("'\" .") or "it cannot be read") from error
 
     def stamps(self, rows: Ints) -> Ints:
@@ -355,6 +347,9 @@ def need_h5py() -> Any:
         return import_module("h5py")
     except ImportError as error:
         raise UserError("HDF5 files need the package h5py; run: pip install 'longshot[hdf5]'.") from error
+
+
+_open_hdf5: OpenFiles[Any] = OpenFiles(lambda path: need_h5py().File(path, "r"), 64)
 
 
 def count_hdf5(path: Path) -> int:
@@ -387,20 +382,3 @@ def hdf5_labels(path: Path, images: int) -> set[int]:
             if label.size == 1 and label.dtype.kind in "iu":
                 labels.add(int(label[0]))
     return labels
-
-
-_hdf5_lock = threading.Lock()
-
-
-_hdf5_files: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
-
-
-def _open_hdf5(path: str) -> Any:
-    """Open a file and keep it open in this process until it changes; a forked worker opens its own."""
-    address = (path, os.getpid(), *file_stamp(path))
-    if address not in _hdf5_files:
-        _hdf5_files[address] = need_h5py().File(path, "r")
-        if len(_hdf5_files) > _MOST_HDF5:
-            _hdf5_files.popitem(last=False)[1].close()
-    _hdf5_files.move_to_end(address)
-    return _hdf5_files[address]

@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from longshot.base import Ints, UserError
-from longshot.data.taxonomy.graph import Adjacency, adjacency, find_cycle, reach, shortest_path
+from longshot.data.taxonomy.graph import Adjacency, adjacency, reach, shortest_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +64,13 @@ class Taxonomy:
             raise UserError("The taxonomy has no node", "give it at least one edge 'parent,child'")
         if list(self.nodes) != sorted(set(self.nodes)):
             raise ValueError("Taxonomy.nodes must be sorted and unique; use Taxonomy.from_edges")
-        cycle = find_cycle(self.child_lists, self.parent_lists)
-        if cycle:
-            raise self._cyclic(cycle)
+        parents: dict[str, list[str]] = {}
+        for parent, child in self.edges:
+            parents.setdefault(child, []).append(parent)
+        try:
+            TopologicalSorter(parents).prepare()
+        except CycleError as error:
+            raise _cyclic(error.args[1]) from None
         self.root  # noqa: B018  two roots are found here, not at the first use
 
     @classmethod
@@ -366,15 +371,6 @@ class Taxonomy:
         edges = tuple(edge for edge in self.edges if edge[0] in names and edge[1] in names)
         return Taxonomy(nodes, edges, {node: self.labels[node] for node in nodes if node in self.labels})
 
-    def _cyclic(self, cycle: Sequence[int]) -> UserError:
-        names = [self.nodes[i] for i in cycle]
-        shown = names if len(names) <= 12 else [*names[:6], "…", *names[-5:]]
-        return UserError(
-            f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
-            f"({' → '.join(shown)}) and must have none",
-            "remove one of these edges",
-        )
-
     def _missing(self, missing: Sequence[str]) -> UserError:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         return UserError(
@@ -396,6 +392,15 @@ class Taxonomy:
         node = by_label[near[0]]
         shown = f"'{node}'" if self.label(node) == node else f"'{node}' ({self.label(node)})"
         return f"the nearest is {shown}"
+
+
+def _cyclic(cycle: Sequence[str]) -> UserError:
+    shown = cycle if len(cycle) <= 12 else [*cycle[:6], "…", *cycle[-5:]]
+    return UserError(
+        f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
+        f"({' → '.join(shown)}) and must have none",
+        "remove one of these edges",
+    )
 
 
 def taxonomy_of_ids(class_ids: Sequence[str], *, below_split: bool = False) -> Taxonomy | None:

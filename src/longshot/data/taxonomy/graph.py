@@ -1,4 +1,4 @@
-"""Graphs as lists of neighbours in two arrays: reach, cycles, shortest paths, all nodes above some classes."""
+"""Graphs as lists of neighbours in two arrays: reach, shortest paths, all nodes above some classes."""
 
 from __future__ import annotations
 
@@ -71,35 +71,6 @@ def _advance(
                 if near in other:
                     return following, near
     return following, -1
-
-
-def find_cycle(child_lists: Adjacency, parent_lists: Adjacency) -> list[int]:
-    """Find the nodes of a cycle in order, its first one again at the end; empty where there is none.
-
-    Takes away nodes whose parents are all gone (Kahn); what stays lies on or below a cycle.
-    """
-    offsets, children = (part.tolist() for part in child_lists)
-    parent_offsets, parents = (part.tolist() for part in parent_lists)
-    waiting = np.diff(parent_lists[0]).tolist()
-    ready = [node for node, count in enumerate(waiting) if count == 0]
-    gone = 0
-    while ready:
-        at = ready.pop()
-        gone += 1
-        for child in children[offsets[at] : offsets[at + 1]]:
-            waiting[child] -= 1
-            if waiting[child] == 0:
-                ready.append(child)
-    if gone == len(waiting):
-        return []
-    # A node that waits has a parent that waits: walking upwards must come back to a node already met.
-    at = next(node for node, count in enumerate(waiting) if count > 0)
-    met: dict[int, None] = {}  # in order
-    while at not in met:
-        met[at] = None
-        at = next(p for p in parents[parent_offsets[at] : parent_offsets[at + 1]] if waiting[p] > 0)
-    walk = list(met)
-    return [at, *reversed(walk[walk.index(at) :])]
 
 
 @dataclass(frozen=True)

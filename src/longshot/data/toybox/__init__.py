@@ -20,7 +20,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -77,10 +77,6 @@ class ToyStore:
     def encoded(self, row: int) -> bytes:
         """Return type, shape and numbers of one image."""
         return array_bytes(_picture(row))
-
-    def encoded_rows(self, rows: Iterable[int]) -> Iterator[bytes]:
-        """Yield ``encoded`` of many images."""
-        return (array_bytes(_picture(row)) for row in rows)
 
     def prepare(self, rows: Ints) -> None:
         """Draw the classes of some rows, all at once, where they are not drawn yet."""
