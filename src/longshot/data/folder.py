@@ -39,8 +39,7 @@ class Folders(Format):
     )
     layout = "[train|val|test/]CLASS/*.jpg; a folder, .zip, .tar or .tar.gz; split.json, attributes.csv, taxonomy.csv"
 
-    def __init__(self, *, splits: bool = True) -> None:
-        self.splits = splits
+    splits: bool = True
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         return self.build(look_at(path, refresh=refresh), name, self.source(path))

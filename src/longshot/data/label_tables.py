@@ -25,7 +25,7 @@ from longshot.data.file_readers import (
     read_csv,
     repeated,
 )
-from longshot.data.formats.base import Format, Texts, assemble, check_texts, class_splits, with_split
+from longshot.data.formats.base import Format, Texts, assemble, class_splits, with_split
 from longshot.data.scan import SIDE_FILES
 from longshot.data.stores import escape_name, unescape_name
 from longshot.data.taxonomy import Taxonomy
@@ -111,18 +111,12 @@ class Table(Format):
     origin = "Kaggle, Hugging Face imagefolder (metadata.csv), Roboflow (_classes.csv), Label Studio CSV, own tables"
     layout = "train.csv with id and label, train/ID.jpg; .csv, .tsv, .parquet, .jsonl; ids with or without their ending"
 
-    def __init__(
-        self,
-        *,
-        path: str | None = None,
-        label: str | None = None,
-        file: str | None = None,
-        images: str | None = None,
-    ) -> None:
-        self.path, self.label, self.file, self.images = path, label, file, images
+    path: str | None = None
+    label: str | None = None
+    file: str | None = None
+    images: str | None = None
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         only = path.name if path.suffix.lower() in TABLES and path.is_file() else None
         tree = look_at(path.parent if only else path, refresh=refresh)
         shown = escape_name(str(path))

@@ -87,6 +87,7 @@ def make_format(call: str) -> Format:
     """Make the format that a call such as ``"coco(crops=True)"`` names; UserError with the nearest name."""
     name, settings = parse_call(call)
     made: Format = make_called("format", name, find_format(name), settings)
+    made.check_settings()
     return made
 
 

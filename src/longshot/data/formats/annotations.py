@@ -90,10 +90,9 @@ class Annotations(Format):
     origin = f"{', '.join(list(KINDS.values())[:-1])}; exports of Roboflow and supervision"
     layout = "_annotations.coco.json | data.yaml, labels/*.txt | *.xml | tasks.json | annotations/*.json …, and images"
 
-    def __init__(
-        self, *, crops: bool | None = None, kind: str | None = None, file: str | None = None
-    ) -> None:
-        self.crops, self.kind, self.file = crops, kind, file
+    crops: bool | None = None
+    kind: str | None = None
+    file: str | None = None
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         if self.kind not in (None, *KINDS):

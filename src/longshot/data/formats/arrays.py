@@ -32,7 +32,6 @@ from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
-    check_texts,
     chosen_splits,
     label_names,
     raw_dataset,
@@ -71,17 +70,11 @@ class ArrayFiles(Format):
     origin = "numpy.savez, numpy.save, keras.datasets, the package medmnist, h5py; Galaxy10, PatchCamelyon"
     layout = "FILE.npz, FILE.h5: images, labels | x_train, y_train, … | images.npy, labels.npy (.csv, .txt)"
 
-    def __init__(
-        self,
-        *,
-        images: str | None = None,
-        labels: str | None = None,
-        values: str | None = None,
-        channels: str | None = None,
-        split: str | None = None,
-    ) -> None:
-        self.images, self.labels, self.split = images, labels, split
-        self.values, self.channels = values, channels
+    images: str | None = None
+    labels: str | None = None
+    values: str | None = None
+    channels: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -98,7 +91,6 @@ class ArrayFiles(Format):
         return escape_name(str(path)) if self.call == self.name else super().source(path)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         parts, names = self._parts(path)
         chosen = chosen_splits(self.split, [part.split for part in parts], path)
         parts = [part for part in parts if part.split in chosen]
@@ -320,15 +312,14 @@ class Lmdb(Format):
     origin = "Caffe's convert_imageset, the package lmdb"
     layout = "data.mdb | FILE.lmdb | train_lmdb/data.mdb, test_lmdb/data.mdb"
 
-    def __init__(self, *, colours: str | None = None, split: str | None = None) -> None:
-        self.colours, self.split = colours, split
+    colours: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
         return bool(_lmdb_files(path))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         files = _lmdb_files(path)
         parts = chosen_splits(self.split, list(files), path)
         if not parts:

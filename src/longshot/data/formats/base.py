@@ -6,10 +6,10 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,6 @@ from longshot.base import (
     UserError,
     atomic,
     cache_dir,
-    call_defaults,
     count,
     find_cached,
     first,
@@ -52,12 +51,25 @@ _STAMP = b"longshot-stamp"
 Texts: TypeAlias = NDArray[np.str_]
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class Format(Called):
-    """One way in which a dataset lies on disk. Settings are keyword arguments of the constructor."""
+    """One way in which a dataset lies on disk. The fields of a subclass are its settings, with their defaults."""
 
     title: ClassVar[str]  # what it is, in a few words
     origin: ClassVar[str]  # where people get such data
     layout: ClassVar[str]  # the files that ``open`` looks for below the path
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    def check_settings(self) -> None:
+        """Raise UserError for a setting that should be a text and is none."""
+        for setting in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, setting.name)
+            if "str" in str(setting.type) and not isinstance(value, str | None):
+                raise UserError(
+                    f"The setting {setting.name} of {self.name} is a text in quotes, not {value!r}."
+                )
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -76,8 +88,7 @@ class Format(Called):
 class SplitFormat(Format):
     """A format with one setting, the part to open: ``split``."""
 
-    def __init__(self, *, split: str | None = None) -> None:
-        self.split = split
+    split: str | None = None
 
 
 def assemble(
@@ -209,14 +220,6 @@ def read_names(file: Path) -> dict[str, str]:
             f"({first(wrong)}); unpack it again."
         )
     return content
-
-
-def check_texts(form: Format) -> None:
-    """Raise UserError for a setting that should be a name and is no text: those that are None by default are names."""
-    defaults = call_defaults(type(form).__init__)
-    for key, value in form.settings.items():
-        if defaults[key] is None and value is not None and not isinstance(value, str):
-            raise UserError(f"The setting {key} of {form.name} is a name in quotes, not {value!r}.")
 
 
 def chosen_splits(split: str | None, there: Sequence[str], path: Path) -> list[str]:

@@ -22,7 +22,6 @@ from longshot.data.formats.base import (
     RawPart,
     RawPixels,
     SplitFormat,
-    check_texts,
     chosen_splits,
     flat_names,
     label_names,
@@ -93,7 +92,6 @@ class CIFAR(SplitFormat):
         return archive is not None and all((archive[0] / file).is_file() for file in archive[1].names)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         archive = _find(path)
         if archive is None:
             folders = ", ".join(version.folder for version in _VERSIONS)
@@ -257,7 +255,6 @@ class STL10(SplitFormat):
         return (root / "train_X.bin").is_file() and (root / "class_names.txt").is_file()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         root = _stl_root(path)
         there = [part for part in ("train", "test") if (root / f"{part}_X.bin").is_file()]
         parts = chosen_splits(self.split, there, path)
@@ -306,7 +303,6 @@ class SVHN(SplitFormat):
         return any((path / file).is_file() for file in _SVHN.values())
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         there = [part for part, file in _SVHN.items() if (path / file).is_file()]
         if not there:
             raise UserError(f"{path} holds none of {', '.join(_SVHN.values())}; give the folder that does.")

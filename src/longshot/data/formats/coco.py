@@ -41,14 +41,16 @@ class Coco(Format):
     origin = "https://cocodataset.org/#download (2017 train or val images, and annotations)"
     layout = "annotations/instances_PART.json and PART/*.jpg (PART: train2017, val2017)"
 
-    def __init__(
-        self, crops: bool = True, part: str = "train2017", scale: float = 1.2, min_side: float = 0
-    ) -> None:
-        if not isinstance(scale, int | float) or not 1 <= scale < math.inf:
-            raise UserError(f"COCO's scale is {scale!r}; boxes are enlarged by a factor of at least 1.")
-        if not isinstance(part, str) or not isinstance(min_side, int | float):
-            raise TypeError("part is a text and min_side a number")
-        self.crops, self.part, self.scale, self.min_side = crops, part, scale, min_side
+    crops: bool = True
+    part: str = "train2017"
+    scale: float = 1.2
+    min_side: float = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scale, int | float) or not 1 <= self.scale < math.inf:
+            raise UserError(f"COCO's scale is {self.scale!r}; boxes are enlarged by a factor of at least 1.")
+        if not isinstance(self.min_side, int | float):
+            raise TypeError("min_side is a number")
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

@@ -21,7 +21,6 @@ from longshot.data.file_readers import attribute_column, find_column, read_objec
 from longshot.data.formats.base import (
     Format,
     Texts,
-    check_texts,
     chosen_splits,
     count_within,
     flat_names,
@@ -46,15 +45,10 @@ class HuggingFaceFormat(Format):
     origin = "Dataset.save_to_disk, to_parquet, the datasets cache, a clone of huggingface.co/datasets"
     layout = "dataset_dict.json | state.json, data-*.arrow | *.arrow | data/train-00000-of-00002.parquet"
 
-    def __init__(
-        self,
-        *,
-        label: str | None = None,
-        parent: str | None = None,
-        image: str | None = None,
-        split: str | None = None,
-    ) -> None:
-        self.label, self.parent, self.image, self.split = label, parent, image, split
+    label: str | None = None
+    parent: str | None = None
+    image: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -73,7 +67,6 @@ class HuggingFaceFormat(Format):
         return False
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         shards = _shards(path)
         splits = list(dict.fromkeys(split for split, _ in shards))
         chosen = set(chosen_splits(self.split, splits, path))

@@ -205,10 +205,7 @@ class TieredImageNet(Subset):
     usual: ClassVar[Mapping[str, int]] = {"train": 351, "validation": 97, "test": 160}
     pickles: ClassVar[tuple[str, ...]] = ("*_images_png.pkl", "*_images.npz", "*_labels.pkl")
 
-    def __init__(self, lists: str | None = None) -> None:
-        if not isinstance(lists, str | None):
-            raise TypeError("lists is the path of a folder")
-        self.lists = lists
+    lists: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

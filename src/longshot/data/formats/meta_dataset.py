@@ -182,8 +182,7 @@ class MetaDataset(Format):
     origin = "Meta-Dataset's conversion scripts, github.com/google-research/meta-dataset"
     layout = "dataset_spec.json, 0.tfrecords, 1.tfrecords …"
 
-    def __init__(self, verify: bool = False) -> None:
-        self.verify = verify
+    verify: bool = False
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

@@ -22,7 +22,6 @@ from longshot.data.formats.base import (
     Format,
     SplitFormat,
     assemble,
-    check_texts,
     image_names,
     need_all,
     need_folder,
@@ -85,8 +84,7 @@ class Omniglot(Format):
     origin = "https://github.com/brendenlake/omniglot (python/*.zip)"
     layout = "images_background and images_evaluation, each a .zip or a folder"
 
-    def __init__(self, rotations: bool = False) -> None:
-        self.rotations = rotations
+    rotations: bool = False
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -201,8 +199,7 @@ class Aircraft(Format):
     origin = "www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft; torchvision.datasets.FGVCAircraft"
     layout = "[fgvc-aircraft-2013b/][data/]images/*.jpg, images_variant_train.txt, …_val, …_test"
 
-    def __init__(self, *, level: str = "variant") -> None:
-        self.level = level
+    level: str = "variant"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -278,7 +275,6 @@ class Flowers(SplitFormat):
         return (path / "imagelabels.mat").is_file() and (path / "jpg").is_dir()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         need_folder(path, "Oxford Flowers", self.layout)
         labels = _numbers(path / "imagelabels.mat", ("labels",))["labels"]
         names = [f"image_{number:05d}.jpg" for number in range(1, len(labels) + 1)]

@@ -16,7 +16,6 @@ from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
-    check_texts,
     chosen_splits,
     label_names,
     raw_dataset,
@@ -42,15 +41,14 @@ class MNIST(Format):
     origin = "the datasets' own pages; torchvision.datasets.MNIST, FashionMNIST, KMNIST"
     layout = "train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-…"
 
-    def __init__(self, *, names: str | None = None, split: str | None = None) -> None:
-        self.names, self.split = names, split
+    names: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
         return any(_find(path, f"{part}-images") is not None for part in ("train", "t10k"))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         names = self.names or _guess(path)
         if names not in _NAMES:
             raise UserError(f"mnist(names={names!r}) is not one of {', '.join(_NAMES)}.")
@@ -73,15 +71,14 @@ class EMNIST(Format):
     origin = "gzip.zip from NIST; torchvision.datasets.EMNIST"
     layout = "emnist-SET-train-images-idx3-ubyte[.gz], …-labels-idx1-ubyte[.gz], emnist-SET-mapping.txt"
 
-    def __init__(self, *, of: str | None = None, split: str | None = None) -> None:
-        self.of, self.split = of, split
+    of: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
         return bool(_emnist_sets(path))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         sets = _emnist_sets(path)
         if not sets:
             raise UserError(

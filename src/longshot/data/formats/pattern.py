@@ -72,8 +72,7 @@ class PathPattern(Format):
     origin = "archives with train/CLASS and test/CLASS, or with the class in the file name"
     layout = "pattern(paths='<split>/<class>/*'), pattern(paths='images/<class>_*.jpg') …"
 
-    def __init__(self, *, paths: str = "<class>/*") -> None:
-        self.paths = paths
+    paths: str = "<class>/*"
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         form = compile_paths(self.paths)
@@ -136,8 +135,7 @@ class LFW(Format):
     origin = "lfw.tgz, lfw-funneled.tgz or lfw-deepfunneled.tgz (UMass; copies on Kaggle)"
     layout = "PERSON/PERSON_0001.jpg"
 
-    def __init__(self, *, least: int = 10) -> None:
-        self.least = least
+    least: int = 10
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -200,8 +198,8 @@ class CureOr(Format):
     origin = "https://github.com/olivesgatech/CURE-OR (a form gives the link)"
     layout = f"{_FORM}, in any folders"
 
-    def __init__(self, challenges: bool = True, mini: bool = False) -> None:
-        self.challenges, self.mini = challenges, mini
+    challenges: bool = True
+    mini: bool = False
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Open all images at or below the folder; the file's name is the key, whatever folder it lies in."""
@@ -327,8 +325,8 @@ class ObjectNet(Format):
     origin = "https://objectnet.dev/download.html (the zip has a password, which the page tells)"
     layout = f"images/CLASS/*.png, mappings/{_LABELS}, mappings/{_IMAGENET}"
 
-    def __init__(self, trim: bool = True, overlap: bool | None = None) -> None:
-        self.trim, self.overlap = trim, overlap
+    trim: bool = True
+    overlap: bool | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

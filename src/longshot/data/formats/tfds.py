@@ -40,8 +40,8 @@ class Tfds(Format):
         "[NAME/][CONFIG/]VERSION/: dataset_info.json, features.json, NAME-train.tfrecord-00000-of-00001 …"
     )
 
-    def __init__(self, image: str | None = None, label: str | None = None) -> None:
-        self.image, self.label = image, label
+    image: str | None = None
+    label: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

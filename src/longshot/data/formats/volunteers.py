@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import UserError, count, first, note, progress
+from longshot.base import UserError, check_count, count, first, note, progress
 from longshot.data.dataset import Dataset, canonical_split
 from longshot.data.file_readers import attribute_column, check_splits, header, read_csv, read_object, repeated
 from longshot.data.formats.base import (
@@ -62,10 +62,10 @@ class Orbit(Format):
     origin = "https://github.com/microsoft/ORBIT-Dataset (frames: city.figshare.com; data/orbit_extra_annotations.zip)"
     layout = f"{_LAYOUT}; annotations/[train|validation|test/]VIDEO.json"
 
-    def __init__(self, step: int = 1) -> None:
-        if isinstance(step, bool) or not isinstance(step, int) or step < 1:
-            raise UserError(f"ORBIT's step is {step!r}; it must be a whole number of frames, at least 1.")
-        self.step = step
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("ORBIT", "step", self.step, least=1)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Open all frames, with what is annotated of them; null where nothing is."""
@@ -254,10 +254,12 @@ class DanishFungi(Format):
     origin = "https://sites.google.com/view/danish-fungi-dataset"
     layout = "DF20[M]-train_metadata_PROD*.csv, DF20[M]-public_test_metadata_PROD*.csv, DF20*/*.jpg"
 
-    def __init__(self, mini: bool | None = None, images: str | None = None) -> None:
-        if not isinstance(mini, bool | None) or not isinstance(images, str | None):
-            raise TypeError("mini is True or False and images the path of a folder")
-        self.mini, self.images = mini, images
+    mini: bool | None = None
+    images: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mini, bool | None):
+            raise TypeError("mini is True or False")
 
     @classmethod
     def recognise(cls, path: Path) -> bool:

@@ -156,12 +156,13 @@ class Vtab(Format):
     origin = "TFDS folders (tfds.builder(…).download_and_prepare()), VTAB-1k image lists, or any dataset with splits"
     layout = "NAME/[CONFIG/]VERSION/*.tfrecord-* | train800.txt, val200.txt, test.txt | a dataset with splits"
 
-    def __init__(self, task: str | None = None) -> None:
-        if task is not None and task not in TASKS:
-            near = get_close_matches(task, TASKS, n=1)
+    task: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.task is not None and self.task not in TASKS:
+            near = get_close_matches(self.task, TASKS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASKS)}."
-            raise UserError(f"VTAB has no task '{task}'; {hint}")
-        self.task = task
+            raise UserError(f"VTAB has no task '{self.task}'; {hint}")
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Open the task's images; UserError when nothing at ``path`` holds them."""

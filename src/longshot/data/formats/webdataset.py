@@ -22,7 +22,6 @@ from longshot.data.file_readers import repeated
 from longshot.data.formats.base import (
     Format,
     assemble,
-    check_texts,
     class_splits,
     flat_names,
     label_names,
@@ -69,15 +68,10 @@ class WebDataset(Format):
     origin = "webdataset.ShardWriter, img2dataset, the wds/… copies of VTAB tasks on Hugging Face"
     layout = "[train/]NAME-000000.tar …: KEY.jpg with KEY.cls, KEY.txt or KEY.json; classnames.txt"
 
-    def __init__(
-        self,
-        *,
-        label: str | None = None,
-        image: str | None = None,
-        shards: str | None = None,
-        shard_keys: bool = False,
-    ) -> None:
-        self.label, self.image, self.shards, self.shard_keys = label, image, shards, shard_keys
+    label: str | None = None
+    image: str | None = None
+    shards: str | None = None
+    shard_keys: bool = False
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -90,7 +84,6 @@ class WebDataset(Format):
         return any(name.endswith(".tar") and name[-5:-4].isdecimal() for name in names)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         root, shards = _shards(path, self.shards)
         if path.is_dir():
             check_runs(shards, chosen=self.shards is not None)
