@@ -248,7 +248,7 @@ def test_a_fine_class_in_two_super_classes_is_told(tmp_path: Path) -> None:
 def test_a_name_that_two_classes_have_is_told(tmp_path: Path) -> None:
     names = write_binary(tmp_path / "c") / "fine_label_names.txt"
     names.write_text(names.read_text().replace("baby", "boy"))
-    with pytest.raises(UserError, match=r"fine_label. names 1 class twice \('boy'\)"):
+    with pytest.raises(UserError, match=r"fine_label. has 1 class name more than once \('boy'\)"):
         open_dataset(tmp_path / "c")
 
 

@@ -158,6 +158,12 @@ def repeated(names: Iterable[str]) -> list[str]:
     return sorted(name for name, number in Counter(names).items() if number > 1)
 
 
+def refuse_repeated(names: Iterable[str], noun: str, subject: str, remedy: str = "") -> None:
+    """Raise UserError for names that occur more than once: ``SUBJECT 2 images more than once ('a', 'b')``."""
+    if twice := repeated(names):
+        raise UserError(f"{subject} {count(twice, noun)} more than once ({first(twice)})", remedy)
+
+
 def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read (shape, Fortran order, dtype) of the array that begins here; the stream then stands at its numbers."""
     version = np.lib.format.read_magic(stream)
@@ -343,9 +349,7 @@ def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
     table = read_csv(data, where, text_columns=[column])
     described = table[column].combine_chunks()
     table = table.drop_columns([column])
-    twice = repeated(map(str, described.to_pylist()))
-    if twice:
-        raise UserError(f"{where} describes {count(twice, 'image')} more than once ({first(twice)}).")
+    refuse_repeated(map(str, described.to_pylist()), "image", f"{where} describes")
     unknown = pc.filter(described, pc.invert(pc.is_in(described, value_set=keys))).to_pylist()
     if len(unknown) == len(described):
         raise UserError(

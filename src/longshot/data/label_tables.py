@@ -23,9 +23,9 @@ from longshot.data.file_readers import (
     first_line,
     header,
     read_csv,
-    repeated,
+    refuse_repeated,
 )
-from longshot.data.formats.base import Format, Texts, assemble, class_splits, with_split
+from longshot.data.formats.base import Format, Texts, assemble
 from longshot.data.scan import SIDE_FILES
 from longshot.data.stores import escape_name, unescape_name
 from longshot.data.taxonomy import Taxonomy
@@ -342,11 +342,8 @@ def open_table(path: Path, name: str) -> Dataset:
 
 
 def _refuse_twice(where: str, images: Sequence[str]) -> None:
-    if twice := repeated(images):
-        raise UserError(
-            f"{where} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
-            f"label; remove the others."
-        )
+    remedy = "an image has one row and one label: remove the others"
+    refuse_repeated(images, "file", f"{where} lists", remedy)
 
 
 def _assemble(
@@ -376,21 +373,16 @@ def _assemble(
         if splits:
             columns.remove(split_column)
     table = pa.table({column: attribute_column(extra[column], column, where) for column in columns})
-    attributes = table if columns else None
-    if parts is not None and split_column is None:
-        parts = parts[order.to_numpy()]
-        splits = class_splits(np.array(labels.to_pylist(), dtype=np.str_), parts)
-        if not splits and len(set(parts.tolist())) > 1:
-            attributes = with_split(attributes, parts)
     return assemble(
         name,
         source,
         labels.to_pylist(),
         keys,
         store(keys),
-        attributes=attributes,
+        attributes=table if columns else None,
         taxonomy=taxonomy,
         splits=splits,
+        parts=None if parts is None or split_column is not None else parts[order.to_numpy()],
         nested=parent_column is None,
     )
 

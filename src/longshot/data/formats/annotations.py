@@ -24,7 +24,7 @@ import pyarrow as pa
 from longshot.base import UserError, count, first, hash_text, note, progress
 from longshot.data.dataset import Dataset, ImageStore, canonical_split
 from longshot.data.file_readers import find_column, first_line, header, read_csv
-from longshot.data.formats.base import Format, assemble, class_splits, flat_names, remembered, with_split
+from longshot.data.formats.base import Format, assemble, flat_names, remembered
 from longshot.data.label_tables import BOX_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS
 from longshot.data.stores import is_image_name
 from longshot.data.trees import (
@@ -150,7 +150,7 @@ class Annotations(Format):
         names = sorted(set(labels))
         plain = dict(zip(names, flat_names(names, tree.shown), strict=True))
         classes = np.array([plain[label] for label in labels], dtype=np.str_)
-        parts = np.array(_splits(tree, rows), dtype=np.str_)
+        parts = _splits(tree, rows)
         images = keys = pa.array([tree.key(row.image) for row in rows], pa.string())
         store: ImageStore = tree.store(images)
         attributes = None
@@ -162,13 +162,10 @@ class Annotations(Format):
             from longshot.data.formats.coco import CropStore
 
             store = CropStore(store, *numbers)
-        splits = class_splits(classes, parts)
-        if not splits and len(set(parts.tolist())) > 1:
-            attributes = with_split(attributes, parts)
         left_out = tell_unlisted(tree, {choices[0] for choices in marked.images}, marked.named, notes)
         source = self.source(tree.path)
         return assemble(
-            name, source, classes, keys, store, attributes=attributes, splits=splits, left_out=left_out
+            name, source, classes, keys, store, attributes=attributes, parts=parts, left_out=left_out
         )
 
 

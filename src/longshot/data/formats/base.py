@@ -31,7 +31,7 @@ from longshot.base import (
     offsets_of,
 )
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.data.file_readers import need_stamp, read_object, reason_of, repeated
+from longshot.data.file_readers import need_stamp, read_object, reason_of, refuse_repeated
 from longshot.data.scan import load_table, look_folder, save_table, scan_file, scan_files
 from longshot.data.stores import (
     FileStore,
@@ -101,6 +101,7 @@ def assemble(
     attributes: pa.Table | None = None,
     taxonomy: Taxonomy | None = None,
     splits: Mapping[str, tuple[str, ...]] | None = None,
+    parts: Sequence[str] | Texts | None = None,
     nested: bool = False,
     left_out: tuple[str, ...] = (),
 ) -> Dataset:
@@ -118,12 +119,21 @@ def assemble(
         Where the images are read from; a folder where the keys are files in it.
     attributes, taxonomy, splits : optional
         As in :class:`Dataset`.
+    parts : sequence [N] of str, optional
+        The part of each row, such as train. Parts that divide the classes are the splits, those that divide the images
+        of classes the attribute ``split``.
     nested : bool
         The taxonomy is what nested class ids (``Fruit/Apple``) spell out.
     left_out : tuple of str
         What else lies there and is no part of the dataset, in words; ``Scan.tell`` gives it.
     """
-    ids, labels = np.unique(np.asarray(classes, dtype=np.str_), return_inverse=True)
+    classes = np.asarray(classes, dtype=np.str_)
+    if parts is not None:
+        parts = np.asarray(parts, dtype=np.str_)
+        splits = class_splits(classes, parts)
+        if not splits and len(np.unique(parts)) > 1:
+            attributes = with_split(attributes, parts)
+    ids, labels = np.unique(classes, return_inverse=True)
     order = np.argsort(labels, kind="stable").astype(np.int64)
     in_order = bool((order == np.arange(len(order))).all())
     named = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string())
@@ -246,6 +256,18 @@ def count_within(sizes: ArrayLike) -> Ints:
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
 
 
+def number_within(parts: Texts, order: Ints | None = None) -> Ints:
+    """Number each row among those of its part, by ``order`` or as they stand; equal ones keep their order, [N].
+
+    >>> number_within(np.array(["a", "b", "a"])).tolist()
+    [0, 0, 1]
+    """
+    sort = np.lexsort((np.zeros(len(parts)) if order is None else order, parts))
+    numbers = np.empty(len(sort), np.int64)
+    numbers[sort] = count_within(np.unique(parts, return_counts=True)[1])
+    return numbers
+
+
 def record_dataset(
     name: str,
     source: str,
@@ -260,18 +282,18 @@ def record_dataset(
     The key of record 7 of train, of class ``cat``, is ``cat/train-7`` (``cat/7`` where the archive has no parts),
     whichever parts are opened.
 
-    Parts that divide the classes are its class splits, parts that divide the images of classes the attribute
-    ``split``; nested class ids spell out the taxonomy.
+    ``splits`` are the parts of :func:`assemble`; nested class ids spell out the taxonomy.
     """
-    prefix = pc.if_else(
-        pc.equal(pa.array(splits), ""), "", pc.binary_join_element_wise(splits.tolist(), "", "-")
-    )
-    record = pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
-    keys = pc.binary_join_element_wise(pa.array(classes.tolist(), pa.string()), record, "/")
-    divided = class_splits(classes, splits)
-    if not divided and len(set(splits.tolist())) > 1:
-        attributes = with_split(attributes, splits)
-    return assemble(name, source, classes, keys, store, attributes=attributes, splits=divided, nested=True)
+    keys = record_keys(classes, splits, numbers)
+    return assemble(name, source, classes, keys, store, attributes=attributes, parts=splits, nested=True)
+
+
+def record_keys(classes: Texts, parts: Texts, numbers: Ints) -> pa.Array:
+    """Return keys ``class/part-number``, ``class/number`` where there are no parts."""
+    texts = (pa.array(column.tolist(), pa.string()) for column in (classes, parts, numbers.astype(np.str_)))
+    classes, parts, numbers = texts
+    prefix = pc.if_else(pc.equal(parts, ""), "", pc.binary_join_element_wise(parts, "", "-"))
+    return pc.binary_join_element_wise(classes, pc.binary_join_element_wise(prefix, numbers, ""), "/")
 
 
 def with_split(attributes: pa.Table | None, splits: Texts) -> pa.Table:
@@ -423,11 +445,7 @@ def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -
 def flat_names(names: Sequence[str], where: str) -> list[str]:
     """Turn class names into ids of one part: a slash in ``T-shirt/top`` is no hierarchy and becomes a dash."""
     flat = [name.strip().replace("/", "-") for name in names]
-    twice = repeated(flat)
-    if twice:
-        raise UserError(
-            f"{where} names {count(twice, 'class', 'classes')} twice ({first(twice)}); a name tells one class."
-        )
+    refuse_repeated(flat, "class name", f"{where} has", "a name tells one class")
     return flat
 
 

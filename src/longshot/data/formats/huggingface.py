@@ -26,6 +26,7 @@ from longshot.data.formats.base import (
     flat_names,
     label_names,
     nested_ids,
+    number_within,
     record_dataset,
 )
 from longshot.data.formats.containers import CellStore, columns_of, schema_of
@@ -103,7 +104,7 @@ class HuggingFaceFormat(Format):
         file = np.repeat(np.arange(len(shards), dtype=np.int32), sizes)
         cell = count_within(sizes)
         rows = _labelled(table[label], split_of, label, path)
-        number = _numbers(split_of)[rows]
+        number = number_within(split_of)[rows]
         table, split_of, file, cell = table.take(pa.array(rows)), split_of[rows], file[rows], cell[rows]
         classes = _names(table[label], features[label], label, path)
         if self.parent:
@@ -311,15 +312,6 @@ def _labelled(labels: pa.ChunkedArray, splits: Texts, column: str, path: Path) -
             )
         note(f"split '{split}' of {path} has no labels ({bare:,} rows): left out.")
     return np.flatnonzero(~without)
-
-
-def _numbers(splits: Texts) -> NDArray[np.int64]:
-    """Number each row within its split, in the order of the shards."""
-    numbers = np.empty(len(splits), np.int64)
-    for split in set(splits.tolist()):
-        inside = splits == split
-        numbers[inside] = np.arange(int(inside.sum()))
-    return numbers
 
 
 def _names(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Path) -> Texts:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import read_object, repeated
+from longshot.data.file_readers import read_object, refuse_repeated
 from longshot.data.formats.base import Format, assemble, flat_names
 from longshot.data.stores import escape_name
 from longshot.data.taxonomy import Taxonomy
@@ -236,9 +236,7 @@ def _files(part: AlbumDataset, names: list[str], where: Path) -> list[str]:
         raise UserError(
             f"{where} lists {count(missing, 'image')} of {len(names):,} that are not in {inside} ({first(missing)})."
         )
-    twice = repeated(names)
-    if twice:
-        raise UserError(f"{where} lists {count(twice, 'image')} more than once ({first(twice)}).")
+    refuse_repeated(names, "image", f"{where} lists")
     if inside == folder and (unlisted := len(there - set(names))):
         note(f"{count(unlisted, 'file')} in {inside} stand in no row of labels.csv: left out.")
     return [f"images/{name}" if inside == folder else name for name in names]

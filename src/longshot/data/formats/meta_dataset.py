@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note, offsets_of, progress
 from longshot.data.dataset import Dataset, ImageStore
+from longshot.data.file_readers import read_object
 from longshot.data.formats.base import Format, assemble, count_within, remembered
 from longshot.data.formats.spans import (
     Hdf5Store,
@@ -79,16 +79,9 @@ class _WrongEntry(Exception):
 
 def read_spec(file: Path) -> Spec:
     """Read a ``dataset_spec.json`` of Meta-Dataset; UserError when the file is none or incomplete."""
-    try:
-        raw = json.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"{file} cannot be read as a dataset_spec.json: {error.strerror or error}."
-        ) from error
-    except ValueError as error:
-        raise UserError(f"{file} is not a readable Meta-Dataset dataset_spec.json: {error}.") from error
+    raw = read_object(file)
     tables = ("split_subgraphs", "superclasses_per_split", "classes_per_split")
-    if not isinstance(raw, dict) or not any(table in raw for table in tables):
+    if not any(table in raw for table in tables):
         raise UserError(f"{file} has none of Meta-Dataset's split tables; is it a dataset_spec.json?")
     name, pattern = str(raw.get("name", file.stem)), str(raw.get("file_pattern", "{}.tfrecords"))
     try:

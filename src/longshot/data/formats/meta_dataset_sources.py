@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import damage_of, repeated
+from longshot.data.file_readers import damage_of, refuse_repeated
 from longshot.data.formats.base import (
     Format,
     SplitFormat,
@@ -253,11 +253,7 @@ def _aircraft_lists(root: Path, level: str) -> dict[str, tuple[str, str]]:
                 )
             rows.append(image)
             labels[image] = (label.strip(), called)
-    twice = repeated(rows)
-    if twice:
-        raise UserError(
-            f"The lists of {root} name {count(twice, 'image')} twice ({first(twice)}); unpack it again."
-        )
+    refuse_repeated(rows, "image", f"The lists of {root} name", "unpack it again")
     return labels
 
 

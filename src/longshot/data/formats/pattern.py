@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.file_readers import repeated
-from longshot.data.formats.base import Format, assemble, class_splits, images_below, need_folder, read_names
+from longshot.data.formats.base import Format, assemble, images_below, need_folder, read_names
 from longshot.data.scan import scan_folder
 from longshot.data.stores import FileStore
 
@@ -94,16 +94,13 @@ class PathPattern(Format):
         fitting = [matches[row] for row in rows]
         classes = np.array([match["class"] for match in fitting if match], dtype=np.str_)
         parts = [match.groupdict().get("split") or "" for match in fitting if match]
-        splits = class_splits(classes, np.array(parts, dtype=np.str_))
-        divides = not splits and len(set(parts)) > 1
         return assemble(
             name,
             self.source(path),
             classes,
             [names[row] for row in rows],
             path,
-            attributes=pa.table({"split": pa.array(parts, pa.string())}) if divides else None,
-            splits=splits,
+            parts=parts,
             nested=True,
             left_out=(*ignored, left_out) if other else ignored,
         )

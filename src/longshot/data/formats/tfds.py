@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.formats.base import Format, assemble
+from longshot.data.formats.base import Format, assemble, record_keys
 from longshot.data.formats.tfds_folder import (
     Feature,
     Prepared,
@@ -77,10 +77,8 @@ class Tfds(Format):
             if feature.single and feature.kind in ("label", "text", "tensor") and feature != label:
                 columns[_free(feature.name, columns)] = _attribute(table, feature, prepared)
         store = store_of(prepared.files, table, RecordDecoder(image))
-        attributes = pa.table(columns)
-        return assemble(
-            name, self.source(path), classes, keys_of(classes, table), store, attributes=attributes
-        )
+        keys = record_keys(classes, table["split"].to_numpy(), table["position"].to_numpy())
+        return assemble(name, self.source(path), classes, keys, store, attributes=pa.table(columns))
 
 
 def image_feature(prepared: Prepared, name: str | None = None) -> str:
@@ -128,14 +126,6 @@ def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int =
         if plain and plain != str(number):
             ids[number] += f"-{plain}"
     return np.array(ids)[numbers]
-
-
-def keys_of(classes: NDArray[np.str_], table: pa.Table) -> pa.Array:
-    """Return keys ``class/train-12``: class, official split and number in it."""
-    parts = (pa.array(classes.tolist(), pa.string()), table["split"], table["position"].cast(pa.string()))
-    flat = [p.combine_chunks() if isinstance(p, pa.ChunkedArray) else p for p in parts]
-    record = pc.binary_join_element_wise(flat[1], flat[2], "-")
-    return pc.binary_join_element_wise(flat[0], record, "/")
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:

@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 
 from longshot.base import UserError, check_count, count, first, note, progress
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.file_readers import attribute_column, check_splits, header, read_csv, read_object, repeated
+from longshot.data.file_readers import (
+    attribute_column,
+    check_splits,
+    header,
+    read_csv,
+    read_object,
+    refuse_repeated,
+)
 from longshot.data.formats.base import (
     Format,
     assemble,
@@ -286,11 +293,7 @@ class DanishFungi(Format):
         keys = pc.extract_regex(table["image_path"].combine_chunks(), pattern=r"(?P<name>[^/\\]+)$").field(
             "name"
         )
-        twice = repeated(keys.to_pylist())
-        if twice:
-            raise UserError(
-                f"The tables of {path} list {count(twice, 'photo')} more than once ({first(twice)})."
-            )
+        refuse_repeated(keys.to_pylist(), "photo", f"The tables of {path} list")
         folder, files = self._find(path, tables[0][0], keys.to_pylist())
         classes = np.array(table["species"].to_pylist())
         order = pa.array(np.lexsort((np.array(keys.to_pylist()), classes)))

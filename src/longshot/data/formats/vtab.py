@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from longshot.base import Record, UserError, count, first, note, read_record
 from longshot.data.dataset import SPLITS, Dataset, canonical_split
-from longshot.data.file_readers import reason_of, repeated
-from longshot.data.formats.base import Format, assemble
-from longshot.data.formats.tfds import RULES, class_names, image_feature, keys_of
+from longshot.data.file_readers import reason_of, refuse_repeated
+from longshot.data.formats.base import Format, assemble, number_within, record_keys
+from longshot.data.formats.tfds import RULES, class_names, image_feature
 from longshot.data.formats.tfds_folder import Prepared, read_prepared, version_folders
 from longshot.data.formats.tfrecord import RecordDecoder, store_of
 from longshot.data.stores import RowsStore, escape_name
@@ -111,12 +111,8 @@ def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
             f"The lists in {folder} name {len(missing):,} of {len(paths):,} images that are not there "
             f"({first(missing)}); unpack the rest."
         )
-    twice = repeated(paths)
-    if twice:
-        raise UserError(
-            f"The lists in {folder} name {len(paths) - len(set(paths)):,} images more than once ({first(twice)}); an "
-            f"image belongs to one of train, validation and test."
-        )
+    remedy = "let each belong to one of train, validation and test"
+    refuse_repeated(paths, "image", f"The lists in {folder} name", remedy)
     if splits.count("test") != task.sizes["test"]:
         note(
             f"{folder} has {splits.count('test'):,} test images, VTAB's {task.name} has {task.sizes['test']:,}."
@@ -231,9 +227,8 @@ def _from_tfds(prepared: Prepared, task: VtabTask, name: str, source: str) -> Da
     classes = class_names(labels, names if len(names) == task.classes else (), task.classes)
     decoder = RecordDecoder(image_feature(prepared), task.scale)
     store = store_of(prepared.files, table, decoder)
-    return assemble(
-        name, source, classes, keys_of(classes, table), store, attributes=_columns(split, position)
-    )
+    keys = record_keys(classes, table["split"].to_numpy(), table["position"].to_numpy())
+    return assemble(name, source, classes, keys, store, attributes=_columns(split, position))
 
 
 def _columns(split: NDArray[np.str_], position: NDArray[np.int64]) -> pa.Table:
@@ -305,7 +300,7 @@ def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: b
         f"The images of {path} are in another order than in TFDS, so the first 800 and 200 of {task.name} are others "
         f"than VTAB's."
     )
-    number = _ranks(official, _order(dataset, path))
+    number = number_within(official, _order(dataset, path))
     sizes = {str(part): int(n) for part, n in zip(*np.unique(official, return_counts=True), strict=True)}
     if all(split in sizes for split in SPLITS):
         rows = np.flatnonzero(np.isin(official, SPLITS))
@@ -341,12 +336,3 @@ def _order(dataset: Dataset, path: Path) -> NDArray[np.int64]:
             f"'position' (whole numbers)."
         )
     return np.array([int(match[1]) for match in matches if match], np.int64)
-
-
-def _ranks(split: NDArray[np.str_], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number each row among those of its split; equal places keep the order of rows, [N]."""
-    sort = np.lexsort((order, split))
-    _, starts, sizes = np.unique(split[sort], return_index=True, return_counts=True)
-    ranks = np.empty(len(sort), np.int64)
-    ranks[sort] = np.arange(len(sort)) - np.repeat(starts, sizes)
-    return ranks

@@ -22,7 +22,6 @@ from longshot.data.file_readers import repeated
 from longshot.data.formats.base import (
     Format,
     assemble,
-    class_splits,
     flat_names,
     label_names,
     remembered,
@@ -103,14 +102,11 @@ class WebDataset(Format):
         files = index["file"].to_numpy()
         homes = [canonical_split(shard.parent.name) if shard.parent != root else None for shard in shards]
         parts = np.array([home or "" for home in homes], dtype=np.str_)[files]
-        splits = class_splits(classes, parts)
         fields = {
             column.removeprefix(_FIELD): index[column]
             for column in index.column_names
             if column.startswith(_FIELD)
         }
-        if not splits and len(set(parts.tolist())) > 1:
-            fields["split"] = pa.array(parts.tolist(), pa.string())
         left_out = (index.schema.metadata or {}).get(_LEFT_OUT, b"").decode()
         return assemble(
             name,
@@ -125,7 +121,7 @@ class WebDataset(Format):
                 names=keys,
             ),
             attributes=pa.table(fields) if fields else None,
-            splits=splits,
+            parts=parts,
             nested=True,
             left_out=(left_out,) if left_out else (),
         )
