@@ -33,7 +33,6 @@ from longshot.base import (
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import Format
 from longshot.data.opening import take_rows
-from longshot.data.stores import escape_name
 
 VIEW_ENDING = ".view.json"
 VIEW_KIND = OutputKind("view of a dataset", {VIEW_ENDING: has_json(longshot="view")}, bare=False)
@@ -101,7 +100,7 @@ def open_view(path: Path, name: str) -> Dataset:
         )
     view = leave_out_images(original, view_file.without_keys, view_file.without_classes, name)
     view_file.model_copy(update={"fingerprint": view.fingerprint}).remember()
-    return replace(view, source=escape_name(str(path)))
+    return view
 
 
 def leave_out_images(dataset: Dataset, keys: Collection[str], classes: Collection[str], name: str) -> Dataset:

@@ -240,13 +240,12 @@ class ShippedStore:
     """Images that travel with a unit of work: encoded as they lie on disk, or as pixels; by their row."""
 
     images: dict[int, bytes | NDArray[np.uint8] | str]  # str: why it cannot be read
-    places: dict[int, str]
 
     def read(self, row: int) -> Image:
         """Decode one."""
         image = self._image(row)
         if isinstance(image, bytes):
-            return decode(image, self.places[row])
+            return decode(image, f"row {row}")
         from PIL import Image
 
         return Image.fromarray(image)
@@ -255,14 +254,14 @@ class ShippedStore:
         """Decode one, a JPEG no larger than is enough; and its full size."""
         image = self._image(row)
         if isinstance(image, bytes):
-            return decode_reduced(image, self.places[row], enough)
+            return decode_reduced(image, f"row {row}", enough)
         whole_image = self.read(row)
         return whole_image, whole_image.size
 
     def _image(self, row: int) -> bytes | NDArray[np.uint8]:
         image = self.images[row]
         if isinstance(image, str):
-            raise ImageError(self.places[row], image)
+            raise ImageError(f"row {row}", image)
         return image
 
 
@@ -279,7 +278,7 @@ class Shipment:
     @property
     def store(self) -> ImageStore:
         """Return the store that every worker holds."""
-        return ShippedStore({}, {}) if self.travels else self.source
+        return ShippedStore({}) if self.travels else self.source
 
     def for_rows(self, rows: Sequence[int] | Ints) -> ShippedStore | None:
         """Read the images of a unit of work, None where workers read them themselves."""
@@ -339,15 +338,13 @@ def read_digests(store: ImageStore, rows: Ints) -> list[str]:
 def ship(store: ImageStore, rows: Ints) -> ShippedStore:
     """Read the images of some rows to send them along: encoded where they lie in files, else as pixels."""
     images: dict[int, bytes | NDArray[np.uint8] | str] = {}
-    places: dict[int, str] = {}
     for row in rows.tolist():
-        places[row] = f"row {row}"
         try:
             data = _encoded(store, row)
             images[row] = np.asarray(store.read(row)) if data is None else data
         except ImageError as error:
             images[row] = error.reason
-    return ShippedStore(images, places)
+    return ShippedStore(images)
 
 
 def _encoded(store: ImageStore, row: int) -> bytes | None:
@@ -373,5 +370,5 @@ def portable_dataset(executor: Executor, dataset: Dataset) -> Dataset:
     sent = shipment(executor, dataset.store, rows, dataset.name)
     if not sent.travels:
         return dataset
-    images = ship(dataset.store, rows)
-    return replace(dataset, store=ShippedImages(images.images, images.places, image_digests(dataset)))
+    images = ship(dataset.store, rows).images
+    return replace(dataset, store=ShippedImages(images, image_digests(dataset)))

@@ -12,6 +12,7 @@ digest of the bytes: equal bytes are decoded once, in whatever dataset they lie.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
@@ -353,7 +354,7 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
         pa.binary(32), len(settled), [None, pa.py_buffer(np.ascontiguousarray(digests[settled]))]
     )
     added = pa.table([keys.take(rows), *stamps[settled].T.copy(), binary], schema=_SCHEMA)
-    try:
+    with _where_writable(f"the digests of {source}"):
         file = cache_dir("digests") / _memory(source)
         with file_lock(file.with_suffix(".lock")):
             earlier = _load(file)
@@ -361,10 +362,17 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
                 unchanged = pc.invert(pc.is_in(earlier["key"], value_set=added["key"].combine_chunks()))
                 added = pa.concat_tables([earlier.filter(unchanged), added])
             save_table(file, added.combine_chunks())
-    except UserError as error:  # a full or read-only disk costs time, not truth
-        if source not in _unwritable:
-            _unwritable.add(source)
-            note(f"the digests of {source} are not remembered: {error.template}")
+
+
+@contextlib.contextmanager
+def _where_writable(subject: str) -> Iterator[None]:
+    """Write to the cache, or note once that ``subject`` cannot be: a full or read-only disk costs time, not truth."""
+    try:
+        yield
+    except UserError as error:
+        if subject not in _unwritable:
+            _unwritable.add(subject)
+            note(f"{subject} are not remembered: {error.template}")
 
 
 def forget(source: str) -> None:
@@ -440,14 +448,10 @@ def remembered_images(source: str) -> Digests:
 def _remember_pixels(pairs: Digests) -> None:
     """Add digests of bytes and pixels, as they were read together; zeros, of what cannot be decoded, are left out."""
     pairs = pairs[pairs.any(axis=1)]
-    try:
+    with _where_writable("digests of pixels"):
         for part in np.unique(pairs[:, 0] >> 4).tolist():
             file = cache_dir("pixels") / _pixel_file(part)
             with file_lock(file.with_suffix(".lock")):
                 table = np.concatenate([_load_pixels(file), pairs[pairs[:, 0] >> 4 == part]])
                 rows = np.unique(digest_words(table[:, :DIGEST_BYTES]), return_index=True)[1]
                 write_sealed(file, np.ascontiguousarray(table[rows]).data)
-    except UserError as error:  # a full or read-only disk costs time, not truth
-        if "pixels" not in _unwritable:
-            _unwritable.add("pixels")
-            note(f"digests of pixels are not remembered: {error.template}")

@@ -281,14 +281,11 @@ def is_there(source: str) -> bool:
     """
     from longshot.base import is_cached  # with all that fetches, which a path does without
 
-    if is_url(source):
-        return is_cached(source)
-    if source == "toybox" or Path(unescape_name(source)).exists():
-        return True
-    spec = split_spec(source)
-    if spec is not None and is_url(spec[1]):
-        return is_cached(spec[1])
-    return spec is not None and Path(unescape_name(spec[1])).exists()
+    locations = [source, *(split_spec(source) or ())[1:]]
+    return source == "toybox" or any(
+        is_cached(location) if is_url(location) else Path(unescape_name(location)).exists()
+        for location in locations
+    )
 
 
 class KnownDataset(LooseRecord):

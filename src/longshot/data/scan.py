@@ -84,12 +84,7 @@ class Scan:
 
 def scan_folder(root: Path, *, refresh: bool = False) -> Scan:
     """List the images below ``root``; each folder that holds images is a class, its id the relative path."""
-    return _need_classes(look_folder(root, refresh=refresh))
-
-
-def scan_zip(path: Path, *, refresh: bool = False) -> Scan:
-    """List the images inside a zip, by the same rules; a single top folder that holds everything is left out."""
-    return _need_classes(look_archive(path, lambda: zip_members(path), refresh=refresh))
+    return need_classes(look_folder(root, refresh=refresh))
 
 
 def look_folder(root: Path, *, refresh: bool = False) -> Scan:
@@ -102,7 +97,8 @@ def look_archive(path: Path, members: Callable[[], Iterable[str]], *, refresh: b
     return _cached(str(path), lambda: _list_archive(path, members()), refresh)
 
 
-def _need_classes(scan: Scan) -> Scan:
+def need_classes(scan: Scan) -> Scan:
+    """Return the scan; UserError where what lies there are no class folders."""
     if scan.refusal:
         raise UserError(*scan.refusal)
     return scan

@@ -25,7 +25,7 @@ import pyarrow as pa
 from longshot.base import UserError, cache_dir, count, first, note
 from longshot.data.dataset import ImageStore, canonical_split
 from longshot.data.file_readers import reason_of
-from longshot.data.formats.base import remembered, unpacked, unpacked_again
+from longshot.data.formats.base import UnpackedCopy, remembered
 from longshot.data.formats.spans import SpanStore, read_span
 from longshot.data.scan import Scan, look_archive, look_folder, zip_members
 from longshot.data.stores import FileStore, ZipStore, escape_name, open_zip, unescape_name
@@ -114,10 +114,9 @@ class Tree:
             return ZipStore(str(self.path), keys, self.scan.prefix)
         spans = [self.index[self.scan.prefix + key] for key in keys.to_pylist()]
         offset, length = np.array(spans, np.int64).reshape(-1, 2).T
-        copied = self.tar != str(self.path)
-        again = partial(unpacked_again, self.path, partial(_unpack, self.path)) if copied else None
+        copy = UnpackedCopy(self.path, _unpack) if self.tar != str(self.path) else None
         file = np.zeros(len(keys), np.int64)
-        return SpanStore((self.tar,), file, offset, length, names=keys, unpack=(again,))
+        return SpanStore((self.tar,), file, offset, length, names=keys, unpack=(copy,))
 
     def stamped(self, names: Sequence[str]) -> list[Path]:
         """List the files of the system that change when some files of the tree do."""
@@ -143,7 +142,7 @@ def look_at(path: Path, *, refresh: bool = False) -> Tree:
         return Tree(path, look_archive(path, partial(zip_members, path), refresh=refresh))
     with path.open("rb") as file:
         packed = file.read(2) in _PACKED
-    tar = unpacked(path, partial(_unpack, path)) if packed else path
+    tar = UnpackedCopy(path, _unpack).path() if packed else path
     table = remembered(f"members of {tar}", [tar], partial(_tar_table, tar), refresh=refresh)
     rows = zip(*(table[column].to_pylist() for column in table.column_names), strict=True)
     index = {escape_name(name.removeprefix("./")): (offset, length) for name, offset, length in rows}

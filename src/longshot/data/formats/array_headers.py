@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, first, progress
 from longshot.data.file_readers import damage_of, find_column, read_npy_header
-from longshot.data.formats.base import RawPart, unpacked, unpacked_again
+from longshot.data.formats.base import RawPart, UnpackedCopy
 from longshot.data.formats.spans import need_h5py
 from longshot.data.formats.tfrecord import ProtoError, message_fields
 
@@ -87,10 +87,8 @@ class Array:
         """Return where its rows can be read one by one: where they lie, or in a copy in the cache."""
         if self.start >= 0:
             return RawPart(split, self.file, self.start, self.shape[0])
-        write = partial(_write, self.file, self.member)
-        copy = unpacked(self.file, write, member=self.member, refresh=refresh)
-        again = partial(unpacked_again, self.file, write, self.member)
-        return RawPart(split, copy, 0, self.shape[0], again, self.file)
+        copy = UnpackedCopy(self.file, partial(_write, self.member), self.member)
+        return RawPart(split, copy.path(refresh=refresh), 0, self.shape[0], copy)
 
     def extremes(self, part: RawPart, most: int | None = None) -> tuple[float, float]:
         """Return the smallest and the largest finite value of all rows, or of the first ``most``."""
@@ -224,7 +222,7 @@ def _text_array(file: Path) -> Array:
     return Array(file, "", values.shape, values.dtype, damage=damage, values=values)
 
 
-def _write(file: Path, member: str, target: Path) -> None:
+def _write(member: str, file: Path, target: Path) -> None:
     """Write the numbers of an array, in order, as a plain file."""
     array = next(array for array in read_headers(file) if array.member == member)
     size, free = math.prod(array.shape) * array.dtype.itemsize, shutil.disk_usage(target.parent).free

@@ -365,15 +365,14 @@ class RawPixels:
 class RawPart(NamedTuple):
     """A part such as train: ``size`` images of one length, one behind the other, from byte ``start`` of ``file`` on.
 
-    ``again`` makes the file anew where it is an unpacked copy of ``packed``.
+    ``copy`` is there where the file is an unpacked copy.
     """
 
     split: str
     file: Path
     start: int
     size: int
-    again: Callable[[], str] | None = None
-    packed: Path | None = None
+    copy: UnpackedCopy | None = None
 
 
 def raw_dataset(
@@ -396,38 +395,40 @@ def raw_dataset(
         np.full(len(numbers), length, np.int64),
         pixels,
         pc.binary_join_element_wise("record ", pa.array(numbers).cast(pa.string()), ""),
-        unpack=tuple(part.again for part in parts),
-        shown=tuple(str(part.packed or part.file) for part in parts),
+        unpack=tuple(part.copy for part in parts),
+        shown=tuple(str(part.copy.packed if part.copy else part.file) for part in parts),
     )
     splits = np.repeat(np.array([part.split for part in parts]), sizes)
     return record_dataset(name, source, classes, splits, numbers, store, attributes)
 
 
-def unpacked(packed: Path, write: Callable[[Path], None], *, member: str = "", refresh: bool = False) -> Path:
-    """Unpack a compressed file to a plain file in the cache, which every process can read anywhere in.
+@dataclass(frozen=True)
+class UnpackedCopy:
+    """The content of a compressed file as a plain file in the cache, which every process can read anywhere in.
 
-    ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew. ``member`` tells the contents of
-    one file apart.
+    ``write(packed, target)`` makes it, once; another time or size of ``packed`` makes it anew. ``member`` tells the
+    contents of one file apart. Called, it is unpacked again: what a store carries along for that.
     """
-    parts = [
-        escape_name(str(packed.absolute())),
-        *map(str, need_stamp(packed)),
-        *([member] if member else []),
-    ]
-    address = hash_text(*parts)
-    name = f"{address[:32]}-{escape_name(packed.stem)}"
-    unpacked_before = None if refresh else find_cached("unpacked", name)
-    if unpacked_before is not None:
-        return unpacked_before
-    target = cache_dir("unpacked") / name
-    with atomic(target) as temporary:
-        write(temporary)
-    return target
 
+    packed: Path
+    write: Callable[[Path, Path], None]
+    member: str = ""
 
-def unpacked_again(packed: Path, write: Callable[[Path], None], member: str = "") -> str:
-    """Unpack a file now and return the path of the copy; a partial of this is what a store can carry along."""
-    return str(unpacked(packed, write, member=member, refresh=True))
+    def path(self, *, refresh: bool = False) -> Path:
+        """Return the path of the copy, made now where it is missing."""
+        parts = [escape_name(str(self.packed.absolute())), *map(str, need_stamp(self.packed))]
+        address = hash_text(*parts, *([self.member] if self.member else []))
+        name = f"{address[:32]}-{escape_name(self.packed.stem)}"
+        earlier = None if refresh else find_cached("unpacked", name)
+        if earlier is not None:
+            return earlier
+        target = cache_dir("unpacked") / name
+        with atomic(target) as temporary:
+            self.write(self.packed, temporary)
+        return target
+
+    def __call__(self) -> str:
+        return str(self.path(refresh=True))
 
 
 def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -> Texts:

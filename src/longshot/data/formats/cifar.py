@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from longshot.data.formats.base import (
     RawPart,
     RawPixels,
     SplitFormat,
+    UnpackedCopy,
     chosen_splits,
     flat_names,
     label_names,
@@ -29,8 +29,6 @@ from longshot.data.formats.base import (
     raw_dataset,
     record_dataset,
     remembered,
-    unpacked,
-    unpacked_again,
 )
 from longshot.data.formats.containers import by_text, byte_array, read_pickle, text
 from longshot.data.formats.spans import SpanStore, refuse_copied_files
@@ -116,16 +114,17 @@ class CIFAR(SplitFormat):
         levels = [label_names(columns[column], names[column], str(path)) for column in names]
         classes = levels[-1] if len(levels) == 1 else nested_ids(levels[0], levels[1], path)
         as_text = set(columns["file"][columns["as_text"]].tolist())
-        copied = [
-            (file, partial(_write_text, file) if i in as_text else None) for i, file in enumerate(paths)
-        ]
+        copies = [UnpackedCopy(file, _write_text) if i in as_text else None for i, file in enumerate(paths)]
         store = SpanStore(
-            tuple(str(unpacked(file, write, refresh=refresh) if write else file) for file, write in copied),
+            tuple(
+                str(copy.path(refresh=refresh) if copy else file)
+                for file, copy in zip(paths, copies, strict=True)
+            ),
             columns["file"],
             columns["offset"],
             np.full(len(index), _BYTES, np.int64),
             RawPixels((3, 32, 32), (1, 2, 0)),
-            unpack=tuple(partial(unpacked_again, file, write) if write else None for file, write in copied),
+            unpack=tuple(copies),
             shown=tuple(map(str, paths)),
         )
         splits = np.array(index["split"].to_pylist(), dtype=np.str_)
@@ -312,12 +311,11 @@ class SVHN(SplitFormat):
             note(f"{path}/{_SVHN['extra']} is left out; svhn(split='extra') opens it.")
         raw, digits = [], []
         for part in parts:
-            mat = path / _SVHN[part]
-            write = partial(_write_svhn, mat)
-            file = unpacked(mat, write, refresh=refresh)
+            copy = UnpackedCopy(path / _SVHN[part], _write_svhn)
+            file = copy.path(refresh=refresh)
             number = file.stat().st_size // (_SVHN_BYTES + 1)
             digits.append(np.fromfile(file, np.uint8, offset=number * _SVHN_BYTES))
-            raw.append(RawPart(part, file, 0, len(digits[-1]), partial(unpacked_again, mat, write)))
+            raw.append(RawPart(part, file, 0, len(digits[-1]), copy))
         classes = (np.concatenate(digits) % 10).astype(np.str_)
         return raw_dataset(name, self.source(path), classes, raw, RawPixels((32, 32, 3), (0, 1, 2)))
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note
-from longshot.data.dataset import Dataset
+from longshot.data.dataset import Dataset, ImageStore
 from longshot.data.file_readers import damage_of, refuse_repeated
 from longshot.data.formats.base import (
     Format,
@@ -26,8 +26,9 @@ from longshot.data.formats.base import (
     need_all,
     need_folder,
 )
-from longshot.data.scan import Scan, scan_folder, scan_zip
-from longshot.data.stores import FileStore, ZipStore
+from longshot.data.scan import Scan, need_classes
+from longshot.data.stores import encoded_of, stamps_of
+from longshot.data.trees import look_at
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,7 +42,7 @@ _TURNS = ("", "-rot90", "-rot180", "-rot270")  # what is added to a class id
 class TurnedStore:
     """Row i is row ``rows[i]`` of the stores one after the other, turned left by ``turns[i]`` quarters."""
 
-    stores: tuple[FileStore | ZipStore, ...]
+    stores: tuple[ImageStore, ...]
     starts: tuple[int, ...]  # the first row of each store
     rows: NDArray[np.int64]
     turns: NDArray[np.int8]
@@ -56,7 +57,7 @@ class TurnedStore:
         """Return the bytes of the file or member behind; of a turned one, also by how much it is turned."""
         store, at = self._behind(row)
         turn = int(self.turns[row])
-        return (f"turned {90 * turn}\n".encode() if turn else b"") + store.encoded(at)
+        return (f"turned {90 * turn}\n".encode() if turn else b"") + encoded_of(store, at)
 
     def stamps(self, rows: Ints) -> Ints:
         """Return the stamps of the files or archives behind, [M, 3]."""
@@ -64,10 +65,10 @@ class TurnedStore:
         stamps = np.empty((len(rows), 3), np.int64)
         for number, store in enumerate(self.stores):
             inside = part == number
-            stamps[inside] = store.stamps(self.rows[rows[inside]] - self.starts[number])
+            stamps[inside] = stamps_of(store, self.rows[rows[inside]] - self.starts[number])
         return stamps
 
-    def _behind(self, row: int) -> tuple[FileStore | ZipStore, int]:
+    def _behind(self, row: int) -> tuple[ImageStore, int]:
         at = int(self.rows[row])
         part = int(np.searchsorted(self.starts, at, side="right")) - 1
         return self.stores[part], at - self.starts[part]
@@ -100,31 +101,19 @@ class Omniglot(Format):
                 f"{path} lacks {' and '.join(missing)} (neither a .zip nor a folder); put both parts of Omniglot into "
                 f"one folder, or open a single .zip by its own path."
             )
-        scans: list[Scan] = []
-        stores: list[FileStore | ZipStore] = []
-        splits: dict[str, tuple[str, ...]] = {}
-        for part, split, usual in _ARCHIVES:
-            scan, store = _open_part(path, part, refresh)
+        trees = [look_at(_find_part(path, part) or path, refresh=refresh) for part, _, _ in _ARCHIVES]
+        scans = [need_classes(tree.scan) for tree in trees]
+        for scan, (part, _, usual) in zip(scans, _ARCHIVES, strict=True):
             _check_ids(scan, path / part, usual)
-            scans.append(scan)
-            stores.append(store)
-            splits[split] = scan.class_ids
         shared = sorted(set(scans[0].class_ids) & set(scans[1].class_ids))
         if shared:
             raise UserError(
                 f"{count(shared, 'character')} of {path} ({first(shared)}) are in both parts of Omniglot, which share "
                 f"none; unpack images_background and images_evaluation again."
             )
-        return self._join(path, name, scans, stores, splits)
+        return self._join(path, name, scans, [tree.store(tree.scan.keys) for tree in trees])
 
-    def _join(
-        self,
-        path: Path,
-        name: str,
-        scans: list[Scan],
-        stores: list[FileStore | ZipStore],
-        splits: dict[str, tuple[str, ...]],
-    ) -> Dataset:
+    def _join(self, path: Path, name: str, scans: list[Scan], stores: list[ImageStore]) -> Dataset:
         classes = np.concatenate([scan.classes for scan in scans])
         keys = pa.concat_arrays([scan.keys for scan in scans])
         turns = range(len(_TURNS) if self.rotations else 1)
@@ -135,24 +124,23 @@ class Omniglot(Format):
             pa.array(all_classes.tolist(), pa.string()), pa.concat_arrays([files for _ in turns]), "/"
         )
         starts = tuple(np.cumsum([0, *(len(scan.keys) for scan in scans[:-1])]).tolist())
-        order = np.argsort(all_classes, kind="stable")
         store = TurnedStore(
             tuple(stores),
             starts,
-            np.tile(np.arange(len(keys), dtype=np.int64), len(turns))[order],
-            np.repeat(np.arange(len(turns), dtype=np.int8), len(keys))[order],
+            np.tile(np.arange(len(keys), dtype=np.int64), len(turns)),
+            np.repeat(np.arange(len(turns), dtype=np.int8), len(keys)),
         )
-        with_turns = {
-            split: tuple(sorted(f"{c}{_TURNS[turn]}" for c in members for turn in turns))
-            for split, members in splits.items()
+        splits = {
+            split: tuple(sorted(f"{c}{_TURNS[turn]}" for c in scan.class_ids for turn in turns))
+            for scan, (_, split, _) in zip(scans, _ARCHIVES, strict=True)
         }
         return assemble(
             name,
             self.source(path),
-            all_classes[order],
-            all_keys.take(pa.array(order)),
+            all_classes,
+            all_keys,
             store,
-            splits=with_turns,
+            splits=splits,
             nested=True,
             left_out=tuple(text for scan in scans for text in scan.tell()),
         )
@@ -161,16 +149,6 @@ class Omniglot(Format):
 def _find_part(path: Path, part: str) -> Path | None:
     """Find the folder of a part, else its zip, else None."""
     return next((file for file in (path / part, path / f"{part}.zip") if file.exists()), None)
-
-
-def _open_part(path: Path, part: str, refresh: bool) -> tuple[Scan, FileStore | ZipStore]:
-    file = _find_part(path, part)
-    assert file is not None
-    if file.is_dir():
-        scan = scan_folder(file, refresh=refresh)
-        return scan, FileStore(str(file), scan.keys)
-    scan = scan_zip(file, refresh=refresh)
-    return scan, ZipStore(str(file), scan.keys, scan.prefix)
 
 
 def _check_ids(scan: Scan, where: Path, usual: int) -> None:

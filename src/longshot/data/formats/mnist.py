@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,10 @@ from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
+    UnpackedCopy,
     chosen_splits,
     label_names,
     raw_dataset,
-    unpacked,
-    unpacked_again,
 )
 
 _FASHION = (
@@ -123,8 +121,8 @@ def _open(
             )
         values = np.fromfile(labels_plain, np.uint8, offset=label_start)
         labels.append(label_names(values, names, str(label_file)))
-        again = None if plain == images else partial(unpacked_again, images, partial(_gunzip, images))
-        raw.append(RawPart(split, plain, start, shape[0], again, images))
+        copy = None if plain == images else UnpackedCopy(images, _gunzip)
+        raw.append(RawPart(split, plain, start, shape[0], copy))
         shapes.append(shape[1:])
     if len(set(shapes)) > 1:
         raise UserError(f"{path} has images of different sizes ({first(shapes)}); one dataset has one size.")
@@ -133,7 +131,7 @@ def _open(
 
 def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tuple[int, ...]]:
     """Read (plain file, offset of the numbers, shape) of an idx file of unsigned bytes; the size must fit exactly."""
-    plain = unpacked(file, partial(_gunzip, file), refresh=refresh) if file.suffix == ".gz" else file
+    plain = UnpackedCopy(file, _gunzip).path(refresh=refresh) if file.suffix == ".gz" else file
     start = 4 + 4 * dimensions
     with plain.open("rb") as stream:
         head = stream.read(start)

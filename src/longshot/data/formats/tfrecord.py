@@ -266,10 +266,10 @@ class RecordIndex:
         return len(self.offsets)
 
 
-def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) -> RecordIndex:
+def index_file(path: Path, visit: Visit | None = None) -> RecordIndex:
     """Find the records of a file by hopping from length to length; the checksums of all lengths are compared.
 
-    ``verify`` also reads all data and compares its checksums; ``visit`` is then given the data of every record and may
+    With ``visit`` all data is read and its checksums are compared, too; it is given the data of every record and may
     raise ProtoError. UserError with file, byte and what is wrong.
     """
     try:
@@ -281,22 +281,20 @@ def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) 
                 if hasattr(mmap, "MADV_SEQUENTIAL"):
                     mapped.madvise(mmap.MADV_SEQUENTIAL)
                 index = _hop(path, mapped, size)
-                if verify or visit is not None:
+                if visit is not None:
                     _verify(path, mapped, index, visit)
     except OSError as error:
         raise UserError(f"Cannot open {path}: {reason_of(error)}.") from error
     return index
 
 
-def index_files(
-    files: Sequence[Path], description: str, *, verify: bool = False, visit: Visit | None = None
-) -> list[RecordIndex]:
+def index_files(files: Sequence[Path], description: str, visit: Visit | None = None) -> list[RecordIndex]:
     """Index every file as ``index_file`` does, with a progress bar over their bytes."""
     sizes = [file.stat().st_size for file in files]
     with progress(description, total=sum(sizes) // 1_000_000, unit="MB") as bar:
         indexes, done, shown = [], 0, 0
         for file, size in zip(files, sizes, strict=True):
-            indexes.append(index_file(file, verify=verify, visit=visit))
+            indexes.append(index_file(file, visit))
             done += size
             bar.advance(done // 1_000_000 - shown)
             shown = done // 1_000_000
@@ -401,7 +399,7 @@ def _heads(mapped: mmap.mmap, offsets: NDArray[np.int64]) -> tuple[NDArray[np.ui
     return heads[:, :8].copy().view("<u8").reshape(-1), heads[:, 8:].copy().view("<u4").reshape(-1)
 
 
-def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit | None) -> None:
+def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit) -> None:
     for number, (offset, length) in enumerate(
         zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)
     ):
@@ -409,11 +407,10 @@ def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit | No
         data = mapped[offset + HEAD : end]
         if _CRC.unpack_from(mapped, end)[0] != masked(crc32c(data)):
             raise _damaged(path, number, offset, "the checksum of its data is wrong (CRC failed)")
-        if visit is not None:
-            try:
-                visit(data)
-            except ProtoError as error:
-                raise _damaged(path, number, offset, f"it is no tf.train.Example, but has {error}") from error
+        try:
+            visit(data)
+        except ProtoError as error:
+            raise _damaged(path, number, offset, f"it is no tf.train.Example, but has {error}") from error
 
 
 def _damaged(path: Path, number: int, offset: int, reason: str) -> UserError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -275,10 +276,9 @@ def _paint(
         runs = _runs(ranks)
         if _SLICE * len(runs) > len(ranks):
             cells[np.ix_(ranks, ranks)] = values[node]
-        else:
-            for rows in runs:
-                for columns in runs:
-                    cells[rows, columns] = values[node]
+            continue
+        for rows, columns in product(runs, repeat=2):
+            cells[rows, columns] = values[node]
 
 
 def _watched(nodes: Sequence[T], classes: int) -> Iterator[T]:

@@ -81,21 +81,20 @@ MATRIX = OutputKind("matrix of distances", {".csv": is_never_own})
 
 def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:
     """Write the edge list that :func:`read_taxonomy` reads back, in the same order, with labels."""
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["parent", "child", "label"])
-    for parent, child in (("", taxonomy.root), *taxonomy.edges):
-        writer.writerow([parent, child, taxonomy.labels.get(child, "")])
-    deliver_text(path, lines.getvalue())
+    edges = (("", taxonomy.root), *taxonomy.edges)
+    rows = ([parent, child, taxonomy.labels.get(child, "")] for parent, child in edges)
+    _write_rows(path, [["parent", "child", "label"], *rows])
 
 
 def write_matrix(path: str | os.PathLike[str], class_ids: Sequence[str], matrix: Floats) -> None:
     """Write numbers [C, C] between classes as CSV, with the classes as first row and first column."""
+    rows = ([class_id, *row] for class_id, row in zip(class_ids, matrix.tolist(), strict=True))
+    _write_rows(path, [["class", *class_ids], *rows])
+
+
+def _write_rows(path: str | os.PathLike[str], rows: Iterable[Sequence[object]]) -> None:
     lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["class", *class_ids])
-    for class_id, row in zip(class_ids, matrix.tolist(), strict=True):
-        writer.writerow([class_id, *row])
+    csv.writer(lines, lineterminator="\n").writerows(rows)
     deliver_text(path, lines.getvalue())
 
 
