@@ -5,13 +5,14 @@ The tables lie beside class folders: split.json, attributes.csv, taxonomy.csv.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
@@ -31,6 +32,15 @@ T = TypeVar("T")
 def reason_of(error: OSError) -> str:
     """Say why the system refused, in lower case."""
     return (error.strerror or str(error)).lower()
+
+
+@contextlib.contextmanager
+def explain_refusal(verb: str, path: object) -> Iterator[None]:
+    """Turn what the system refuses into one sentence: ``Cannot open PATH: permission denied``."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"Cannot {verb} {path}: {reason_of(error)}.") from error
 
 
 def first_line(error: Exception) -> str:
@@ -136,16 +146,19 @@ def mixed(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
 
 def read_object(file: Path) -> dict[str, Any]:
     """Read the object in a JSON file; UserError when it is missing, damaged or something else."""
+    with explain_refusal("open", file):
+        data = file.read_bytes()
+    return parse_object(data, str(file))
+
+
+def parse_object(data: bytes, where: str) -> dict[str, Any]:
+    """Parse a JSON object; UserError when it is damaged or something else."""
     try:
-        content = json.loads(file.read_bytes())
-    except OSError as error:
-        raise UserError(f"Cannot open {file}: {reason_of(error)}.") from error
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not valid JSON ({error})", "copy or unpack it again") from error
+        raise UserError(f"{where} is not valid JSON ({error})", "copy or unpack it again") from error
     if not isinstance(content, dict):
-        raise UserError(
-            f"{file} holds a {type(content).__name__} where a JSON object is needed", "unpack it again"
-        )
+        raise UserError(f"{where} holds a {type(content).__name__} and must be a JSON object", "mend it")
     return content
 
 
@@ -255,14 +268,7 @@ def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) 
 
 def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
     """Read split.json: lists of classes under train, validation (or val) and test; other entries are ignored."""
-    try:
-        content: Any = json.loads(data)
-    except ValueError as error:
-        raise UserError(f"{where} is not valid JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{where} must be a JSON object with lists of classes under train, validation and test."
-        )
+    content = parse_object(data, where)
     splits: dict[str, tuple[str, ...]] = {}
     for entry, members in content.items():
         split = canonical_split(entry)

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from longshot.base import UserError, cache_dir, count, first, note
 from longshot.data.dataset import ImageStore, canonical_split
-from longshot.data.file_readers import reason_of
+from longshot.data.file_readers import explain_refusal
 from longshot.data.formats.base import UnpackedCopy, remembered
 from longshot.data.formats.spans import SpanStore, read_span
 from longshot.data.scan import Scan, look_archive, look_folder, zip_members
@@ -86,25 +86,21 @@ class Tree:
 
     def read(self, name: str) -> bytes:
         """Read a file that tells something; UserError for one that no file of labels has the size of."""
+        read: Callable[[], bytes]
         if self.tar:
-            size = self.index[name][1]
+            size, read = self.index[name][1], partial(read_span, self.tar, *self.index[name])
         elif self.path.is_dir():
-            size = (self.path / unescape_name(name)).stat().st_size
+            file = self.path / unescape_name(name)
+            size, read = file.stat().st_size, file.read_bytes
         else:
-            size = open_zip(str(self.path))[1][name].file_size
+            archive, members = open_zip(str(self.path))
+            size, read = members[name].file_size, partial(archive.read, members[name])
         if size > _LARGEST:
             raise UserError(
                 f"{self.shown}/{name} has {size:,} bytes; labels are read from files of up to {_LARGEST:,}."
             )
-        if self.tar:
-            return read_span(self.tar, *self.index[name])
-        if not self.path.is_dir():
-            archive, members = open_zip(str(self.path))
-            return archive.read(members[name])
-        try:
-            return (self.path / unescape_name(name)).read_bytes()
-        except OSError as error:
-            raise UserError(f"Cannot open {self.shown}/{name}: {reason_of(error)}.") from error
+        with explain_refusal("open", f"{self.shown}/{name}"):
+            return read()
 
     def store(self, keys: pa.Array) -> ImageStore:
         """Return a store of the images of some keys."""

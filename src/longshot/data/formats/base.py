@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +31,7 @@ from longshot.base import (
     offsets_of,
 )
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.data.file_readers import need_stamp, read_object, reason_of, refuse_repeated
+from longshot.data.file_readers import explain_refusal, need_stamp, read_object, refuse_repeated
 from longshot.data.scan import load_table, look_folder, save_table, scan_file, scan_files
 from longshot.data.stores import (
     FileStore,
@@ -176,19 +176,14 @@ def remembered(
 
 def image_names(folder: Path) -> list[str]:
     """List the images that lie directly in a folder, sorted; one listing, no file is opened."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(escape_name(entry.name) for entry in entries if is_image_name(entry.name))
-    except OSError as error:
-        raise UserError(f"Cannot list folder {folder}: {reason_of(error)}.") from error
+    with explain_refusal("list folder", folder), os.scandir(folder) as entries:
+        return sorted(escape_name(entry.name) for entry in entries if is_image_name(entry.name))
 
 
 def folders(root: Path) -> list[Path]:
     """List the folders directly in a folder, sorted by name, hidden ones left out."""
-    try:
+    with explain_refusal("list folder", root):
         return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    except OSError as error:
-        raise UserError(f"Cannot list folder {root}: {reason_of(error)}.") from error
 
 
 def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[str, ...]]:
@@ -218,6 +213,13 @@ def need_all(missing: Sequence[object], total: int, noun: str, where: Path, reme
             f"{where} lists {count(missing, noun)} of {total:,} that {'is' if len(missing) == 1 else 'are'} "
             f"not there ({first(missing)}); {remedy}."
         )
+
+
+def need_files(folder: Path, names: Iterable[str], remedy: str) -> None:
+    """Raise UserError when files or folders of these names are not there."""
+    absent = [name for name in names if not (folder / name).exists()]
+    if absent:
+        raise UserError(f"{folder} lacks {' and '.join(absent)}", remedy)
 
 
 def read_names(file: Path) -> dict[str, str]:

@@ -25,6 +25,7 @@ from longshot.data.formats.base import (
     chosen_splits,
     flat_names,
     label_names,
+    need_files,
     nested_ids,
     raw_dataset,
     record_dataset,
@@ -101,12 +102,8 @@ class CIFAR(SplitFormat):
         there = [split for split, files in version.files.items() if (root / files[0]).is_file()]
         parts = chosen_splits(self.split, there, path)
         files = [(split, root / file) for split in parts for file in version.files[split]]
-        needed = [*(file for _, file in files), *(root / name for name in version.names)]
-        absent = [file.name for file in needed if not file.is_file()]
-        if absent:
-            raise UserError(
-                f"{root} lacks {first(absent)} of {version.folder}; download or unpack the archive again."
-            )
+        needed = [*(file.name for _, file in files), *version.names]
+        need_files(root, needed, f"download or unpack {version.folder} again")
         names = _names(root, version)
         paths = [file for _, file in files]
         index = remembered(self.source(path), paths, lambda: _index(files, version), refresh=refresh)
@@ -257,11 +254,9 @@ class STL10(SplitFormat):
         root = _stl_root(path)
         there = [part for part in ("train", "test") if (root / f"{part}_X.bin").is_file()]
         parts = chosen_splits(self.split, there, path)
-        needed = ["class_names.txt", *(f"{part}_y.bin" for part in parts)]
-        absent = [file for file in needed if not (root / file).is_file()]
-        if not parts or absent:
-            missing = ", ".join(absent) if parts else "train_X.bin and test_X.bin"
-            raise UserError(f"{root} lacks {missing} of STL-10; unpack stl10_binary.tar.gz again.")
+        labels_of = (f"{part}_y.bin" for part in parts)
+        needed = ["class_names.txt", *labels_of] if parts else ["train_X.bin", "test_X.bin"]
+        need_files(root, needed, "unpack stl10_binary.tar.gz again")
         names = (root / "class_names.txt").read_text("utf-8", "replace").split()
         labels = [_stl_labels(root, part) for part in parts]
         classes = label_names(np.concatenate(labels), flat_names(names, str(root)), str(root))

@@ -62,7 +62,7 @@ class Coco(Format):
         """Open a part; an index of all boxes is made once, and every image with a box must be there."""
         need_folder(path, "COCO", self.layout)
         file = _annotations(path, self.part)
-        index = remembered(f"coco boxes of {file}", [file], lambda: read_boxes(file), refresh=refresh)
+        index = remembered(f"coco boxes by id of {file}", [file], lambda: read_boxes(file), refresh=refresh)
         folder = next(
             (p for p in (path / self.part, path / "images" / self.part, path / "images") if p.is_dir()), None
         )
@@ -93,12 +93,11 @@ class Coco(Format):
             if number:
                 note(f"{number:,} of {len(boxes):,} boxes of {self.part} are {reason}: left out.")
         classes = np.array(index["class"].to_pylist())
-        chosen = np.flatnonzero(~(empty | small))
-        if not len(chosen):
+        order = np.flatnonzero(~(empty | small))
+        if not len(order):
             raise UserError(
                 f"None of the {len(boxes):,} boxes of {path} is left; choose min_side below {self.min_side}."
             )
-        order = chosen[np.lexsort((index["id"].to_numpy()[chosen], classes[chosen]))]
         rows = index.take(pa.array(order))
         area = boxes[order, 2] * boxes[order, 3] / sizes[order].prod(axis=1)
         keys = pc.binary_join_element_wise(rows["class"], rows["id"].cast(pa.string()), "/").combine_chunks()
@@ -134,8 +133,7 @@ class Coco(Format):
         )
         totals = per_image.take(pc.index_in(chosen["file"], value_set=per_image["file"].combine_chunks()))
         classes = np.array(chosen["class"].to_pylist())
-        order = pa.array(np.lexsort((images[top], classes)))
-        keys = chosen["file"].combine_chunks().take(order)
+        keys = chosen["file"].combine_chunks()
         attributes = pa.table(
             {
                 "objects": totals["objects_max"],
@@ -145,7 +143,7 @@ class Coco(Format):
             }
         )
         store = FileStore(str(folder), keys)
-        return self._dataset(path, name, classes[order.to_numpy()], keys, store, attributes.take(order))
+        return self._dataset(path, name, classes, keys, store, attributes)
 
     def _dataset(
         self,
@@ -283,7 +281,7 @@ def read_boxes(file: Path) -> pa.Table:
                 f"{file} has {count(unlisted, 'annotation')} of {number:,} of {noun} that it does not list "
                 f"(annotation {first(unlisted)}); copy or unpack it again."
             )
-    return pa.table(columns)
+    return pa.table(columns).sort_by("id")
 
 
 def _columns(content: Any) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ that a pickle names is imported, and nothing of it is called.
 from __future__ import annotations
 
 import contextlib
+import io
 import pickle
 import threading
 from collections.abc import Hashable, Iterator
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, offsets_of
-from longshot.data.file_readers import OpenFiles, container_stamps, first_line, reason_of
+from longshot.data.file_readers import OpenFiles, container_stamps, explain_refusal, first_line, reason_of
 from longshot.data.stores import ImageError, decode
 
 if TYPE_CHECKING:
@@ -262,13 +263,12 @@ def _bytes_of_text(text: str, encoding: str) -> bytes:
 
 def read_pickle(path: Path) -> Any:
     """Read the plain values (dicts, lists, numbers, texts) of a pickle; all else as uncalled :class:`PickledObject`."""
+    with explain_refusal("open", path):
+        data = path.read_bytes()
     try:
-        with path.open("rb") as file:
-            return _Reader(file, encoding="latin1").load()
+        return _Reader(io.BytesIO(data), encoding="latin1").load()
     except PickleError as error:
         raise PickleError(f"{path} {error}.") from error
-    except OSError as error:
-        raise PickleError(f"Cannot open {path}: {reason_of(error)}.") from error
     except Exception as error:  # a damaged one can end in nearly any
         reason = str(error) or type(error).__name__  # a length of terabytes has no words of its own
         raise PickleError(f"{path} is not a whole pickle ({reason}); download it again.") from error

@@ -14,7 +14,7 @@ import pyarrow as pa
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.file_readers import read_object, refuse_repeated
-from longshot.data.formats.base import Format, assemble, flat_names
+from longshot.data.formats.base import Format, assemble, flat_names, need_files
 from longshot.data.stores import escape_name
 from longshot.data.taxonomy import Taxonomy
 
@@ -163,9 +163,7 @@ def _roles(path: Path) -> dict[str, str]:
 
 def _read(part: AlbumDataset) -> dict[str, Any]:
     """Read the columns of one dataset: file (relative to it), category, label, super_category, domain."""
-    absent = [file for file in ("labels.csv", "info.json") if not (part.path / file).is_file()]
-    if absent:
-        raise UserError(f"{part.path} lacks {' and '.join(absent)}; a dataset of Meta-Album has both.")
+    need_files(part.path, ("labels.csv", "info.json"), "a dataset of Meta-Album has both")
     info, where = read_object(part.path / "info.json"), part.path / "labels.csv"
     try:
         text = where.read_text("utf-8-sig")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset
 from longshot.data.file_readers import repeated
-from longshot.data.formats.base import Format, assemble, images_below, need_folder, read_names
+from longshot.data.formats.base import Format, assemble, images_below, need_files, need_folder, read_names
 from longshot.data.scan import scan_folder
 from longshot.data.stores import FileStore
 
@@ -333,15 +333,8 @@ class ObjectNet(Format):
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Open every class folder below images/ that the mapping names."""
         need_folder(path, "ObjectNet", "images/ and mappings/")
-        absent = [
-            part
-            for part in ("images", f"mappings/{_LABELS}", f"mappings/{_IMAGENET}")
-            if not (path / part).exists()
-        ]
-        if absent:
-            raise UserError(
-                f"{path} lacks {' and '.join(absent)}; unpack the whole of objectnet-1.0 and give its folder."
-            )
+        parts = ("images", f"mappings/{_LABELS}", f"mappings/{_IMAGENET}")
+        need_files(path, parts, "unpack the whole of objectnet-1.0 and give its folder")
         labels = read_names(path / "mappings" / _LABELS)
         imagenet = read_names(path / "mappings" / _IMAGENET)
         scan = scan_folder(path / "images", refresh=refresh)

@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import UserError, progress
-from longshot.data.file_readers import reason_of
+from longshot.data.file_readers import explain_refusal
 from longshot.data.formats.spans import SpanStore
 from longshot.data.stores import ImageError, decode
 
@@ -272,19 +272,16 @@ def index_file(path: Path, visit: Visit | None = None) -> RecordIndex:
     With ``visit`` all data is read and its checksums are compared, too; it is given the data of every record and may
     raise ProtoError. UserError with file, byte and what is wrong.
     """
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                return RecordIndex(np.empty(0, np.int64), np.empty(0, np.int64))
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                if hasattr(mmap, "MADV_SEQUENTIAL"):
-                    mapped.madvise(mmap.MADV_SEQUENTIAL)
-                index = _hop(path, mapped, size)
-                if visit is not None:
-                    _verify(path, mapped, index, visit)
-    except OSError as error:
-        raise UserError(f"Cannot open {path}: {reason_of(error)}.") from error
+    with explain_refusal("open", path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            return RecordIndex(np.empty(0, np.int64), np.empty(0, np.int64))
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            if hasattr(mmap, "MADV_SEQUENTIAL"):
+                mapped.madvise(mmap.MADV_SEQUENTIAL)
+            index = _hop(path, mapped, size)
+            if visit is not None:
+                _verify(path, mapped, index, visit)
     return index
 
 

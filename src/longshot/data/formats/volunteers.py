@@ -296,7 +296,7 @@ class DanishFungi(Format):
         refuse_repeated(keys.to_pylist(), "photo", f"The tables of {path} list")
         folder, files = self._find(path, tables[0][0], keys.to_pylist())
         classes = np.array(table["species"].to_pylist())
-        order = pa.array(np.lexsort((np.array(keys.to_pylist()), classes)))
+        order = pc.array_sort_indices(keys)
         extra = [column for column in table.column_names if column not in _NAMES]
         attributes = pa.table({c: attribute_column(table[c], c, str(tables[0][0])) for c in extra})
         return assemble(
