@@ -398,7 +398,7 @@ def with_taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None) -> Dataset:
     return replace(dataset, taxonomy=tree, taxonomy_from=f"{name} {hash_json(tree.to_json())[:12]}")
 
 
-def reduced(dataset: Dataset, reduction: str | None) -> Dataset:
+def with_reduction(dataset: Dataset, reduction: str | None) -> Dataset:
     """Reduce the taxonomy of a dataset for all of its classes; without one, return the dataset as it is."""
     if reduction is None or dataset.taxonomy is None:
         return dataset

@@ -140,7 +140,7 @@ def _original(view_file: ViewFile, path: Path) -> Dataset:
         return open_dataset(view_file.source)
     except UserError as error:
         try:
-            return registry.find(view_file.of, name)
+            return registry.reopen_dataset(view_file.of, name)
         except UserError:
             raise UserError(
                 f"{path} is a view of '{name}', which cannot be opened: {error.template}"

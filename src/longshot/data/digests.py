@@ -222,7 +222,7 @@ def without_digests(table: pa.Table, dataset: Dataset, where: str) -> pa.Table:
     return table.drop_columns([DIGEST])
 
 
-def described(dataset: Dataset) -> Dataset:
+def with_checked_attributes(dataset: Dataset) -> Dataset:
     """Check by their digests that attributes are of the dataset's images; return it without the column of digests."""
     if dataset.attributes is None or DIGEST not in dataset.attributes.column_names:
         return dataset
@@ -285,7 +285,7 @@ class Shipment:
         return ship(self.source, np.asarray(rows, np.int64)) if self.travels else None
 
 
-def shipment(executor: Executor, store: ImageStore, rows: Ints, dataset: str) -> Shipment:
+def plan_shipment(executor: Executor, store: ImageStore, rows: Ints, dataset: str) -> Shipment:
     """Let every node read a few images; where one cannot, or reads others, images travel with the work.
 
     Parameters
@@ -367,7 +367,7 @@ class ShippedImages(ShippedStore):
 def portable_dataset(executor: Executor, dataset: Dataset) -> Dataset:
     """Return a dataset that workers can open: as it is where every node reads its images, else with them in it."""
     rows = np.arange(len(dataset))
-    sent = shipment(executor, dataset.store, rows, dataset.name)
+    sent = plan_shipment(executor, dataset.store, rows, dataset.name)
     if not sent.travels:
         return dataset
     images = ship(dataset.store, rows).images

@@ -133,10 +133,10 @@ def container_stamps(
     """
     used, position = np.unique(file, return_inverse=True)
     stamps = file_stamps([files[int(number)] for number in used])[position.reshape(-1)]
-    return mixed(stamps, *numbers)
+    return mix_stamps(stamps, *numbers)
 
 
-def mixed(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
+def mix_stamps(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
     """Mix ``numbers`` into the third number of each stamp; a file that is gone stays gone."""
     mark = stamps[:, 2].copy()
     for values in numbers:
@@ -162,7 +162,7 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     return content
 
 
-def repeated(names: Iterable[str]) -> list[str]:
+def repeated_names(names: Iterable[str]) -> list[str]:
     """Return the names that occur more than once, sorted.
 
     >>> repeated(["b", "a", "b"])
@@ -173,7 +173,7 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 def refuse_repeated(names: Iterable[str], noun: str, subject: str, remedy: str = "") -> None:
     """Raise UserError for names that occur more than once: ``SUBJECT 2 images more than once ('a', 'b')``."""
-    if twice := repeated(names):
+    if twice := repeated_names(names):
         raise UserError(f"{subject} {count(twice, noun)} more than once ({first(twice)})", remedy)
 
 
@@ -216,7 +216,7 @@ def read_csv(data: bytes, where: str, text_columns: Iterable[str] = ()) -> pa.Ta
         ) from error
 
 
-def header(data: bytes, where: str) -> list[str]:
+def read_header(data: bytes, where: str) -> list[str]:
     """Read the column names of a CSV file."""
     line = data[:1_000_000].splitlines(keepends=True)[:1]
     names: list[str] = read_csv(b"".join(line), where).column_names if line else []
@@ -301,7 +301,7 @@ def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy
 
     A column label names the child. A line without a parent names the root; several such lines hang below the root "".
     """
-    table = read_csv(data, where, text_columns=header(data, where))
+    table = read_csv(data, where, text_columns=read_header(data, where))
     parent, child = find_column(table.column_names, ("parent",)), find_column(table.column_names, ("child",))
     if parent is None or child is None:
         raise UserError(
@@ -349,9 +349,9 @@ def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
     pyarrow.Table
         N rows, one column per attribute.
     """
-    column = find_column(header(data, where), KEY_COLUMNS)
+    column = find_column(read_header(data, where), KEY_COLUMNS)
     if column is None:
-        raise UserError(f"{where} needs a column key or path (found: {', '.join(header(data, where))}).")
+        raise UserError(f"{where} needs a column key or path (found: {', '.join(read_header(data, where))}).")
     table = read_csv(data, where, text_columns=[column])
     described = table[column].combine_chunks()
     table = table.drop_columns([column])

@@ -16,7 +16,7 @@ from longshot.data.file_readers import check_splits, read_attributes, read_split
 from longshot.data.formats.base import Format, with_split
 from longshot.data.scan import SIDE_FILES
 from longshot.data.taxonomy import taxonomy_of_ids
-from longshot.data.trees import Question, Tree, as_spec, folder_split, look_at
+from longshot.data.trees import Question, Tree, as_spec, folder_split, list_tree
 
 
 class FolderClasses(NamedTuple):
@@ -42,7 +42,7 @@ class Folders(Format):
     splits: bool = True
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        return self.build(look_at(path, refresh=refresh), name, self.source(path))
+        return self.build(list_tree(path, refresh=refresh), name, self.source(path))
 
     def build(self, tree: Tree, name: str, source: str) -> Dataset:
         """Build the dataset of files that were listed."""

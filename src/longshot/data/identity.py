@@ -73,7 +73,7 @@ class Look(NamedTuple):
     stamps: Ints
 
 
-def look_at(store: ImageStore, rows: Ints) -> Look:
+def stamp_rows(store: ImageStore, rows: Ints) -> Look:
     """Stamp the files behind rows as they are now."""
     prepare_rows(store, rows)
     now = time.time_ns()
@@ -126,7 +126,7 @@ def image_digests(
     prepare_rows(dataset.store, chosen)
     if not read_again and (shipped := _shipped(dataset.store, chosen)) is not None:
         return shipped
-    looked, stamps = look_at(dataset.store, chosen) if look is None else look
+    looked, stamps = stamp_rows(dataset.store, chosen) if look is None else look
     keys = dataset.keys if rows is None else dataset.keys.take(pa.array(chosen))
     if read_again:
         digests, todo = np.zeros((len(chosen), DIGEST_BYTES), np.uint8), np.arange(len(chosen))

@@ -21,8 +21,8 @@ from longshot.data.file_readers import (
     attribute_column,
     find_column,
     first_line,
-    header,
     read_csv,
+    read_header,
     refuse_repeated,
 )
 from longshot.data.formats.base import Format, Texts, assemble
@@ -35,7 +35,7 @@ from longshot.data.trees import (
     Tree,
     as_spec,
     check_listed,
-    look_at,
+    list_tree,
     split_of_file,
     splits_in,
     tell_unlisted,
@@ -118,7 +118,7 @@ class Table(Format):
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         only = path.name if path.suffix.lower() in TABLES and path.is_file() else None
-        tree = look_at(path.parent if only else path, refresh=refresh)
+        tree = list_tree(path.parent if only else path, refresh=refresh)
         shown = escape_name(str(path))
         tables, question = self.find(tree, shown, only)
         if question:
@@ -306,7 +306,7 @@ def open_table(path: Path, name: str) -> Dataset:
     """Open the dataset that a table lists. Keys are its paths, class ids its labels; rows are put class-major."""
     data = path.read_bytes()
     comma = path.suffix.lower() in (".csv", ".tsv")
-    columns = header(data, str(path)) if comma else _read(str(path), data).column_names
+    columns = read_header(data, str(path)) if comma else _read(str(path), data).column_names
     named = {"path": find_column(columns, PATH_COLUMNS), "label": find_column(columns, LABEL_COLUMNS)}
     absent = [need for need, column in named.items() if column is None]
     text = [
@@ -316,7 +316,7 @@ def open_table(path: Path, name: str) -> Dataset:
     written = [] if absent else _text(table[named["path"]], str(named["path"]), path).to_pylist()
     keys, missing = _keys(written, path)
     if table.num_rows and not keys:
-        tree, shown = look_at(path.parent), escape_name(str(path))
+        tree, shown = list_tree(path.parent), escape_name(str(path))
         tables, question = Table().find(tree, shown, escape_name(path.name))
         if question:
             raise UserError(*question)
@@ -395,7 +395,7 @@ def _read(file: str, data: bytes, text_columns: Sequence[str] | None = None) -> 
         elif file.lower().endswith(".jsonl"):
             table = pajson.read_json(pa.BufferReader(data))
         else:
-            names = header(data, file)
+            names = read_header(data, file)
             chosen = names if text_columns is None else [c for c in names if c.strip() in text_columns]
             table = read_csv(data, file, text_columns=chosen)
     except (pa.ArrowException, OSError) as error:

@@ -62,12 +62,12 @@ def take_rows(dataset: Dataset, rows: Ints, **changes: Any) -> Dataset:
     return replace(part, **changes)
 
 
-def branches(dataset: Dataset) -> list[str]:
+def class_branches(dataset: Dataset) -> list[str]:
     """List the first parts of class ids that have something below them, in order: ``Fruit`` of ``Fruit/Apple``."""
     return list(dict.fromkeys(c.split("/", 1)[0] for c in dataset.class_ids if "/" in c))
 
 
-def under(dataset: Dataset, branch: str) -> Dataset:
+def take_branch(dataset: Dataset, branch: str) -> Dataset:
     """Return the classes below one branch of the class ids, such as all species of one family, as a dataset.
 
     Parameters
@@ -84,7 +84,7 @@ def under(dataset: Dataset, branch: str) -> Dataset:
     """
     inside = np.array([class_id.startswith(f"{branch}/") for class_id in dataset.class_ids])
     if not inside.any():
-        all_branches = branches(dataset)
+        all_branches = class_branches(dataset)
         raise UserError(
             f"Dataset '{dataset.name}' has no classes under '{branch}'; it has "
             f"{count(all_branches, 'branch', 'branches')}: {first(all_branches, 10)}."

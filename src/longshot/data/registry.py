@@ -72,7 +72,7 @@ def remember(dataset: Dataset) -> None:
         content.called[source] = dataset.name
 
 
-def find(
+def reopen_dataset(
     fingerprint: str,
     name: str | None = None,
     *,

@@ -25,7 +25,7 @@ import pyarrow as pa
 from longshot.base import UserError, cache_dir, count, first, note
 from longshot.data.dataset import ImageStore, canonical_split
 from longshot.data.file_readers import explain_refusal
-from longshot.data.formats.base import UnpackedCopy, remembered
+from longshot.data.formats.base import UnpackedCopy, cached_index
 from longshot.data.formats.spans import SpanStore, read_span
 from longshot.data.scan import Scan, look_archive, look_folder, zip_members
 from longshot.data.stores import FileStore, ZipStore, escape_name, open_zip, unescape_name
@@ -130,7 +130,7 @@ def archive_stem(path: Path) -> str:
     return path.name[: len(path.name) - len(ending)] or path.name
 
 
-def look_at(path: Path, *, refresh: bool = False) -> Tree:
+def list_tree(path: Path, *, refresh: bool = False) -> Tree:
     """List what lies in a folder, a zip or a tar."""
     if path.is_dir():
         return Tree(path, look_folder(path, refresh=refresh))
@@ -139,7 +139,7 @@ def look_at(path: Path, *, refresh: bool = False) -> Tree:
     with path.open("rb") as file:
         packed = file.read(2) in _PACKED
     tar = UnpackedCopy(path, _unpack).path() if packed else path
-    table = remembered(f"members of {tar}", [tar], partial(_tar_table, tar), refresh=refresh)
+    table = cached_index(f"members of {tar}", [tar], partial(_tar_table, tar), refresh=refresh)
     rows = zip(*(table[column].to_pylist() for column in table.column_names), strict=True)
     index = {escape_name(name.removeprefix("./")): (offset, length) for name, offset, length in rows}
     return Tree(path, look_archive(path, lambda: index, refresh=refresh), str(tar), index)

@@ -102,7 +102,7 @@ def split_spec(text: str) -> tuple[str, str] | None:
 
 def recognise(path: Path) -> Format | None:
     """Recognise the format of the files at ``path`` by their names, with its default settings; Longshot's own first."""
-    for name in possible(path):
+    for name in possible_formats(path):
         if _recognises(find_format(name), path):
             return make_format(name)
     for name in list(all_formats())[len(FORMATS) :]:
@@ -120,7 +120,7 @@ def _recognises(form: type[Format], path: Path) -> bool:
     return False
 
 
-def possible(path: Path) -> list[str]:
+def possible_formats(path: Path) -> list[str]:
     """List the formats that may know ``path``, by its name and those right inside it; all where these do not tell."""
     try:
         inside = os.listdir(path) if path.is_dir() else []  # noqa: PTH208  names alone
@@ -147,9 +147,9 @@ def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
     from longshot.data.folder import Folders, folder_classes
     from longshot.data.formats.annotations import Annotations
     from longshot.data.label_tables import Table, TableFits
-    from longshot.data.trees import Question, as_spec, look_at
+    from longshot.data.trees import Question, as_spec, list_tree
 
-    tree = look_at(path, refresh=refresh)
+    tree = list_tree(path, refresh=refresh)
     shown, inner = tree.shown, [file for file in tree.scan.telling if file.lower().endswith(_ARCHIVES)]
     if not tree.images and inner:
         raise UserError(

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, hash_text, note, progress
 from longshot.data.dataset import Dataset, ImageStore, canonical_split
-from longshot.data.file_readers import find_column, first_line, header, read_csv
-from longshot.data.formats.base import Format, assemble, flat_names, remembered
+from longshot.data.file_readers import find_column, first_line, read_csv, read_header
+from longshot.data.formats.base import Format, assemble, cached_index, flat_names
 from longshot.data.label_tables import BOX_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS
 from longshot.data.stores import is_image_name
 from longshot.data.trees import (
@@ -33,7 +33,7 @@ from longshot.data.trees import (
     Tree,
     as_spec,
     check_listed,
-    look_at,
+    list_tree,
     split_of_file,
     splits_in,
     tell_unlisted,
@@ -97,7 +97,7 @@ class Annotations(Format):
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         if self.kind not in (None, *KINDS):
             raise UserError(f"annotations(kind={self.kind!r}) is not one of {', '.join(KINDS)}.")
-        tree = look_at(path, refresh=refresh)
+        tree = list_tree(path, refresh=refresh)
         marked = self.find(tree, refresh=refresh)
         if isinstance(marked, Question):
             raise UserError(*marked)
@@ -115,9 +115,9 @@ class Annotations(Format):
             return None
         source, images = f"annotations {self.file} of {tree.path}", hash_text(*tree.images)
         make = partial(_read_marks, tree, files, images)
-        table = remembered(source, tree.stamped(files), make, refresh=refresh)
+        table = cached_index(source, tree.stamped(files), make, refresh=refresh)
         if table["images"][0].as_py() != images:  # YOLO's files are found by the names of images
-            table = remembered(source, tree.stamped(files), make, refresh=True)
+            table = cached_index(source, tree.stamped(files), make, refresh=True)
         entries = json.loads(table["marks"][0].as_py())
         kinds = [
             MarkedImages(kind, [(file, Mark(*mark)) for file, mark in entries[kind]], tree)
@@ -480,7 +480,7 @@ def _voc(root: ElementTree.Element, file: str) -> Iterator[Mark]:
 
 def _table_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
     """Read a row for each box: filename, class, xmin, ymin, xmax, ymax, perhaps width and height."""
-    columns = header(data, file)
+    columns = read_header(data, file)
     named = [
         find_column(columns, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, *((s,) for s in BOX_COLUMNS))
     ]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.file_readers import repeated
+from longshot.data.file_readers import repeated_names
 from longshot.data.formats.array_headers import (
     ENDINGS,
     LABELS,
@@ -32,11 +32,11 @@ from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
+    cached_index,
     chosen_splits,
     label_names,
     raw_dataset,
     record_dataset,
-    remembered,
 )
 from longshot.data.formats.spans import SpanStore
 from longshot.data.stores import decode, escape_name, is_image_name
@@ -206,7 +206,7 @@ class ArrayFiles(Format):
             pairs = [array.extremes(part) for array, part in zip(images, raw, strict=True)]
             return pa.table({"low": [low for low, _ in pairs], "high": [high for _, high in pairs]})
 
-        seen = remembered(self.source(path), [array.file for array in images], look, refresh=refresh)
+        seen = cached_index(self.source(path), [array.file for array in images], look, refresh=refresh)
         low, high = min(seen["low"].to_pylist()), max(seen["high"].to_pylist())
         if dtype.kind == "f" and low > -0.5 / 255 and high < 1 + 0.5 / 255:  # what rounds to 0…255
             return 0.0, 1.0
@@ -281,7 +281,7 @@ def _labels(part: _Part) -> NDArray[Any]:
 def _class_names(arrays: Sequence[Array], path: Path) -> list[str] | None:
     """Return the names that a file gives its classes, in the order of the labels; None where it gives none."""
     lists = [array.load().ravel().astype(np.str_).tolist() for array in arrays]
-    if any(names != lists[0] or repeated(names) for names in lists):
+    if any(names != lists[0] or repeated_names(names) for names in lists):
         raise UserError(
             f"The class names of {path} are not unique; give each class a name of its own, in one list."
         )
@@ -330,7 +330,7 @@ class Lmdb(Format):
             numbers = np.repeat(np.arange(len(parts)), [len(table) for table in tables])
             return pa.concat_tables(tables).append_column("part", pa.array(numbers))
 
-        index = remembered(self.source(path), [files[part] for part in parts], build, refresh=refresh)
+        index = cached_index(self.source(path), [files[part] for part in parts], build, refresh=refresh)
         shapes = sorted(set(index["shape"].to_pylist()))
         if len(shapes) > 1:
             raise UserError(

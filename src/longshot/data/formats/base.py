@@ -157,7 +157,7 @@ def assemble(
     )
 
 
-def remembered(
+def cached_index(
     source: str, files: Sequence[Path], build: Callable[[], pa.Table], *, refresh: bool = False
 ) -> pa.Table:
     """Return ``build()``, or what it gave before for this source as long as ``files`` are unchanged."""

@@ -22,6 +22,7 @@ from longshot.data.formats.base import (
     RawPixels,
     SplitFormat,
     UnpackedCopy,
+    cached_index,
     chosen_splits,
     flat_names,
     label_names,
@@ -29,9 +30,8 @@ from longshot.data.formats.base import (
     nested_ids,
     raw_dataset,
     record_dataset,
-    remembered,
 )
-from longshot.data.formats.containers import by_text, byte_array, read_pickle, text
+from longshot.data.formats.containers import by_text, byte_array, latin_text, read_pickle
 from longshot.data.formats.spans import SpanStore, refuse_copied_files
 
 _BYTES = 3 * 32 * 32
@@ -106,7 +106,7 @@ class CIFAR(SplitFormat):
         need_files(root, needed, f"download or unpack {version.folder} again")
         names = _names(root, version)
         paths = [file for _, file in files]
-        index = remembered(self.source(path), paths, lambda: _index(files, version), refresh=refresh)
+        index = cached_index(self.source(path), paths, lambda: _index(files, version), refresh=refresh)
         columns = {column: index[column].to_numpy() for column in index.column_names if column != "split"}
         levels = [label_names(columns[column], names[column], str(path)) for column in names]
         classes = levels[-1] if len(levels) == 1 else nested_ids(levels[0], levels[1], path)
@@ -156,7 +156,9 @@ def _names(root: Path, version: _Version) -> dict[str, list[str]]:
             raise UserError(
                 f"{root / version.names[0]} lacks {absent[0]}_names; take the file as it was published."
             )
-        names_of = {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
+        names_of = {
+            label: [latin_text(name) for name in content[f"{label}_names"]] for label in version.labels
+        }
     return {label: flat_names(names, f"{root} ({label})") for label, names in names_of.items()}
 
 

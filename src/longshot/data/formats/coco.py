@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note, progress
 from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.file_readers import mixed
-from longshot.data.formats.base import Format, assemble, image_names, need_all, need_folder, remembered
+from longshot.data.file_readers import mix_stamps
+from longshot.data.formats.base import Format, assemble, cached_index, image_names, need_all, need_folder
 from longshot.data.stores import FileStore, ImageError, decode, encoded_of, stamps_of, to_rgb
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Coco(Format):
         """Open a part; an index of all boxes is made once, and every image with a box must be there."""
         need_folder(path, "COCO", self.layout)
         file = _annotations(path, self.part)
-        index = remembered(f"coco boxes by id of {file}", [file], lambda: read_boxes(file), refresh=refresh)
+        index = cached_index(f"coco boxes by id of {file}", [file], lambda: read_boxes(file), refresh=refresh)
         folder = next(
             (p for p in (path / self.part, path / "images" / self.part, path / "images") if p.is_dir()), None
         )
@@ -228,7 +228,7 @@ class CropStore:
 
     def stamps(self, rows: Ints) -> Ints:
         """Mix the boxes into the stamps of the files behind: an annotation can change without its image."""
-        return mixed(
+        return mix_stamps(
             stamps_of(self.store, rows),
             *(self.boxes[rows].T * _FINE if self.relative is not None else self.boxes[rows].T),
         )

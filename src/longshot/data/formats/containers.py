@@ -254,11 +254,11 @@ class _Reader(pickle._Unpickler):  # written in Python: the one in C allocates w
         return Named(module, name)
 
 
-def _bytes_of_text(text: str, encoding: str) -> bytes:
+def _bytes_of_text(characters: str, encoding: str) -> bytes:
     """Return bytes that were written as text."""
     if encoding != "latin1":
         raise ValueError(f"bytes are written as {encoding}")
-    return text.encode("latin1")
+    return characters.encode("latin1")
 
 
 def read_pickle(path: Path) -> Any:
@@ -278,10 +278,10 @@ def by_text(value: Any, path: Path) -> dict[str, Any]:
     """Return a pickled dict with its keys as text (Python 2 wrote bytes)."""
     if not isinstance(value, dict):
         raise UserError(f"{path} holds no dictionary; CIFAR's batches are dictionaries.")
-    return {text(key): entry for key, entry in value.items() if isinstance(key, Hashable)}
+    return {latin_text(key): entry for key, entry in value.items() if isinstance(key, Hashable)}
 
 
-def text(value: Any) -> str:
+def latin_text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
@@ -319,4 +319,4 @@ def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:
 
 def _kind(value: Any) -> str:
     made = isinstance(value, PickledObject) and value.called.name == "dtype" and value.arguments
-    return text(value.arguments[0]) if made else str(value)
+    return latin_text(value.arguments[0]) if made else str(value)

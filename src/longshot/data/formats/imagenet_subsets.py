@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import SPLITS, Dataset, canonical_split, is_wordnet_id
-from longshot.data.file_readers import check_splits, find_column, header, read_csv
+from longshot.data.file_readers import check_splits, find_column, read_csv, read_header
 from longshot.data.formats.base import Format, assemble, folders, image_names, need_all, need_folder
 from longshot.data.scan import scan_folder
 from longshot.data.stores import FileStore
@@ -294,7 +294,7 @@ def _first_lines(file: Path, number: int) -> list[list[str]]:
 def _read_table(file: Path) -> list[tuple[str, str]]:
     """Read (file name, label) of each row."""
     data = file.read_bytes()
-    columns = header(data, str(file))
+    columns = read_header(data, str(file))
     named, label = (
         find_column(columns, ("filename", "file", "image")),
         find_column(columns, ("label", "class")),

@@ -69,7 +69,7 @@ class MetaAlbum(Format):
         )
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        parts = album(path)
+        parts = album_datasets(path)
         single = parts[0].path == path
         tables = [_read(part) for part in parts]
         classes: list[str] = []
@@ -116,7 +116,7 @@ def domain_and_set(name: str) -> tuple[str | None, int | None]:
     return None, None
 
 
-def album(path: Path) -> list[AlbumDataset]:
+def album_datasets(path: Path) -> list[AlbumDataset]:
     """List the datasets at ``path``: itself, or the folders below it, with their part in info/meta_splits.txt."""
     if not path.is_dir():
         raise UserError(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from longshot.base import UserError, count, first, note, offsets_of, progress
 from longshot.data.dataset import Dataset, ImageStore
 from longshot.data.file_readers import read_object
-from longshot.data.formats.base import Format, assemble, count_within, remembered
+from longshot.data.formats.base import Format, assemble, cached_index, count_within
 from longshot.data.formats.spans import (
     Hdf5Store,
     count_hdf5,
@@ -208,7 +208,7 @@ class MetaDataset(Format):
             return table
 
         source = self.source(path)
-        index = remembered(source, [path / _SPEC, *files], build, refresh=refresh)
+        index = cached_index(source, [path / _SPEC, *files], build, refresh=refresh)
         store = store_of(files, index, RecordDecoder())
         return spec_dataset(name, source, spec, index["file"].to_numpy(), store)
 
@@ -403,7 +403,7 @@ class MetaDatasetHdf5(Format):
             return pa.table({"images": np.array(sizes, np.int64)})
 
         source = self.source(path)
-        index = remembered(source, [path / "dataset_spec.json", *files], build, refresh=refresh)
+        index = cached_index(source, [path / "dataset_spec.json", *files], build, refresh=refresh)
         sizes = index["images"].to_numpy()
         file = np.repeat(np.arange(len(files)), sizes)
         store = Hdf5Store(tuple(str(f) for f in files), file, count_within(sizes))

@@ -28,7 +28,7 @@ from longshot.data.formats.base import (
 )
 from longshot.data.scan import Scan, need_classes
 from longshot.data.stores import encoded_of, stamps_of
-from longshot.data.trees import look_at
+from longshot.data.trees import list_tree
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -101,7 +101,7 @@ class Omniglot(Format):
                 f"{path} lacks {' and '.join(missing)} (neither a .zip nor a folder); put both parts of Omniglot into "
                 f"one folder, or open a single .zip by its own path."
             )
-        trees = [look_at(_find_part(path, part) or path, refresh=refresh) for part, _, _ in _ARCHIVES]
+        trees = [list_tree(_find_part(path, part) or path, refresh=refresh) for part, _, _ in _ARCHIVES]
         scans = [need_classes(tree.scan) for tree in trees]
         for scan, (part, _, usual) in zip(scans, _ARCHIVES, strict=True):
             _check_ids(scan, path / part, usual)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import repeated
+from longshot.data.file_readers import repeated_names
 from longshot.data.formats.base import Format, assemble, images_below, need_files, need_folder, read_names
 from longshot.data.scan import scan_folder
 from longshot.data.stores import FileStore
@@ -218,7 +218,7 @@ class CureOr(Format):
             files = files.take(pa.array(plain))
             codes = {part: values[plain] for part, values in codes.items()}
         keys = pc.extract_regex(files, pattern=r"(?P<name>[^/]+)$").field("name")
-        twice = repeated(keys.to_pylist())
+        twice = repeated_names(keys.to_pylist())
         if twice:
             raise UserError(
                 f"{count(twice, 'image')} of {path} ({first(twice)}) lie in more than one folder; remove the copies."

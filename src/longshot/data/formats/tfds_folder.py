@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, note
 from longshot.data.file_readers import read_object
-from longshot.data.formats.base import count_within, remembered
+from longshot.data.formats.base import cached_index, count_within
 from longshot.data.formats.spans import read_span, refuse_copied_records
 from longshot.data.formats.tfrecord import (
     FeatureValue,
@@ -189,7 +189,7 @@ def read_prepared(folder: Path, *, refresh: bool = False) -> Prepared:
     features = read_features(described) if described else guess_features(_first_example(files), labels)
     labels = {f.name: labels[n] for f in features if (n := f.name.replace("/", "-")) in labels}
     watched = [*files, *(f for f in (folder / "dataset_info.json", described) if f and f.is_file())]
-    table = remembered(
+    table = cached_index(
         f"tfds:{folder}", watched, lambda: _build(folder, shards, info, features), refresh=refresh
     )
     version = str(info.get("version") or folder.name)

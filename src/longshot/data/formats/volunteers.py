@@ -20,20 +20,20 @@ from longshot.data.dataset import Dataset, canonical_split
 from longshot.data.file_readers import (
     attribute_column,
     check_splits,
-    header,
     read_csv,
+    read_header,
     read_object,
     refuse_repeated,
 )
 from longshot.data.formats.base import (
     Format,
     assemble,
+    cached_index,
     count_within,
     folders,
     image_names,
     need_all,
     need_folder,
-    remembered,
 )
 from longshot.data.scan import Scan, scan_folder
 from longshot.data.stores import FileStore
@@ -78,7 +78,7 @@ class Orbit(Format):
         """Open all frames, with what is annotated of them; null where nothing is."""
         need_folder(path, "ORBIT", "train, validation and test, or the folders of users")
         modes = _modes(path, refresh)
-        index = remembered(
+        index = cached_index(
             self.source(path), list(_watched(path, modes)), lambda: _read_annotations(modes), refresh=refresh
         )
         files = pa.concat_arrays([_prefixed(mode.scan.keys, mode.folder) for mode in modes])
@@ -375,7 +375,7 @@ def _stem(file: str) -> str:
 
 def _read(file: Path, part: str) -> pa.Table:
     data = file.read_bytes()
-    columns = header(data, str(file))
+    columns = read_header(data, str(file))
     absent = [column for column in (*RANKS, "image_path") if column not in columns]
     if absent:
         raise UserError(f"{file} has no column {' and '.join(absent)}; is it the table of Danish Fungi 2020?")

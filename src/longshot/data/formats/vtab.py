@@ -60,10 +60,14 @@ class VtabTask(Record):
     @property
     def sizes(self) -> dict[str, int]:
         """Count the images of train, validation and test when the copy is complete."""
-        return {split: stop - start for split, (_, start, stop) in cut(self.pieces, self.official).items()}
+        return {
+            split: stop - start for split, (_, start, stop) in cut_splits(self.pieces, self.official).items()
+        }
 
 
-def cut(pieces: Mapping[str, SplitSlice], official: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
+def cut_splits(
+    pieces: Mapping[str, SplitSlice], official: Mapping[str, int]
+) -> dict[str, tuple[str, int, int]]:
     """Turn percent of official splits into record numbers: {split: (official split, from, to)}, ``to`` excluded.
 
     >>> cut({"train": ("train", 0, 90), "validation": ("train", 90, 100)}, {"train": 3060})
@@ -75,7 +79,7 @@ def cut(pieces: Mapping[str, SplitSlice], official: Mapping[str, int]) -> dict[s
     }
 
 
-TASKS: dict[str, VtabTask] = {
+VTAB_TASKS: dict[str, VtabTask] = {
     entry["name"]: read_record(VtabTask, entry, f"The task {entry['name']}")
     for entry in json.loads(files(__package__).joinpath("vtab_tasks.json").read_text("utf-8"))
 }
@@ -155,16 +159,16 @@ class Vtab(Format):
     task: str | None = None
 
     def __post_init__(self) -> None:
-        if self.task is not None and self.task not in TASKS:
-            near = get_close_matches(self.task, TASKS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASKS)}."
+        if self.task is not None and self.task not in VTAB_TASKS:
+            near = get_close_matches(self.task, VTAB_TASKS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(VTAB_TASKS)}."
             raise UserError(f"VTAB has no task '{self.task}'; {hint}")
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Open the task's images; UserError when nothing at ``path`` holds them."""
         if self.task is None:
-            raise UserError(f"Choose a task, as in vtab(task='cifar100'); there are {', '.join(TASKS)}.")
-        task, source = TASKS[self.task], self.source(path)
+            raise UserError(f"Choose a task, as in vtab(task='cifar100'); there are {', '.join(VTAB_TASKS)}.")
+        task, source = VTAB_TASKS[self.task], self.source(path)
         if name == escape_name(path.stem):
             name = f"vtab-{task.name}"  # the folder is called by what holds all tasks
         folder = _find_version(path, task)
@@ -250,7 +254,7 @@ def _cut_rows(
             f"it again."
         )
     rows, splits, positions = [], [], []
-    for split, (part, low, high) in cut(task.pieces, sizes).items():
+    for split, (part, low, high) in cut_splits(task.pieces, sizes).items():
         inside = np.flatnonzero((official == part) & (number >= low) & (number < high))
         rows.append(inside)
         splits.append(np.full(len(inside), split))

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from longshot.base import UserError, count, first, note, progress
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.file_readers import repeated
+from longshot.data.file_readers import repeated_names
 from longshot.data.formats.base import (
     Format,
     assemble,
+    cached_index,
     flat_names,
     label_names,
-    remembered,
 )
 from longshot.data.formats.spans import (
     SpanStore,
@@ -86,7 +86,7 @@ class WebDataset(Format):
         root, shards = _shards(path, self.shards)
         if path.is_dir():
             check_runs(shards, chosen=self.shards is not None)
-        index = remembered(self.source(path), shards, lambda: self._index(root, shards), refresh=refresh)
+        index = cached_index(self.source(path), shards, lambda: self._index(root, shards), refresh=refresh)
         labels: pa.Array = index["label"].combine_chunks()
         keys: pa.Array = index["key"].combine_chunks()
         names = next(
@@ -172,7 +172,7 @@ class WebDataset(Format):
         for folder in {shard.parent for shard in shards}:
             inside = [number for number, shard in enumerate(shards) if shard.parent == folder]
             check_samples(folder, {shards[number].name: samples[number] for number in inside})
-        twice = repeated(row[0] for row in rows)
+        twice = repeated_names(row[0] for row in rows)
         if twice:
             raise UserError(
                 f"{count(twice, 'key')} of {root} name more than one sample ({first(twice)}); where shards number "

@@ -360,9 +360,9 @@ def wordnet_part(class_ids: Sequence[str]) -> Taxonomy:
 
     Reading all of WordNet takes over a second, so the part is remembered.
     """
-    from longshot.data.formats.base import remembered  # formats know taxonomies, too
+    from longshot.data.formats.base import cached_index  # formats know taxonomies, too
 
-    table = remembered(
+    table = cached_index(
         f"wordnet above {hash_json(sorted(class_ids))}", [find_wordnet()], lambda: _as_table(class_ids)
     )
     labels = dict(zip(table["child"].to_pylist(), table["label"].to_pylist(), strict=True))

@@ -230,7 +230,7 @@ def find_drawn(file: Path, class_index: int) -> Drawn | None:
 @functools.lru_cache(maxsize=4096)
 def _checked(file: Path, class_index: int, stamp: tuple[int, ...]) -> Drawn | None:
     """Check a file with this stamp, for ``find_drawn``."""
-    shipped = joined(shipped_digests()[class_index * IMAGES : (class_index + 1) * IMAGES])
+    shipped = joint_digest(shipped_digests()[class_index * IMAGES : (class_index + 1) * IMAGES])
     recorded_stamp, recorded = _record(file)
     if recorded_stamp == stamp and recorded == shipped:
         return Drawn(file, stamp, shipped=True)
@@ -238,7 +238,7 @@ def _checked(file: Path, class_index: int, stamp: tuple[int, ...]) -> Drawn | No
         digests = array_digests(np.load(file, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError, IndexError):
         return None
-    now = joined(digests)
+    now = joint_digest(digests)
     if now not in (shipped, recorded):  # damaged or without a record: drawing again settles it
         return None
     if recorded_stamp != stamp or recorded != now:
@@ -248,7 +248,7 @@ def _checked(file: Path, class_index: int, stamp: tuple[int, ...]) -> Drawn | No
 
 def write_record(file: Path, digests: Digests) -> None:
     """Put on record what was drawn into a file."""
-    record = {"version": VERSION, "stamp": list(_stamp(file)), "digest": joined(digests)}
+    record = {"version": VERSION, "stamp": list(_stamp(file)), "digest": joint_digest(digests)}
     with contextlib.suppress(UserError):  # where it cannot be written, it is found out again
         write_json(record_file(file), record)
 
@@ -267,7 +267,7 @@ def _stamp(file: Path) -> tuple[int, ...]:
     return tuple(file_stamps([str(file)])[0].tolist())
 
 
-def joined(digests: Digests) -> str:
+def joint_digest(digests: Digests) -> str:
     """Hash several digests into one: a record that was damaged cannot hold it by chance."""
     return hashlib.sha256(digests.tobytes()).hexdigest()
 
