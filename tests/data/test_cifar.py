@@ -232,7 +232,7 @@ def test_a_cut_binary_is_told(tmp_path: Path) -> None:
 
 def test_a_missing_file_of_names_is_told(tmp_path: Path) -> None:
     (write_binary(tmp_path / "c") / "fine_label_names.txt").unlink()
-    with pytest.raises(UserError, match=r"lacks 'fine_label_names.txt'"):
+    with pytest.raises(UserError, match=r"lacks fine_label_names.txt"):
         open_dataset(f"cifar:{tmp_path / 'c'}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from longshot.data.trees import (
     Tree,
     as_spec,
     check_listed,
+    is_called,
     list_tree,
     split_of_file,
     splits_in,
@@ -230,7 +230,7 @@ def _may_label(file: str, pattern: str | None, prefix: str) -> bool:
     """Tell whether a file is a table to look at: none of those that lie beside class folders, nor a form to fill in."""
     name = PurePosixPath(file).name
     if pattern is not None:
-        return fnmatch.fnmatchcase(file, pattern) or fnmatch.fnmatchcase(name, pattern)
+        return is_called(file, pattern)
     beside = file.removeprefix(prefix) in SIDE_FILES
     return name.lower().endswith(TABLES) and "submission" not in name.lower() and not beside
 

@@ -214,17 +214,15 @@ class FileStore:
     root: str
     keys: pa.Array
 
-    def _path(self, row: int) -> str:
-        return os.path.join(self.root, unescape_name(self.keys[row].as_py()))  # noqa: PTH118  Path is slower
-
     def where(self, row: int) -> str:
         """Name a row in an error."""
         return escape_name(self.root) + "/" + str(self.keys[row].as_py())
 
     def encoded(self, row: int) -> bytes:
         """Read the bytes of one file."""
+        path = os.path.join(self.root, unescape_name(self.keys[row].as_py()))  # noqa: PTH118  Path is slower
         try:
-            with open(self._path(row), "rb", 0) as file:  # noqa: PTH123  Path is slower
+            with open(path, "rb", 0) as file:  # noqa: PTH123
                 return file.read()
         except OSError as error:
             raise ImageError(self.where(row), reason_of(error)) from error

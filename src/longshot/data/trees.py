@@ -6,6 +6,7 @@ A compressed tar is unpacked to a plain tar in the cache, never to files: a path
 from __future__ import annotations
 
 import bz2
+import fnmatch
 import gzip
 import lzma
 import posixpath
@@ -294,10 +295,13 @@ def _fits(image: str, plain: str) -> bool:
 
 
 def _agreement(image: str, plain: str) -> int:
-    ours, theirs = PurePosixPath(image).parts[-2::-1], PurePosixPath(plain).parts[-2::-1]
-    return next(
-        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )
+    """Count the folders, from behind, that two paths share."""
+    return len(posixpath.commonprefix([PurePosixPath(path).parts[-2::-1] for path in (image, plain)]))
+
+
+def is_called(file: str, pattern: str) -> bool:
+    """Tell whether a path, or its last part, fits a pattern with stars."""
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (file, file.rpartition("/")[2]))
 
 
 def splits_in(path: str) -> list[str]:

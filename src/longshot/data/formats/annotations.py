@@ -6,7 +6,6 @@ or the boxes cut out. Paths in annotations only ever mean images of the dataset 
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
 from collections import Counter
@@ -33,6 +32,7 @@ from longshot.data.trees import (
     Tree,
     as_spec,
     check_listed,
+    is_called,
     list_tree,
     split_of_file,
     splits_in,
@@ -110,7 +110,7 @@ class Annotations(Format):
 
     def find(self, tree: Tree, *, refresh: bool = False) -> MarkedImages | Question | None:
         """Find the annotations of images in a tree; a question where there are several kinds, None without any."""
-        files = [file for file in tree.scan.telling if self.file is None or _is_called(file, self.file)]
+        files = [file for file in tree.scan.telling if self.file is None or is_called(file, self.file)]
         if not files:
             return None
         source, images = f"annotations {self.file} of {tree.path}", hash_text(*tree.images)
@@ -314,10 +314,6 @@ def _splits(tree: Tree, rows: Sequence[_Row]) -> list[str]:
         listed.get(row.image) or next(iter(splits_in(row.image)), split_of_file(row.file)) or ""
         for row in rows
     ]
-
-
-def _is_called(file: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(file, pattern) or fnmatch.fnmatchcase(PurePosixPath(file).name, pattern)
 
 
 def _read_marks(tree: Tree, files: Sequence[str], images: str) -> pa.Table:

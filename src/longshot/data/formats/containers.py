@@ -196,7 +196,7 @@ def _group(path: str, column: str, cell: int) -> tuple[pa.ChunkedArray, int]:
 
 
 _ARRAY_NAMES = frozenset(("_reconstruct", "_frombuffer", "ndarray", "dtype", "scalar"))
-_BYTES_NAMES = frozenset((("__builtin__", "bytes"), ("builtins", "bytes")))
+_BYTES_NAMES = frozenset((("_codecs", "encode"), ("__builtin__", "bytes"), ("builtins", "bytes")))
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,13 @@ class Named:
     module: str
     name: str
 
-    def __call__(self, *arguments: Any) -> PickledObject:
+    def __call__(self, *arguments: Any) -> PickledObject | bytes:
+        if self == _ENCODE and arguments[1] == "latin1":  # bytes that were written as text
+            return str(arguments[0]).encode("latin1")
         return PickledObject(self, arguments)
+
+
+_ENCODE = Named("_codecs", "encode")
 
 
 @dataclass(eq=False)
@@ -244,21 +249,12 @@ class _Reader(pickle._Unpickler):  # written in Python: the one in C allocates w
 
     def find_class(self, module: str, name: str) -> Any:
         """Return what stands for a name that arrays need; PickleError for any other, as a hostile pickle has."""
-        if (module, name) == ("_codecs", "encode"):
-            return _bytes_of_text
         numbers = module.split(".")[0] == "numpy" and name in _ARRAY_NAMES
         if not numbers and (module, name) not in _BYTES_NAMES:
             raise PickleError(
                 f"names {module}.{name}, which no array of numbers needs, and nothing of it is run"
             )
         return Named(module, name)
-
-
-def _bytes_of_text(characters: str, encoding: str) -> bytes:
-    """Return bytes that were written as text."""
-    if encoding != "latin1":
-        raise ValueError(f"bytes are written as {encoding}")
-    return characters.encode("latin1")
 
 
 def read_pickle(path: Path) -> Any:

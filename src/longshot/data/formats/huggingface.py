@@ -72,7 +72,8 @@ class HuggingFaceFormat(Format):
         splits = list(dict.fromkeys(split for split, _ in shards))
         chosen = set(chosen_splits(self.split, splits, path))
         shards = [(split, file) for split, file in shards if split in chosen]
-        features = _features(shards[0][1])
+        first_shard = shards[0][1]
+        features = _features_of(schema_of(str(first_shard)), first_shard.parent / "dataset_info.json")
         image = _choose("image", self.image, _image_columns(features), list(features), path)
         label = _choose("label", self.label, _label_columns(features), list(features), path)
         attributes = [
@@ -215,12 +216,8 @@ def _check_whole(files: Sequence[Path]) -> None:
 # ---- columns --------------------------------------------------------------------------------------------
 
 
-def _features(shard: Path) -> ColumnTypes:
-    """Read what each column holds from the schema of a shard, which carries the dataset's own description."""
-    return _features_of(schema_of(str(shard)), shard.parent / "dataset_info.json")
-
-
 def _features_of(schema: pa.Schema, beside: Path | None = None) -> ColumnTypes:
+    """Read what each column holds from a schema, which carries the dataset's own description, or a file ``beside``."""
     described: Any = {}
     if beside is not None and beside.is_file():
         described = read_object(beside).get("features") or {}
@@ -356,9 +353,9 @@ def check_rows(path: Path, folders: Mapping[str, Path], rows: Mapping[str, int])
     """
     for split, number in rows.items():
         folder = folders[split]
-        info = _splits(_info(folder / "dataset_info.json"))
-        saved = (folder / "state.json").is_file()
-        expected, said_by = _promise(info, split, alone=saved), folder / "dataset_info.json"
+        said_by, saved = folder / "dataset_info.json", (folder / "state.json").is_file()
+        info = _splits(read_object(said_by).get("splits") if said_by.is_file() else None)
+        expected = _promise(info, split, alone=saved)
         if expected is None and not saved:
             for above in (folder, *folder.parents[:2]):
                 expected, said_by = _promise(_readme(above / "README.md"), split), above / "README.md"
@@ -378,10 +375,6 @@ def _promise(splits: Mapping[str, int], split: str, *, alone: bool = False) -> i
     if split in splits:
         return splits[split]
     return next(iter(splits.values())) if alone and not split and len(splits) == 1 else None
-
-
-def _info(file: Path) -> Any:
-    return read_object(file).get("splits") if file.is_file() else None
 
 
 def _readme(file: Path) -> dict[str, int]:

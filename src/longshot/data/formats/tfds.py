@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +75,8 @@ class Tfds(Format):
         columns = {"split": table["split"], "position": table["position"]}
         for feature in prepared.features:
             if feature.single and feature.kind in ("label", "text", "tensor") and feature != label:
-                columns[_free(feature.name, columns)] = _attribute(table, feature, prepared)
+                column = f"feature {feature.name}" if feature.name in columns else feature.name
+                columns[column] = _attribute(table, feature, prepared)
         store = store_of(prepared.files, table, RecordDecoder(image))
         keys = record_keys(classes, table["split"].to_numpy(), table["position"].to_numpy())
         return assemble(name, self.source(path), classes, keys, store, attributes=pa.table(columns))
@@ -126,10 +127,6 @@ def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int =
         if plain and plain != str(number):
             ids[number] += f"-{plain}"
     return np.array(ids)[numbers]
-
-
-def _free(name: str, taken: dict[str, Any]) -> str:
-    return name if name not in taken else f"feature {name}"
 
 
 def _attribute(table: pa.Table, feature: Feature, prepared: Prepared) -> pa.ChunkedArray:

@@ -222,9 +222,11 @@ class _Transfer:
                 return False
             if answer.status_code not in (200, 206):
                 raise Unavailable(f"answers {answer.status_code} ({_meaning(answer.status_code)})")
-            if answer.headers.get("Content-Encoding", "identity") != "identity" and not self._is_packed():
+            packed = self.file.name.endswith((".gz", ".tgz"))
+            if answer.headers.get("Content-Encoding", "identity") != "identity" and not packed:
                 raise Unavailable("packs the file on its way, although it was asked not to")
-            if answer.headers.get("Content-Type", "").startswith("text/html") and not self._may_be_page():
+            page = self.file.name.endswith((".html", ".htm"))
+            if answer.headers.get("Content-Type", "").startswith("text/html") and not page:
                 raise Unavailable(
                     "sent a web page where the file should be, as for a login or a confirmation"
                 )
@@ -332,12 +334,6 @@ class _Transfer:
         tag = answer.headers.get("ETag", "")
         mark = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
         write_json(self.state, {"url": url, "mark": mark})
-
-    def _is_packed(self) -> bool:
-        return self.file.name.endswith((".gz", ".tgz"))
-
-    def _may_be_page(self) -> bool:
-        return self.file.name.endswith((".html", ".htm"))
 
 
 def _meaning(status: int) -> str:

@@ -150,7 +150,8 @@ def _figure(top: Branch, depth: int | None, title: str) -> Figure:
     axes.add_collection(PatchCollection(wedges, facecolors=faces, edgecolors="white", linewidths=edge))
     _write_centre(axes, title if title and top.name == "root" else top.name)
     note = "" if named else in_words(f" ({len(leaves):,} are too many to name; draw fewer with {{depth}})")
-    text = f"{title or top.name}: {top.classes:,} classes{_images(top)}{note}"
+    images = "" if top.images is None else f", {top.images:,} images"
+    text = f"{title or top.name}: {top.classes:,} classes{images}{note}"
     reach = margin if any(abs(item.middle - 90) < 60 for item in leaves) else 0.3
     axes.text(0, radius + (reach if named else 0.3), text, ha="center", va="bottom", size=12, color=_INK)
     return figure
@@ -272,10 +273,6 @@ def _write_centre(axes: Any, name: str) -> None:
 def _outer_text(branch: Branch) -> str:
     name = branch.name if len(branch.name) <= 34 else branch.name[:33] + "…"
     return name if not branch.children else f"{name} ({branch.classes:,})"
-
-
-def _images(top: Branch) -> str:
-    return "" if top.images is None else f", {top.images:,} images"
 
 
 def _width(text: str, size: float) -> float:
