@@ -165,7 +165,7 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
 def repeated_names(names: Iterable[str]) -> list[str]:
     """Return the names that occur more than once, sorted.
 
-    >>> repeated(["b", "a", "b"])
+    >>> repeated_names(["b", "a", "b"])
     ['b']
     """
     return sorted(name for name, number in Counter(names).items() if number > 1)

@@ -107,7 +107,7 @@ def image_digests(
     workers : int
         Threads that read and hash.
     look : Look, optional
-        ``look_at(dataset.store, rows)``, where the caller has just looked at the files.
+        ``stamp_rows(dataset.store, rows)``, where the caller has just looked at the files.
 
     Returns
     -------

@@ -70,7 +70,7 @@ def cut_splits(
 ) -> dict[str, tuple[str, int, int]]:
     """Turn percent of official splits into record numbers: {split: (official split, from, to)}, ``to`` excluded.
 
-    >>> cut({"train": ("train", 0, 90), "validation": ("train", 90, 100)}, {"train": 3060})
+    >>> cut_splits({"train": ("train", 0, 90), "validation": ("train", 90, 100)}, {"train": 3060})
     {'train': ('train', 0, 2754), 'validation': ('train', 2754, 3060)}
     """
     return {
