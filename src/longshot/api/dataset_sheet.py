@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import PAGE, Ints, claim_output, count, deliver_text
-from longshot.data import as_dataset, describe_dataset, survey, take_rows
+from longshot.data import as_dataset, describe_dataset, survey_images, take_rows
 
 if TYPE_CHECKING:
     from longshot.audit import CopyGroups
@@ -195,7 +195,7 @@ def look_at(sheet: DatasetSheet) -> DatasetSheet:
     from longshot.audit import find_copies
 
     dataset = sheet.dataset
-    looked = survey(dataset)
+    looked = survey_images(dataset)
     readable = np.flatnonzero(looked.widths > 0)
     if not len(readable):
         return DatasetSheet(dataset, sheet.facts, looked)

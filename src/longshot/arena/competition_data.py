@@ -36,7 +36,7 @@ from longshot.base import (
     write_json,
     write_text,
 )
-from longshot.data import Dataset, compare_content, open_dataset, pack_digests, under, unpack_digests
+from longshot.data import Dataset, compare_content, open_dataset, pack_digests, take_branch, unpack_digests
 
 if TYPE_CHECKING:
     from longshot.models import Content
@@ -68,7 +68,7 @@ def open_part(spec: str) -> Dataset:
     """A dataset by path or name, or ``DATASET#BRANCH`` for the classes under one branch."""
     source, _, branch = spec.partition("#")
     dataset = open_dataset(source)
-    return under(dataset, branch) if branch else dataset
+    return take_branch(dataset, branch) if branch else dataset
 
 
 class CompetitionData:

@@ -42,9 +42,9 @@ from longshot.data import (
     ImageError,
     ImageStore,
     as_dataset,
-    described,
     digest_column,
     read_attributes,
+    with_checked_attributes,
     without_digests,
 )
 from longshot.diagnosis.alterations import ALTERED, FORMS, alter, learn_signatures
@@ -146,7 +146,7 @@ def image_attributes(
                 read_attributes(data, dataset.keys, str(path)), dataset, f"The attributes in {path}"
             )
         )
-    own = described(dataset).attributes
+    own = with_checked_attributes(dataset).attributes
     if own is not None:
         tables.append(own)
     if pixels is not None:

@@ -30,7 +30,7 @@ from longshot.base import (
     executor,
     progress,
 )
-from longshot.data import ImageStore, Shipment, shipment
+from longshot.data import ImageStore, Shipment, plan_shipment
 from longshot.evaluation.compute import WORST_LOSS, Work, compute, score_tasks, task_metrics
 from longshot.evaluation.image_source import ImageSource, sent_images
 from longshot.evaluation.run_inputs import FeatureSource, used_rows
@@ -153,7 +153,7 @@ class Dispatch:
             source.prepare()
             return
         rows = used_rows(work.bound for work in works)
-        sent = shipment(self.executor, source.dataset.store, rows, source.dataset.name)
+        sent = plan_shipment(self.executor, source.dataset.store, rows, source.dataset.name)
         self._numbers[id(source)] = len(self._held)
         self._held.append(source.portable(sent.store))
         self._shipments[id(source)] = sent

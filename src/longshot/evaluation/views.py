@@ -345,7 +345,7 @@ def find_images(
         if datasets and name in datasets:
             return [as_dataset(datasets[name])]
         if fingerprints and name in fingerprints:
-            return [registry.find(fingerprint, name) for fingerprint in fingerprints[name]]
+            return [registry.reopen_dataset(fingerprint, name) for fingerprint in fingerprints[name]]
         return [open_dataset(name)]
 
     def images(name: str, keys: Sequence[str]) -> list[Image]:

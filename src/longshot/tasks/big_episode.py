@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from longshot.audit import find_copies
 from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError
-from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut
+from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut_splits
 from longshot.tasks.content import read_content
 from longshot.tasks.drawing import to_table
 from longshot.tasks.pools import unmixed
@@ -213,7 +213,7 @@ def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
                 f"Dataset '{dataset.name}' has 0 train images among its {len(dataset):,}; complete the column split."
             )
         pieces, like = CUTS[tuple(parts)]
-        slices = cut(pieces, {part: len(rows) for part, rows in parts.items()})
+        slices = cut_splits(pieces, {part: len(rows) for part, rows in parts.items()})
         words.append(f"it has only {' and '.join(parts)} images and is cut as VTAB cuts {like}")
         parts = {split: parts[part][start:stop] for split, (part, start, stop) in slices.items()}
     elif not words:

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from longshot.audit import CopyGroups
 from longshot.base import Bools, Ints, TaskRows, UserError, count
-from longshot.data import Dataset, described
+from longshot.data import Dataset, with_checked_attributes
 from longshot.tasks.base import Instances, Pool, Shape
 from longshot.tasks.streams import Streams
 
@@ -292,7 +292,7 @@ def make_pools(
     """
     curated = _curated(instances)
     if curated is not None or limits.query_where is not None or limits.support_where is not None:
-        dataset = described(dataset)
+        dataset = with_checked_attributes(dataset)
     masks = [
         None if rule is None else rule_mask(rule, dataset.attributes, dataset.name)
         for rule in (limits.query_where, limits.support_where)

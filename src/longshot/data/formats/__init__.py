@@ -84,14 +84,15 @@ def find_format(name: str) -> type[Format]:
 
 
 def make_format(call: str) -> Format:
-    """``"coco(crops=True)"`` → the format with its settings; UserError with the nearest name when there is none."""
+    """Make the format that a call such as ``"coco(crops=True)"`` names; UserError with the nearest name."""
     name, settings = parse_call(call)
     made: Format = make_called("format", name, find_format(name), settings)
+    made.check_settings()
     return made
 
 
 def split_spec(text: str) -> tuple[str, str] | None:
-    """``"coco(crops=True):/data/coco"`` → (call, path); None for anything that begins with no known format."""
+    """Split ``"coco(crops=True):/data/coco"`` into (call, path); None for anything that begins with no known format."""
     match = _SPEC.fullmatch(text)
     if match is None:
         return None
@@ -100,8 +101,8 @@ def split_spec(text: str) -> tuple[str, str] | None:
 
 
 def recognise(path: Path) -> Format | None:
-    """The format that the files at ``path`` tell by their names, with its default settings; Longshot's own first."""
-    for name in possible(path):
+    """Recognise the format of the files at ``path`` by their names, with its default settings; Longshot's own first."""
+    for name in possible_formats(path):
         if _recognises(find_format(name), path):
             return make_format(name)
     for name in list(all_formats())[len(FORMATS) :]:
@@ -119,8 +120,8 @@ def _recognises(form: type[Format], path: Path) -> bool:
     return False
 
 
-def possible(path: Path) -> list[str]:
-    """The formats that may know ``path``, by its name and those right inside it; all where these do not tell."""
+def possible_formats(path: Path) -> list[str]:
+    """List the formats that may know ``path``, by its name and those right inside it; all where these do not tell."""
     try:
         inside = os.listdir(path) if path.is_dir() else []  # noqa: PTH208  names alone
     except OSError:
@@ -146,9 +147,9 @@ def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
     from longshot.data.folder import Folders, folder_classes
     from longshot.data.formats.annotations import Annotations
     from longshot.data.label_tables import Table, TableFits
-    from longshot.data.trees import Question, as_spec, look_at
+    from longshot.data.trees import Question, as_spec, list_tree
 
-    tree = look_at(path, refresh=refresh)
+    tree = list_tree(path, refresh=refresh)
     shown, inner = tree.shown, [file for file in tree.scan.telling if file.lower().endswith(_ARCHIVES)]
     if not tree.images and inner:
         raise UserError(
@@ -186,7 +187,7 @@ def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
 
 
 def _says_the_same(tables: Sequence[LabelTable], tree: Tree, folders: FolderClasses) -> bool:
-    """Whether tables put the images that they list into the classes of their folders, under whatever names."""
+    """Tell whether tables put the images that they list into the classes of their folders, under whatever names."""
     if folders.question or not folders.ids:
         return False
     class_of = dict(zip(tree.scan.class_ids, folders.ids, strict=True))

@@ -56,7 +56,7 @@ class ClassDistances(NamedTuple):
 
 
 def open_taxonomy(source: str | Path | Dataset, *, taxonomy: str | Path | Taxonomy | None = None) -> Taxonomy:
-    """The hierarchy of a dataset's classes, or of a taxonomy file.
+    """Open the hierarchy of a dataset's classes, or of a taxonomy file.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def measure_distances(
     out: str | Path | None = None,
     force: bool = False,
 ) -> ClassDistances:
-    """Distances between all classes of a dataset or a taxonomy file, and which are the nearest and the farthest.
+    """Measure the distances between all classes of a dataset or a taxonomy file, and name the nearest and the farthest.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def measure_distances(
 def class_hierarchy(
     source: str | Path | Dataset, taxonomy: str | Path | Taxonomy | None = None
 ) -> ClassHierarchy:
-    """As :func:`open_taxonomy`, with the classes: a file's leaves, or a dataset's classes with their images."""
+    """Open a taxonomy with its classes: a file's leaves, or a dataset's classes and their numbers of images."""
     from longshot.data.opening import open_dataset  # opening knows taxonomies, too
 
     if isinstance(source, str | Path):

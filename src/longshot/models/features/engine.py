@@ -33,7 +33,7 @@ from longshot.base import (
     current_choice,
     executor,
 )
-from longshot.data import Dataset, ImageStore, Shipment, shipment
+from longshot.data import Dataset, ImageStore, Shipment, plan_shipment
 from longshot.models.backbones.base import Backbone, Precomputed, in_blocks
 from longshot.models.features.array_files import not_finite
 from longshot.models.features.decode import decode_rows, open_decoder, unreadable_images
@@ -218,7 +218,7 @@ def _through_network(
     names = {cut: f"images {rows[0]} to {rows[-1]} ({len(rows)})" for cut, rows in every.items()}
     skipped = failures.skipped(names.values(), retry=current_choice().retry_failed)
     work = {cut: rows for cut, rows in every.items() if names[cut] not in skipped}
-    sent = shipment(executor(), request.dataset.store, np.concatenate(units), request.dataset.name)
+    sent = plan_shipment(executor(), request.dataset.store, np.concatenate(units), request.dataset.name)
     bad: list[tuple[int, str]] = []
     parts: dict[int, dict[int, NDArray[np.float32]]] = {}
     try:

@@ -38,8 +38,8 @@ from longshot.data import (
     compare_content,
     content_digest,
     image_digests,
-    look_at,
     short_digests,
+    stamp_rows,
     stamps_of,
 )
 from longshot.models.backbones import open_backbone
@@ -88,7 +88,7 @@ def content_of(dataset: Dataset, rows: Ints | None = None) -> Content:
         spread = np.unique(np.linspace(0, len(dataset) - 1, _PROBED).astype(np.int64))
         return Content("names", content_digest(_keys(dataset, spread), image_digests(dataset, spread)))
     chosen = np.arange(len(dataset)) if rows is None else rows
-    look = look_at(dataset.store, chosen)
+    look = stamp_rows(dataset.store, chosen)
     digests = image_digests(dataset, rows, look=look)
     short, stamps = np.zeros(len(dataset), np.uint64), np.full((len(dataset), 3), -1, np.int64)
     short[chosen], stamps[chosen] = short_digests(digests), look.stamps

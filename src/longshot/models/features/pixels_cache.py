@@ -32,7 +32,7 @@ from longshot.base import (
     parse_preprocessing,
     progress,
 )
-from longshot.data import Dataset, ImageStore, shipment
+from longshot.data import Dataset, ImageStore, plan_shipment
 from longshot.models.features.cache import Shards, hold_lock, open_guarded
 from longshot.models.features.decode import check_workers, open_decoder, unreadable_images
 from longshot.models.features.lookup import content_of
@@ -198,7 +198,7 @@ def read_shards(
     ]
     pool = executor()
     every = np.arange(shards.rows) if rows is None else rows
-    sent = shipment(pool, dataset.store, np.unique(every), dataset.name)
+    sent = plan_shipment(pool, dataset.store, np.unique(every), dataset.name)
 
     def payloads() -> Iterator[tuple[tuple[int, range], tuple[range, ImageStore | None]]]:
         for shard, positions in cuts:

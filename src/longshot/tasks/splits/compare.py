@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import Floats, Ints, UserError, count, first, note, progress, with_engine
-from longshot.data import SPLITS, Dataset, TaxonomyLike, as_dataset, no_taxonomy, reduced, with_taxonomy
+from longshot.data import (
+    SPLITS,
+    Dataset,
+    TaxonomyLike,
+    as_dataset,
+    no_taxonomy,
+    with_reduction,
+    with_taxonomy,
+)
 from longshot.models import Features, embed
 from longshot.tasks.splits.embeddings import (
     MEASURES,
@@ -341,7 +349,7 @@ def compare_trees(
     """
     opened = as_dataset(dataset)
     class_ids = opened.class_ids
-    above = reduced(with_taxonomy(opened, taxonomy), reduction).taxonomy
+    above = with_reduction(with_taxonomy(opened, taxonomy), reduction).taxonomy
     if above is None:
         raise no_taxonomy(opened, " to compare with")
     hierarchy = taxonomy_hops(above, class_ids)

@@ -22,8 +22,8 @@ from longshot.data import (
     Taxonomy,
     as_dataset,
     no_taxonomy,
-    reduced,
     taxonomy_facts,
+    with_reduction,
 )
 from longshot.tasks.splits.split import RATIOS, Split, assign, from_labels, no_split_file, part_sizes
 
@@ -237,7 +237,7 @@ def semantic_split(
     reduction : str, optional
         Which paths of the taxonomy count; see ``class_distances``.
     """
-    dataset = reduced(dataset, reduction)
+    dataset = with_reduction(dataset, reduction)
     if dataset.taxonomy is None:
         raise no_taxonomy(dataset, " to take super-classes from")
     sizes = part_sizes(len(dataset.class_ids), ratios)
