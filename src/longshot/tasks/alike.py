@@ -33,7 +33,7 @@ from longshot.tasks.judges import Judge, check_features, embedded_judges, hash_o
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
-    from longshot.models import BackboneLike, Features
+    from longshot.models import BackboneLike
 
 _HIDDEN = {"setting": False}
 _CHOICES = (
@@ -146,6 +146,8 @@ class AlikeClasses:
         key = (pool.dataset.fingerprint, pool.classes.tobytes(), count)
         if key not in self._ranked:
             seen = self.with_features(pool.dataset, rows_of_classes(pool.dataset.offsets, pool.classes))
+            from longshot.tasks.splits.embeddings import class_means  # brings SciPy
+
             means = [class_means(judge.features, pool.classes) for judge in seen.panel]
             self._ranked[key] = nearest_classes(means, count)
         return self._ranked[key]
@@ -153,23 +155,6 @@ class AlikeClasses:
 
 def _name(backbone: Any) -> str:
     return backbone if isinstance(backbone, str) else str(getattr(backbone, "backbone", backbone))
-
-
-def class_means(features: Features, classes: Ints) -> Floats:
-    """Return the mean feature of each of the ``classes`` [P], scaled to unit length [P, d]."""
-    means = np.stack(
-        [np.asarray(features.array[features.rows(c)], np.float64).mean(0) for c in classes.tolist()]
-    )
-    lengths = np.linalg.norm(means, axis=1)
-    aimless = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-    if len(aimless):
-        raise UserError(
-            f"The features of '{features.backbone}' have no direction for the class "
-            f"'{features.class_ids[classes[aimless[0]]]}': their mean is zero or not finite",
-            "take another judge, or look at the images of the class",
-        )
-    unit: Floats = means / lengths[:, None]
-    return unit
 
 
 def nearest_classes(means: Sequence[Floats], count: int) -> Ints:
@@ -285,6 +270,7 @@ def make_taxonomy(
     True
     """
     from longshot.models import embed
+    from longshot.tasks.splits.embeddings import class_means
 
     check_count("make_taxonomy", "least", least, least=2)
     if out is not None:

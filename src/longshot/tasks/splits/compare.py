@@ -33,7 +33,7 @@ from longshot.tasks.splits.embeddings import (
     tree_gap,
     ward,
 )
-from longshot.tasks.splits.hardness import Hardness, hardness_of, reference_splits
+from longshot.tasks.splits.hardness import Hardness, measure_hardness, reference_splits
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable
 from longshot.tasks.splits.published_splits import open_split
 from longshot.tasks.splits.split import SHOT, WAY, Split, SplitLike
@@ -298,7 +298,7 @@ def _hardness(
     if proxy is None:
         return None
     try:
-        return hardness_of(proxy, draws, name)
+        return measure_hardness(proxy, draws, name)
     except Unmeasurable as error:
         if not quiet:
             note(f"how hard it is was not measured: {error}")

@@ -277,22 +277,14 @@ def super_classes(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Return disjoint (name, classes), sorted by name: groups that share a class are joined, ``a + b`` by name."""
     groups = taxonomy.groups(class_ids) if level is None else taxonomy.groups_at(class_ids, level)
-    home: dict[str, str] = {}
-    above: dict[str, str] = {group: group for group in groups}
+    from scipy.cluster.hierarchy import DisjointSet
 
-    def top(group: str) -> str:
-        while above[group] != group:
-            group = above[group]
-        return group
-
+    joined, home = DisjointSet(groups), {}
     for group, members in groups.items():
         for member in members:
-            above[top(group)] = top(home.setdefault(member, group))
-    joined: dict[str, list[str]] = {}
-    for group in groups:
-        joined.setdefault(top(group), []).append(group)
+            joined.merge(group, home.setdefault(member, group))
     families = []
-    for names in joined.values():
+    for names in map(sorted, joined.subsets()):
         everyone = sorted({member for group in names for member in groups[group]})
         families.append((" + ".join(name or taxonomy.label(name) for name in names), tuple(everyone)))
     return sorted(families)
