@@ -231,7 +231,7 @@ def test_a_mistake_is_one_sentence(dataset, settings: dict[str, Any], sentence: 
         ),
         (
             lambda features: SiblingClasses(level="one"),  # type: ignore[arg-type]
-            "The level is 'one', but must be a whole number: 1 (below the root) or more.",
+            "SiblingClasses's level is 'one'; it must be a whole number of at least 1.",
         ),
         (
             lambda features: SemanticClasses(alpha="big"),  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ from .base import Shape as Shape  # protocol: how many classes, shots and querie
 from .big_episode import BigEpisode as BigEpisode  # a dataset with train, validation and test images as one task
 from .big_episode import shuffled_splits as shuffled_splits  # shuffle images into train, validation and test
 from .big_episode import split_rows as split_rows  # rows of train, validation and test images
-from .big_episode import with_splits as with_splits  # a dataset cut into train, validation and test as VTAB cuts its own
+from .big_episode import with_splits as with_splits  # a dataset cut into train, validation and test as in VTAB
 from .class_samplers import CoarsityClasses as CoarsityClasses  # sampler: tasks in a band of coarsity
 from .class_samplers import draw_within as draw_within  # draw ways, then that many classes of a group
-from .class_samplers import SemanticClasses as SemanticClasses  # sampler: classes close in meaning, each about equally often
+from .class_samplers import SemanticClasses as SemanticClasses  # sampler: classes close in meaning, balanced
 from .class_samplers import SiblingClasses as SiblingClasses  # sampler: all classes of one super-class
 from .class_samplers import UniformClasses as UniformClasses  # sampler: every set of classes is equally likely
 from .columns import checksum as checksum  # SHA-256 over facts and all columns
@@ -54,7 +54,7 @@ from .instance_samplers import MatchedInstances as MatchedInstances  # sampler: 
 from .instance_samplers import objects_attribute as objects_attribute  # the attribute that counts objects in an image
 from .instance_samplers import rule_set as rule_set  # cases of a named rule set
 from .instance_samplers import RULE_SETS as RULE_SETS  # named rule sets of shifted and matched tasks
-from .instance_samplers import ShiftedInstances as ShiftedInstances  # sampler: support that differs from the query by a rule
+from .instance_samplers import ShiftedInstances as ShiftedInstances  # sampler: support unlike the query by a rule
 from .instance_samplers import skip_past as skip_past  # positions among what is left → positions in the whole
 from .instance_samplers import slots_to_rows as slots_to_rows  # positions inside classes → rows of the dataset
 from .instance_samplers import UniformInstances as UniformInstances  # sampler: every set of images is equally likely

@@ -90,6 +90,8 @@ class AlikeClasses:
         named = [each.facts() if isinstance(each, Judge) else {"backbone": _name(each)} for each in panel]
         object.__setattr__(self, "judged_by", named)
         check_number("AlikeClasses", "beta", self.beta)
+        if np.isinf(self.beta):
+            raise UserError("AlikeClasses's beta is inf; it must be finite.")
         if self.nearest is not None:
             check_count("AlikeClasses", "nearest", self.nearest, least=1)
 

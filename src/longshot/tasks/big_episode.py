@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.audit import find_copies
-from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError
+from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError, check_choice, check_count
 from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut
 from longshot.tasks.content import read_content
 from longshot.tasks.drawing import to_table
@@ -66,16 +66,10 @@ class BigEpisode:
     copies: str | None = None
 
     def __post_init__(self) -> None:
-        if self.support not in SUPPORTS:
-            raise UserError(f"There is no support '{self.support}'; choose {' or '.join(SUPPORTS)}.")
-        for name in ("train", "validation"):
-            if getattr(self, name) < 1:
-                raise UserError(
-                    f"A big episode's {name} images are {getattr(self, name)}, but must be at least 1."
-                )
-        for name in ("query", "block"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UserError(f"A big episode's {name} is {getattr(self, name)}, but must be at least 1.")
+        check_choice("BigEpisode", "support", self.support, SUPPORTS)
+        for name in ("train", "validation", "query", "block"):
+            if getattr(self, name) is not None:
+                check_count("BigEpisode", name, getattr(self, name), least=1)
 
     def final(self, dataset: Dataset) -> Testbed:
         """Build the testbed that is reported: learn from all ``train`` + ``validation`` images, answer test images."""

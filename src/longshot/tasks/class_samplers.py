@@ -90,10 +90,8 @@ class SiblingClasses:
     name: ClassVar[str] = "siblings"
 
     def __post_init__(self) -> None:
-        if self.level is not None and (not isinstance(self.level, int) or self.level < 1):
-            raise UserError(
-                f"The level is {self.level!r}, but must be a whole number: 1 (below the root) or more."
-            )
+        if self.level is not None:
+            check_count(type(self).__name__, "level", self.level, least=1)
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
         """Return the classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id.

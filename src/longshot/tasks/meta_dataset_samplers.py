@@ -59,11 +59,6 @@ class MetaDatasetShape(Shape):
             check_range(name, getattr(self, name), 1)
 
     @property
-    def min_images(self) -> int:
-        """Return 2: half of a class, rounded down, must be at least one image."""
-        return 2
-
-    @property
     def min_counts(self) -> tuple[int, int]:
         """Return one query and one shot, so that a class is cut in half where it is cut."""
         return 1, 1

@@ -55,11 +55,6 @@ class FixedShape(Shape):
         return self.way
 
     @property
-    def min_images(self) -> int:
-        """Return shots and queries together."""
-        return self.shot + self.query
-
-    @property
     def min_counts(self) -> tuple[int, int]:
         """Return queries and shots."""
         return self.query, self.shot
@@ -74,7 +69,7 @@ class FixedShape(Shape):
 
 
 @dataclass(frozen=True)
-class AnyShape:
+class AnyShape(Shape):
     """Ways and shots vary from task to task, as in Cross-domain MetaDL.
 
     N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is
@@ -112,11 +107,6 @@ class AnyShape:
         check_range("min_shot", self.min_shot, 1)
         check_range("max_shot", self.max_shot, self.min_shot)
         check_range("query", self.query, 1)
-
-    @property
-    def min_images(self) -> int:
-        """Return the least number of shots and the queries together."""
-        return self.min_shot + self.query
 
     @property
     def min_counts(self) -> tuple[int, int]:
