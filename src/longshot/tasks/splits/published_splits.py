@@ -279,7 +279,8 @@ def super_classes(
     groups = taxonomy.groups(class_ids) if level is None else taxonomy.groups_at(class_ids, level)
     from scipy.cluster.hierarchy import DisjointSet
 
-    joined, home = DisjointSet(groups), {}
+    joined = DisjointSet(groups)
+    home: dict[str, str] = {}
     for group, members in groups.items():
         for member in members:
             joined.merge(group, home.setdefault(member, group))
