@@ -94,9 +94,8 @@ class_options = together(
         "--classes",
         type=SamplerWord("classes", CLASSES),
         default="uniform",
-        help="uniform: any. alike: a class and some of its nearest by the looks (--judge), every class about equally "
-        "often. semantic: the same by meaning. hierarchical: all below a node of the taxonomy. bilevel, siblings: all "
-        "from one super-class.",
+        help="uniform: any. alike: some of the nearest by the looks (--judge). semantic: close in meaning. "
+        "hierarchical: all below a node of the taxonomy. bilevel, siblings: all from one super-class.",
     ),
     _kinds(
         "--level",
@@ -104,8 +103,8 @@ class_options = together(
         help="Siblings, bilevel: level of the super-classes (1: below the root). [the direct parents]",
     ),
     _kinds("--alpha", type=float, help="Semantic: how close in meaning. [0.383]"),
-    _kinds("--beta", type=float, help="Semantic, alike: how evenly classes appear. [100]"),
-    _kinds("--nearest", type=COUNT, help="Alike: nearest classes to choose from. [7 for 5 ways]"),
+    _kinds("--beta", type=float, help="Semantic, alike: how evenly. [100]"),
+    _kinds("--nearest", type=COUNT, help="Alike: candidates. [7 for 5 ways]"),
     _kinds("--coarsity", metavar="LO:HI", help="Only tasks whose coarsity lies in this band."),
     _kinds(
         "--distance",
@@ -140,7 +139,7 @@ instance_options = together(
         "judge",
         multiple=True,
         metavar="BACKBONE[:METHOD]",
-        help="Who judges difficulty, and which classes are alike; may be repeated.",
+        help="Who judges; may be repeated.",
     ),
     _images("--held-out", multiple=True, metavar="BACKBONE[:METHOD]", help="Measures only; may be repeated."),
     _images("--difficulty", type=float, metavar="SHARE", help="From 0 (uniform) to 1 (the hardest). [1]"),
@@ -251,7 +250,6 @@ def command(
     Examples:
       longshot sample toybox --tasks 600 --way 5 --shot 5 --query 10 --split test -o easy.parquet
       longshot sample toybox --classes alike --judge pixels --split test -o look-alikes.parquet
-      longshot sample toybox --classes siblings --level 1 --split test -o siblings.parquet
       longshot sample toybox --classes semantic --split test --tasks 200 -o fine.parquet
       longshot sample toybox --shape meta-dataset --split test -o varied.parquet
       longshot sample toybox --instances difficult --judge pixels --split test -o hard.parquet

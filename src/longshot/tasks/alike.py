@@ -26,7 +26,7 @@ from longshot.base import (
     rows_of_classes,
     with_engine,
 )
-from longshot.data import EDGES, Dataset, DatasetLike, Taxonomy, as_dataset, write_csv
+from longshot.data import Dataset, DatasetLike, Taxonomy, as_dataset
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.class_samplers import BETA, NOISE_TASKS, ClassTurns, UniformClasses
 from longshot.tasks.judges import Judge, check_features, embedded_judges, hash_of_judges
@@ -271,6 +271,7 @@ def make_taxonomy(
     >>> min(len(members) for members in tree.groups(longshot.open_dataset("toybox").class_ids).values()) >= 5
     True
     """
+    from longshot.data import EDGES, write_csv
     from longshot.models import embed
     from longshot.tasks.splits.embeddings import class_means
 
