@@ -114,7 +114,7 @@ class_options = together(
     _kinds(
         "--reduction",
         type=click.Choice(["shortest-paths"]),
-        help="Coarsity by one shortest path per class. [all]",
+        help="Coarsity by one path per class. [all]",
     ),
     _kinds(
         "--taxonomy",
