@@ -289,7 +289,7 @@ def make_taxonomy(
 
 
 def group_classes(points: Floats, class_ids: Sequence[str], names: Sequence[str], least: int) -> Taxonomy:
-    """Cluster classes at ``points`` [C, d] into a tree whose lowest inner nodes have ``least`` classes or more."""
+    """Group classes at ``points`` [C, d] into a tree whose lowest inner nodes have ``least`` classes or more."""
     from longshot.tasks.splits.embeddings import ward
 
     groups: list[list[int]] = []

@@ -70,6 +70,8 @@ def test_a_whole_choice_may_be_the_factor() -> None:
 
 
 def test_the_judge_of_look_alikes_is_part_of_the_classes() -> None:
-    one, other = (side(name, classes="alike", judge=name, instances="uniform") for name in ("pixels", "lite"))
-    comparison = Comparison("judge", "testbed.classes.judge", [one, other])
+    first, second = (
+        side(name, classes="alike", judge=name, instances="uniform") for name in ("pixels", "lite")
+    )
+    comparison = Comparison("judge", "testbed.classes.judge", [first, second])
     assert dict(comparison.varied()) == {"pixels": "pixels", "lite": "lite"}
