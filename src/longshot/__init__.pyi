@@ -16,6 +16,7 @@ from .audit import find_suspects as find_suspects  # images whose label is doubt
 from .models import list_backbones as list_backbones  # what can embed images
 from .models import embed as embed  # run a backbone over a dataset
 from .data import open_taxonomy as open_taxonomy  # a hierarchy of classes
+from .tasks import make_taxonomy as make_taxonomy  # a hierarchy of classes by their looks
 from .data import measure_distances as measure_distances  # how far classes are from each other
 from .tasks import open_split as open_split  # a class split from a file or by name
 from .tasks import make_split as make_split  # divide classes at a chosen distance
@@ -54,6 +55,7 @@ from .tasks import AnyShape as AnyShape
 from .tasks import MetaDatasetShape as MetaDatasetShape
 from .tasks import ShapeLike as ShapeLike
 from .tasks import UniformClasses as UniformClasses
+from .tasks import AlikeClasses as AlikeClasses
 from .tasks import SiblingClasses as SiblingClasses
 from .tasks import SemanticClasses as SemanticClasses
 from .tasks import CoarsityClasses as CoarsityClasses

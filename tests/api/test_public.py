@@ -62,6 +62,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
             "list_backbones",
             "embed",
             "open_taxonomy",
+            "make_taxonomy",
         ),
         "measure_distances",
         "serve",

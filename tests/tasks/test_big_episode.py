@@ -245,9 +245,9 @@ def test_an_order_that_is_not_known_is_refused(data: Dataset) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"support": "first"}, "no support 'first'; choose train800val200 or trainval"),
-        ({"train": 0}, "train images are 0, but must be at least 1"),
-        ({"block": 0}, "block is 0, but must be at least 1"),
+        ({"support": "first"}, "no support 'first'; choose 'train800val200' or 'trainval'"),
+        ({"train": 0}, "train is 0; it must be a whole number of at least 1"),
+        ({"block": 0}, "block is 0; it must be a whole number of at least 1"),
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, object], message: str) -> None:

@@ -161,7 +161,7 @@ def test_without_plugins_help_lists_longshots_own(monkeypatch: pytest.MonkeyPatc
     plug(monkeypatch, {})
     text = CliRunner().invoke(cli, ["sample", "--help"]).output
     assert "--shape fixed|any|meta-dataset|like:FILE\n" in text
-    assert "--classes [uniform|semantic|hierarchical|bilevel|siblings]\n" in text
+    assert "--classes [uniform|alike|semantic|hierarchical|bilevel|siblings]\n" in text
 
 
 @pytest.mark.usefixtures("plugged")

@@ -41,6 +41,8 @@ CHOICES = (
     "--shape meta-dataset --way 6",
     "--shape like:PLAIN",
     "--classes semantic --alpha 0.3 --beta 50 --distance lin",
+    "--classes alike --judge pixels --nearest 6 --beta 50",
+    "--classes alike --judge pixels --instances difficult --shape any --way 4",
     "--classes hierarchical --shape meta-dataset",
     "--classes bilevel",
     "--classes siblings --shape any --way 4",

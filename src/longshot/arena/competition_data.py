@@ -169,7 +169,10 @@ class CompetitionData:
             for name in phase.test:
                 dataset, task_seed = self.dataset(name), int(hash_text(key, "tasks", name), 16)
                 limits = self._pools(name, dataset)
-                testbed = sample(dataset, tasks=phase.tasks, shape=shape, seed=task_seed, limits=limits)
+                classes = {"classes": self.competition.classes, "judge": list(self.competition.judge)}
+                testbed = sample(
+                    dataset, tasks=phase.tasks, shape=shape, seed=task_seed, limits=limits, **classes
+                )
                 tasks += _hidden(name, dataset, testbed, key)
             order = _generator(key, "order").permutation(len(tasks))
             self._tasks[draw] = [tasks[i] for i in order]

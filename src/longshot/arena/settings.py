@@ -154,6 +154,8 @@ class Competition(Record):
     phases: tuple[Phase, ...]
     leagues: _Listed[League] = (FREE, META)
     shape: CompetitionShape = CompetitionShape()
+    classes: Literal["uniform", "alike"] = "uniform"  # of a task: any, or look-alikes
+    judge: _Listed[str] = ()  # networks that say which classes are alike
     image_size: int = 128
     isolation: Literal["task", "run"] = TASK  # a process for every task, or one for the whole run
     pools: Literal["disjoint", "shared"] = DISJOINT  # disjoint: an image is support or query in all tasks

@@ -213,6 +213,7 @@ _COMMAND_OF = {
     "models.cache_entries": "cache",
     "open_taxonomy": "taxonomy show",
     "measure_distances": "taxonomy distances",
+    "make_taxonomy": "taxonomy make",
     "make_split": "split",
     "compare_splits": "splits compare",
     "plot_splits": "splits plot",

@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 ROUNDS = click.IntRange(min=0)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 INSTANCES = ("uniform", "difficult", "easy", "greedy", "filtered", "shifted", "matched")
-CLASSES = ("uniform", "semantic", "hierarchical", "bilevel", "siblings")
+CLASSES = ("uniform", "alike", "semantic", "hierarchical", "bilevel", "siblings")
 
 
 _SHAPE, _KINDS, _IMAGES = "Shape (how many)", "Classes (which)", "Instances (which images)"
@@ -94,8 +94,8 @@ class_options = together(
         "--classes",
         type=SamplerWord("classes", CLASSES),
         default="uniform",
-        help="uniform: any. semantic: close in meaning, every class about equally often. hierarchical: all below a "
-        "node of the taxonomy. bilevel, siblings: all from one super-class.",
+        help="uniform: any. alike: some of the nearest by the looks (--judge). semantic: close in meaning. "
+        "hierarchical: all below a node of the taxonomy. bilevel, siblings: all from one super-class.",
     ),
     _kinds(
         "--level",
@@ -103,7 +103,8 @@ class_options = together(
         help="Siblings, bilevel: level of the super-classes (1: below the root). [the direct parents]",
     ),
     _kinds("--alpha", type=float, help="Semantic: how close in meaning. [0.383]"),
-    _kinds("--beta", type=float, help="Semantic: how evenly classes appear. [100]"),
+    _kinds("--beta", type=float, help="Semantic, alike: how evenly. [100]"),
+    _kinds("--nearest", type=COUNT, help="Alike: candidates. [7 for 5 ways]"),
     _kinds("--coarsity", metavar="LO:HI", help="Only tasks whose coarsity lies in this band."),
     _kinds(
         "--distance",
@@ -113,13 +114,16 @@ class_options = together(
     _kinds(
         "--reduction",
         type=click.Choice(["shortest-paths"]),
-        help="Coarsity by one shortest path per class. [all]",
+        help="Coarsity by one path per class. [all]",
     ),
     _kinds(
         "--taxonomy",
         metavar="FILE|wordnet",
         help="Hierarchy above the classes: a file, or wordnet for its ids. [that of the dataset]",
     ),
+)
+class_judge_option = _kinds(
+    "--judge", multiple=True, metavar="BACKBONE", help="Alike: who says which classes are; may be repeated."
 )
 instance_options = together(
     _images(
@@ -135,7 +139,7 @@ instance_options = together(
         "judge",
         multiple=True,
         metavar="BACKBONE[:METHOD]",
-        help="Who judges difficulty; may be repeated.",
+        help="Who judges; may be repeated.",
     ),
     _images("--held-out", multiple=True, metavar="BACKBONE[:METHOD]", help="Measures only; may be repeated."),
     _images("--difficulty", type=float, metavar="SHARE", help="From 0 (uniform) to 1 (the hardest). [1]"),
@@ -245,7 +249,7 @@ def command(
     \b
     Examples:
       longshot sample toybox --tasks 600 --way 5 --shot 5 --query 10 --split test -o easy.parquet
-      longshot sample toybox --classes siblings --level 1 --split test -o look-alikes.parquet
+      longshot sample toybox --classes alike --judge pixels --split test -o look-alikes.parquet
       longshot sample toybox --classes semantic --split test --tasks 200 -o fine.parquet
       longshot sample toybox --shape meta-dataset --split test -o varied.parquet
       longshot sample toybox --instances difficult --judge pixels --split test -o hard.parquet

@@ -26,6 +26,7 @@ def taxonomy_command() -> None:
     Try:  longshot taxonomy show toybox --depth 1
           longshot taxonomy show toybox --picture toybox.png
           longshot taxonomy distances toybox --kind jiang-conrath
+          longshot taxonomy make photos --backbone efficientnet-lite0 -o looks.csv
 
     A taxonomy is any graph of parents and children with one root and no cycle. It comes with a dataset
     (nested folders, a parent column) or from a file: a CSV with the columns parent,child[,label], a JSON
@@ -108,6 +109,33 @@ def distances(
         title=f"{measured.name}: {size:,} classes, {how}",
         footer=f"mean squared distance over {size * (size - 1) // 2:,} pairs: {measured.mean_square:.3f}{note}",
     )
+
+
+@taxonomy_command.command()
+@click.argument("dataset")
+@click.option(
+    "--backbone", "-b", "backbones", multiple=True, required=True, help="Who looks; may be repeated."
+)
+@click.option("--least", type=click.IntRange(min=2), default=5, help="Classes of a group, at least.")
+@click.option("-o", "--out", "--output", "out", type=FILE, required=True, help="Edge list to write (CSV).")
+@shared("force", "device", "engine")
+def make(dataset: str, out: Path, **settings: Any) -> None:
+    """Group the classes of DATASET by their looks and write the tree as an edge list.
+
+    \b
+    Example:  longshot taxonomy make toybox --backbone pixels -o looks.csv
+              longshot taxonomy show toybox --taxonomy looks.csv
+              longshot sample toybox --classes siblings --taxonomy looks.csv -o look-alikes.parquet
+
+    Every group has at least as many classes as --least. The column label is made of the names of classes, for
+    people to edit; every command that takes --taxonomy takes the file.
+    """
+    import longshot
+
+    tree = longshot.make_taxonomy(dataset, out=out, **settings)
+    classes = len(tree.leaves)
+    groups = len(tree.groups(tree.leaves))
+    click.echo(f"wrote {out}: {classes:,} classes in {groups:,} groups, {len(tree):,} nodes")
 
 
 @taxonomy_command.command()

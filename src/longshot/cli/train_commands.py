@@ -19,7 +19,13 @@ from longshot.base import (
     print_table,
     shared,
 )
-from longshot.cli.sample_command import POSITIVE, SAMPLER, class_options, shape_options
+from longshot.cli.sample_command import (
+    POSITIVE,
+    SAMPLER,
+    class_judge_option,
+    class_options,
+    shape_options,
+)
 
 
 @click.command(cls=GroupedCommand, heading="Training", rare_groups=SAMPLER)
@@ -70,6 +76,7 @@ from longshot.cli.sample_command import POSITIVE, SAMPLER, class_options, shape_
 @click.option("--allow-download", is_flag=True, help="Let timm: and hf: networks fetch their weights.")
 @shape_options
 @class_options
+@class_judge_option
 @shared("device", "seed", "dry_run", "json")
 def train_command(
     algorithm: str | None,
@@ -107,6 +114,7 @@ def train_command(
         )
     import longshot
 
+    options["judge"] = options["judge"] or None
     if dry_run:
         (cost,) = longshot.estimate("train", algorithm, dataset, **options).steps
         _print_cost(cost, as_json)

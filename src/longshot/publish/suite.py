@@ -31,7 +31,7 @@ from longshot.tasks import Testbed
 
 BUILT_IN = ("toybox-1",)
 METHODS = ("protonet", "ridge")  # where neither a suite nor its user names any
-FINE_GRAINED = ("semantic", "siblings", "coarsity")
+FINE_GRAINED = ("alike", "semantic", "siblings", "coarsity")
 SuiteKind: TypeAlias = Literal["uniform", "fine-grained", "difficult"]
 KINDS: tuple[SuiteKind, ...] = ("uniform", "fine-grained", "difficult")
 

@@ -44,50 +44,50 @@ class Pool:
 
     @property
     def sizes(self) -> Ints:
-        """Images of every class of the dataset, [C] (not only of the pool's: index it by class number)."""
+        """Return the images of every class of the dataset, [C] (not only of the pool's: index it by class number)."""
         return self.dataset.sizes
 
     @property
     def starts(self) -> Ints:
-        """First row of every class of the dataset, [C]."""
+        """Return the first row of every class of the dataset, [C]."""
         return self.dataset.offsets[:-1]
 
     @property
     def class_ids(self) -> tuple[str, ...]:
-        """Ids of the classes that may be drawn, [P]."""
+        """Return the ids of the classes that may be drawn, [P]."""
         return tuple(self.dataset.class_ids[c] for c in self.classes)
 
     @cached_property
     def distinct_sizes(self) -> Ints:
-        """Images of every class of the dataset, copies that are kept apart counted once, [C]."""
+        """Count the images of every class of the dataset, copies that are kept apart once, [C]."""
         return self.sizes if self.distinct_mask is None else self._count(self.distinct_mask)
 
     @property
     def restricted(self) -> bool:
-        """Whether a rule limits the images."""
+        """Tell whether a rule limits the images."""
         return self.query_mask is not None or self.support_mask is not None
 
     @property
     def alike(self) -> bool:
-        """Whether queries and support are drawn from the same images."""
+        """Tell whether queries and support are drawn from the same images."""
         return self.query_mask is self.support_mask
 
     @cached_property
     def query_sizes(self) -> Ints:
-        """Images of every class of the dataset that may be queries, [C]."""
+        """Count the images of every class of the dataset that may be queries, [C]."""
         return self.sizes if self.query_mask is None else self._count(self.query_mask)
 
     @cached_property
     def support_sizes(self) -> Ints:
-        """Images of every class of the dataset that may be support, [C]."""
+        """Count the images of every class of the dataset that may be support, [C]."""
         return self.sizes if self.support_mask is None else self._count(self.support_mask)
 
     def left(self, classes: Ints, queries: Ints | int) -> Ints:
-        """Support images that are left in each class [M] whichever ``queries`` of its images are queries, [M]."""
+        """Count the support images of each class [M] that remain whichever ``queries`` of it are queries, [M]."""
         return self.support_sizes[classes] - np.minimum(queries, self._both[classes])
 
     def restrict(self, query: Bools | None = None, support: Bools | None = None) -> Pool:
-        """The pool with only these images (masks [N]) among the queries and the support."""
+        """Return the pool with only these images (masks [N]) among the queries and the support."""
         return replace(
             self,
             query_mask=_both_masks(self.query_mask, query),
@@ -95,7 +95,7 @@ class Pool:
         )
 
     def keep_apart(self, group: Ints, turn: Ints) -> Pool:
-        """The pool with one image of each group [N] among the queries and one among the support; never both in a task.
+        """Return the pool with one image of each group [N] among queries and one in the support, never both in a task.
 
         Of a group the image with the lowest ``turn`` [N] may be a query. It may be support, too; where a rule forbids
         that, the image with the lowest turn among those that may. This is the last restriction of a pool.
@@ -126,12 +126,12 @@ class Pool:
         )
 
     def take_classes(self, classes: Ints) -> Pool:
-        """The pool with only these classes."""
+        """Return the pool with only these classes."""
         return replace(self, classes=classes)
 
     @cached_property
     def _both(self) -> Ints:
-        """Images of every class that may be either, [C]."""
+        """Count the images of every class that may be either query or support, [C]."""
         shared = _both_masks(self.query_mask, self.support_mask)
         if self.twins is not None and self.query_mask is not None:
             shared = self.query_mask & (self.twins >= 0)
@@ -153,26 +153,26 @@ class Shape(Choice, Protocol):
 
     @property
     def min_way(self) -> int:
-        """The fewest classes a task can have."""
+        """Return the smallest number of classes that a task can have."""
         ...
 
     @property
     def min_images(self) -> int:
-        """The fewest images a class needs to take part in a task."""
-        ...
+        """Return how many images a class needs to take part in a task."""
+        return sum(self.min_counts)
 
     @property
     def min_counts(self) -> tuple[int, int]:
-        """The fewest queries and the fewest shots a class must be able to give."""
+        """Return how many queries and how many shots a class must be able to give."""
         ...
 
     @property
     def pool_counts(self) -> tuple[int, int]:
-        """Queries and shots in whose ratio a class is cut where its images may not be both: as ``min_counts``."""
+        """Return the ratio of queries to shots by which a class is cut where its images may not be both."""
         return self.min_counts
 
     def ways(self, streams: Streams, available: Ints) -> Ints:
-        """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes.
+        """Draw the number of classes of each task, from ``available[t]`` ≥ ``min_way`` classes, [T].
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class Shape(Choice, Protocol):
         ...
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
-        """Shots and queries for every class of every task.
+        """Draw shots and queries for every class of every task.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class Classes(Choice, Protocol):
     """Which classes."""
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task, [T] rows of different classes each.
+        """Draw the class numbers of each task: T rows, each of different classes.
 
         Sees all tasks of a testbed at once, so that it may draw them one after the other
         (``streams.generator``).
@@ -242,7 +242,7 @@ class Instances(Choice, Protocol):
         ...
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
-        """Support and query rows of each task of the plan, disjoint.
+        """Draw support and query rows of each task of the plan; the two are disjoint.
 
         The result for a task must not depend on the other tasks of the block.
 
@@ -270,7 +270,7 @@ def _both_masks(first: Bools | None, second: Bools | None) -> Bools | None:
 
 
 def settings_of(choice: Any) -> dict[str, Any]:
-    """A choice as JSON for the metadata: its name and its parameters.
+    """Return a choice as JSON for the metadata: its name and its parameters.
 
     Parameters are plain values. A field that holds more (features, a callable) says
     ``field(metadata={"setting": False})`` and is left out: its hash stands elsewhere in the metadata.

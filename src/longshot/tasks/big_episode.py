@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.audit import find_copies
-from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError
+from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError, check_choice, check_count
 from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut_splits
 from longshot.tasks.content import read_content
 from longshot.tasks.drawing import to_table
@@ -66,19 +66,13 @@ class BigEpisode:
     copies: str | None = None
 
     def __post_init__(self) -> None:
-        if self.support not in SUPPORTS:
-            raise UserError(f"There is no support '{self.support}'; choose {' or '.join(SUPPORTS)}.")
-        for name in ("train", "validation"):
-            if getattr(self, name) < 1:
-                raise UserError(
-                    f"A big episode's {name} images are {getattr(self, name)}, but must be at least 1."
-                )
-        for name in ("query", "block"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UserError(f"A big episode's {name} is {getattr(self, name)}, but must be at least 1.")
+        check_choice("BigEpisode", "support", self.support, SUPPORTS)
+        for name in ("train", "validation", "query", "block"):
+            if getattr(self, name) is not None:
+                check_count("BigEpisode", name, getattr(self, name), least=1)
 
     def final(self, dataset: Dataset) -> Testbed:
-        """What is reported: learn from all ``train`` + ``validation`` images, asked for the test images."""
+        """Build the testbed that is reported: learn from all ``train`` + ``validation`` images, answer test images."""
         parts, groups = self._parts(dataset)
         if self.support == "trainval":
             trainval = np.concatenate([parts["train"], parts["validation"]])
@@ -89,13 +83,13 @@ class BigEpisode:
         return self._frozen(dataset, "final", support, query)
 
     def choice(self, dataset: Dataset) -> Testbed:
-        """What settings are chosen on: learn from the first ``train`` images, asked for the ``validation`` images."""
+        """Build the testbed for choosing settings: learn from ``train`` images, answer the ``validation`` images."""
         parts, groups = self._parts(dataset)
         support, query = np.split(self._halves(parts, dataset), [self.train])
         return self._frozen(dataset, "choice", support, _apart(support, query, groups))
 
     def _parts(self, dataset: Dataset) -> tuple[dict[str, Ints], Ints]:
-        """Rows of the three splits that may take part, and the group of copies of every image [N]."""
+        """Return the rows of the three splits that may take part, and the group of copies of every image [N]."""
         copies = find_copies(dataset, self.copies)[1]
         parts, groups = split_rows(dataset), np.arange(len(dataset))
         if copies is None or not len(copies.later):
@@ -108,7 +102,7 @@ class BigEpisode:
         return np.concatenate([_first(parts[part], count, dataset, part) for part, count in counts.items()])
 
     def _frozen(self, dataset: Dataset, part: str, support: Ints, query: Ints) -> Testbed:
-        """The testbed; equal blocks repeat the support, class for class in the order of the dataset."""
+        """Freeze the testbed; every block repeats the support, class by class in the order of the dataset."""
         block = self.block or len(query)
         blocks = [np.sort(query[start : start + block]) for start in range(0, len(query), block)]
         table = _table(dataset, np.sort(support), blocks)
@@ -122,12 +116,12 @@ class BigEpisode:
 
 
 def _apart(support: Ints, query: Ints, groups: Ints) -> Ints:
-    """The queries without copies of support images."""
+    """Return the queries that are not copies of support images."""
     return query[~np.isin(groups[query], groups[support])]
 
 
 def split_rows(dataset: Dataset) -> dict[str, Ints]:
-    """Ints of train, validation and test, each in the order of ``position``; UserError where a column is missing."""
+    """Return the rows of train, validation and test in the order of ``position``; UserError for a missing column."""
     table = dataset.attributes
     names = [] if table is None else table.column_names
     missing = [name for name in ("split", "position") if name not in names]
@@ -148,7 +142,7 @@ def split_rows(dataset: Dataset) -> dict[str, Ints]:
 
 
 def _places(dataset: Dataset, table: pa.Table) -> Ints:
-    """The attribute ``position`` [N]; UserError where it is no whole number for every image."""
+    """Return the attribute ``position`` [N]; UserError unless it is a whole number for every image."""
     position = table["position"]
     if position.null_count or not pa.types.is_integer(position.type):
         raise UserError(
@@ -160,7 +154,7 @@ def _places(dataset: Dataset, table: pa.Table) -> Ints:
 
 
 def _official_rows(dataset: Dataset, table: pa.Table, places: Ints) -> dict[str, Ints]:
-    """Ints of the splits that are there, each in the order of ``places`` [N]; UserError where one is taken twice."""
+    """Return the rows of each split in the order of ``places`` [N]; UserError where a place is taken twice."""
     labels = np.array([canonical_split(str(name)) or "" for name in table["split"].to_pylist()])
     parts: dict[str, Ints] = {}
     for part in SPLITS:
@@ -176,7 +170,7 @@ def _official_rows(dataset: Dataset, table: pa.Table, places: Ints) -> dict[str,
 
 
 def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
-    """A dataset with train, validation and test images, cut as VTAB cuts its own where it lacks some of them.
+    """Return a dataset with train, validation and test images, cut as VTAB cuts its own where some are missing.
 
     Parameters
     ----------
@@ -222,7 +216,7 @@ def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
 
 
 def shuffled_splits(dataset: Dataset, seed: int) -> Dataset:
-    """The dataset with ``split`` and ``position`` drawn from a seed: 60 % train, 20 % validation, the rest test.
+    """Shuffle the images into splits: columns ``split`` and ``position`` with 60 % train, 20 % validation, 20 % test.
 
     For datasets that have no such columns.
     """
@@ -232,7 +226,7 @@ def shuffled_splits(dataset: Dataset, seed: int) -> Dataset:
 
 
 def _with_columns(dataset: Dataset, parts: dict[str, Ints]) -> Dataset:
-    """The dataset with the columns ``split`` and ``position`` of the rows of its parts, in their order."""
+    """Return the dataset with columns ``split`` and ``position`` made from the rows of its parts, in their order."""
     split = np.full(len(dataset), "", dtype=object)
     position = np.arange(len(dataset), dtype=np.int64)
     for part, rows in parts.items():
@@ -255,7 +249,7 @@ def _first(rows: Ints, count: int, dataset: Dataset, part: str) -> Ints:
 
 
 def _table(dataset: Dataset, support: Ints, blocks: list[Ints]) -> pa.Table:
-    """One row per block; all classes of the dataset are classes of the task, whether they have support or not."""
+    """Build a row per block; every class of the dataset is a class of the task, with or without support."""
     count, way = len(blocks), len(dataset.class_ids)
     labels = dataset.labels.astype(np.int64)
     shots = np.bincount(labels[support], minlength=way)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def open_datasets(
     testbed: Testbed, datasets: Mapping[str, Dataset | str | Path] | None = None, *, check: bool = True
 ) -> tuple[Testbed, dict[str, Dataset]]:
-    """The testbed bound to its datasets, and these by name: the given ones, the others through the registry.
+    """Bind the testbed to its datasets, the given ones or those in the registry; return it and the datasets by name.
 
     UserError where images in use are missing or altered, unless ``check`` is False: then they keep their names, and the
     caller finds out by itself what differs.
@@ -58,7 +58,7 @@ def open_datasets(
 
 
 def find_dataset(testbed: Testbed, name: str) -> Dataset:
-    """A dataset of the testbed as this machine remembers it: among copies, one with the images that it was drawn from.
+    """Find a dataset of the testbed on this machine: among copies, one that has the images it was drawn from.
 
     Where there is none of that fingerprint, any dataset that is remembered with all of these images. Else another
     copy, or what lies there now: binding says what differs.
@@ -94,7 +94,7 @@ def find_dataset(testbed: Testbed, name: str) -> Dataset:
 
 
 def bound_here(testbed: Testbed) -> Testbed:
-    """The testbed with the names that its images have on this machine, where no dataset of its fingerprint is known."""
+    """Rename the images as they are called on this machine, where no dataset of the testbed's fingerprint is known."""
     for name, fingerprint in testbed.datasets.items():
         if testbed.content[name].is_full and fingerprint not in registry.read_registry().datasets:
             with contextlib.suppress(UserError):
@@ -103,7 +103,7 @@ def bound_here(testbed: Testbed) -> Testbed:
 
 
 def check_names(testbed: Testbed, names: Iterable[str]) -> None:
-    """UserError when a name is none of the testbed's datasets."""
+    """Raise UserError when a name is none of the testbed's datasets."""
     unknown = set(names) - set(testbed.datasets)
     if unknown:
         raise UserError(
@@ -114,7 +114,7 @@ def check_names(testbed: Testbed, names: Iterable[str]) -> None:
 def rebind(
     testbed: Testbed, name: str, dataset: Dataset, *, check: bool = True, quiet: bool = False
 ) -> Testbed:
-    """The testbed with its images called as they are in ``dataset``, where they are found by content.
+    """Find the testbed's images in ``dataset`` by content, and call them as they are called there.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def rebind(
 
 
 def _renamed(testbed: Testbed, name: str, names: pa.Array, dataset: Dataset) -> Testbed:
-    """The testbed with ``names`` [M] in place of its keys of one dataset; as it is where two images would share one."""
+    """Replace the keys of one dataset by ``names`` [M]; change nothing where two images would share a name."""
     keys, content = testbed.keys(name), testbed.content[name]
     distinct = pc.unique(names)
     distinct = distinct.take(pc.sort_indices(distinct))
@@ -178,7 +178,7 @@ def _renamed(testbed: Testbed, name: str, names: pa.Array, dataset: Dataset) -> 
 
 
 def _mismatch(name: str, keys: pa.Array, match: ImageMatch, dataset: Dataset) -> UserError:
-    """The error for a dataset that lacks images of a testbed."""
+    """Build the error for a dataset that lacks images of a testbed."""
     altered, missing = (keys.filter(pa.array(mask)).to_pylist() for mask in (match.altered, match.missing))
     fact = say_changed(name, altered, len(keys))
     if missing:
@@ -243,18 +243,18 @@ class ImageMatch(NamedTuple):
 
     @property
     def missing(self) -> Bools:
-        """Nowhere, and nothing of its name."""
+        """Mark images that are nowhere in the dataset, not even their names."""
         nowhere: Bools = (self.rows < 0) & ~self.altered
         return nowhere
 
     @property
     def renamed(self) -> Bools:
-        """There with its bytes, under another name."""
+        """Mark images that are there with their bytes under another name."""
         elsewhere: Bools = (self.rows >= 0) & ~self.by_name & ~self.by_pixels
         return elsewhere
 
     def __str__(self) -> str:
-        """``300 images bound by name, 12 by content under other names, 2 by pixels (encoded anew)``."""
+        """Return counts in words: ``300 images bound by name, 12 by content under other names``."""
         kinds = (
             (self.by_name, "by name"),
             (self.renamed, "by content under other names"),

@@ -32,7 +32,7 @@ class UniformClasses:
     name: ClassVar[str] = "uniform"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """One group: all classes that may be drawn.
+        """Return one group: all classes that may be drawn.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class UniformClasses:
         return Ragged.from_lists([pool.classes])
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task."""
+        """Draw the class numbers of each task."""
         return draw_within(streams, shape, self.groups(shape, pool), np.zeros(len(streams), dtype=np.int64))
 
 
@@ -90,13 +90,11 @@ class SiblingClasses:
     name: ClassVar[str] = "siblings"
 
     def __post_init__(self) -> None:
-        if self.level is not None and (not isinstance(self.level, int) or self.level < 1):
-            raise UserError(
-                f"The level is {self.level!r}, but must be a whole number: 1 (below the root) or more."
-            )
+        if self.level is not None:
+            check_count(type(self).__name__, "level", self.level, least=1)
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """The classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id.
+        """Return the classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id.
 
         Parameters
         ----------
@@ -137,7 +135,7 @@ class SiblingClasses:
         return Ragged.from_lists([[number[c] for c in enough[node]] for node in sorted(enough)])
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task."""
+        """Draw the class numbers of each task."""
         groups = self.groups(shape, pool)
         return draw_within(streams, shape, groups, streams.stage("group").below(len(groups)))
 
@@ -159,7 +157,7 @@ def draw_within(
 ALPHA, BETA = 0.383, 100.0  # the semantic task-sampling paper's settings
 _BAND_ALPHAS = (0.0, 0.2, 0.4, 0.8, 1.6)  # from uniform to very fine: what the coarsity band proposes from
 _BAND_ROUNDS = 60
-_NOISE_TASKS = 512  # tasks whose noise is drawn at a time
+NOISE_TASKS = 512  # tasks whose noise is drawn at a time
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,7 @@ class SemanticClasses:
         check_count("SemanticClasses", "oversample", self.oversample, least=1)
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task, sorted within a task."""
+        """Draw the class numbers of each task, sorted within a task."""
         distances = pool_distances(pool, self.distance, self.reduction)
         rng = streams.generator("semantic")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
@@ -221,7 +219,7 @@ class SemanticClasses:
     def _keep(
         self, sets: Ragged, distances: Floats, ways: Ints, rng: np.random.Generator, pool: Pool
     ) -> Ints:
-        """Positions of the kept draws, [T]: distinct class sets at random, each for a task of as many ways."""
+        """Choose distinct class sets at random, each for a task of as many ways; return their positions [T]."""
         first = _first_of_each(sets)
         # Sorted by coarsity before the draw, as the paper does.
         first = first[np.argsort(coarsity(distances, sets.take(first)), kind="stable")]
@@ -275,7 +273,7 @@ class CoarsityClasses:
             )
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task, sorted within a task."""
+        """Draw the class numbers of each task, sorted within a task."""
         distances = pool_distances(pool, self.distance, self.reduction)
         rng = streams.generator("coarsity")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
@@ -302,7 +300,7 @@ class CoarsityClasses:
 def draw_semantic(
     distances: Floats, ways: Ints, rng: np.random.Generator, *, alpha: float, beta: float
 ) -> Ragged:
-    """Positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``SemanticClasses``.
+    """Draw positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``SemanticClasses``.
 
     Sequential by nature: the penalty of a task depends on all earlier ones. So what counts is the number of NumPy
     calls per drawn class, three here. Draws are races: class c arrives at an exponential time with mean
@@ -321,21 +319,47 @@ def draw_semantic(
     return Ragged.from_lengths(np.array(rows, dtype=np.int64), ways)
 
 
+class ClassTurns:
+    """How often each of ``count`` classes appeared, and what that makes of its chance to be drawn.
+
+    With n appearances so far (starting at 1) a class has the weight exp(−beta · n / max n). ``mean`` [C] are 1/weight,
+    scaled so that the least have 1: no race notices.
+    """
+
+    def __init__(self, count: int, beta: float) -> None:
+        self.beta = beta
+        self.appearances, self.most, self.least = [1] * count, 1, 1
+        self.mean, self.means = np.ones(count), [1.0]  # of each class, and of each number of appearances
+
+    def count(self, taken: list[int]) -> None:
+        """Count another appearance of the classes of a task."""
+        appearances, risen = self.appearances, False
+        for pick in taken:
+            seen = appearances[pick] + 1
+            appearances[pick] = seen
+            if seen > self.most:
+                risen = True
+            else:
+                self.mean[pick] = self.means[seen - self.least]
+        if risen:
+            self.most, self.least = max(appearances), min(appearances)
+            levels = np.arange(self.most - self.least + 1)
+            self.means = np.exp(levels * (self.beta / self.most)).tolist()
+            self.mean = np.array([self.means[seen - self.least] for seen in appearances])
+
+
 def _race(stretches: list[Floats], ways: Ints, rng: np.random.Generator, beta: float) -> list[int] | None:
-    """The classes of all tasks one behind the other; None when no further class can arrive."""
+    """Draw the classes of all tasks, one after the other; return None when no further class can arrive."""
     count = len(stretches)
-    appearances, most, least = [1] * count, 1, 1
-    # 1/penalty of each class, and of each number of appearances; that the least have 1 scales all alike, which
-    # no race notices.
-    mean, means = np.ones(count), [1.0]
+    turns = ClassTurns(count, beta)
     rows: list[int] = []
     time = np.empty(count)
     # looked up once, called often
     multiply, subtract, first, at = np.multiply, np.subtract, time.argmin, time.item
-    for start in range(0, len(ways), _NOISE_TASKS):
-        block = ways[start : start + _NOISE_TASKS].tolist()
+    for start in range(0, len(ways), NOISE_TASKS):
+        block = ways[start : start + NOISE_TASKS].tolist()
         for noise, way in zip(rng.standard_exponential((len(block), count)), block, strict=True):
-            multiply(noise, mean, time)
+            multiply(noise, turns.mean, time)
             pick = int(first())
             taken = [pick]
             while len(taken) < way:
@@ -346,24 +370,13 @@ def _race(stretches: list[Floats], ways: Ints, rng: np.random.Generator, beta: f
                 taken.append(pick)
             if not at(pick) < math.inf:  # an earlier pick at ∞ makes every later time ∞ or no number
                 return None
-            risen = False
-            for pick in taken:
-                seen = appearances[pick] + 1
-                appearances[pick] = seen
-                if seen > most:
-                    risen = True
-                else:
-                    mean[pick] = means[seen - least]
-            if risen:
-                most, least = max(appearances), min(appearances)
-                means = np.exp(np.arange(most - least + 1) * (beta / most)).tolist()
-                mean = np.array([means[seen - least] for seen in appearances])
             taken.sort()
+            turns.count(taken)
             rows += taken
     return rows
 
 
 def _first_of_each(sets: Ragged) -> Ints:
-    """Positions of the first occurrence of each class set, ascending."""
+    """Return the positions of the first occurrence of each class set, ascending."""
     _, first = np.unique(hash_rows(sets, 3), return_index=True)
     return np.sort(first)

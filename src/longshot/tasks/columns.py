@@ -19,7 +19,7 @@ STRING = pa.dictionary(pa.int32(), pa.string())
 
 
 def list_of(value: pa.DataType) -> pa.DataType:
-    """A list type whose items are called as Parquet calls them: a saved table equals the loaded one."""
+    """Return a list type whose items are named as Parquet names them, so that a saved table equals the loaded one."""
     return pa.list_(pa.field("element", value))
 
 
@@ -38,7 +38,7 @@ _SLICE = 1 << 20  # strings decoded at a time while hashing: bounds memory, chan
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The table with standard columns first and of the standard types, each column in one piece.
+    """Return the table with standard columns first and of the standard types, each column in one piece.
 
     Raises UserError when a standard column is missing, holds nulls or cannot take its type.
     """
@@ -88,7 +88,7 @@ def check(table: pa.Table) -> None:
 
 
 def ragged(table: pa.Table, name: str) -> Ragged:
-    """A list column as flat numbers; for strings the numbers point into :func:`dictionary`."""
+    """Return a list column as flat numbers; for strings the numbers point into :func:`dictionary`."""
     column = _one_piece(table.column(name))
     offsets = column.offsets.to_numpy().astype(np.int64)
     values = column.flatten()
@@ -98,26 +98,26 @@ def ragged(table: pa.Table, name: str) -> Ragged:
 
 
 def dictionary(table: pa.Table, name: str) -> pa.Array:
-    """The distinct strings that a string column or a column of string lists points into."""
+    """Return the distinct strings that a string column or a column of string lists points into."""
     column = _one_piece(table.column(name))
     # As ``ragged`` does: joining tables changes the numbers of the parts, and ``values`` may hold the former ones.
     return column.flatten().dictionary if pa.types.is_list(column.type) else column.dictionary
 
 
 def of_dataset(table: pa.Table, name: str) -> Bools:
-    """Which tasks are of the dataset called ``name``, [T]."""
+    """Mark the tasks of the dataset called ``name``, [T]."""
     mask: Bools = pc.equal(table.column("dataset").cast(pa.string()), name).to_numpy(zero_copy_only=False)
     return mask
 
 
 def tasks_per_dataset(table: pa.Table) -> dict[str, int]:
-    """Dataset → number of its tasks."""
+    """Count the tasks of each dataset."""
     counted = table.column("dataset").cast(pa.string()).value_counts().to_pylist()
     return {entry["values"]: entry["counts"] for entry in counted}
 
 
 def used_labels(table: pa.Table, labels: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Dataset → class → label, for the classes that occur in a task."""
+    """Return dataset → class → label for the classes that occur in a task."""
     used = set(dictionary(table, "classes").to_pylist())
     return {
         name: {class_id: label for class_id, label in own.items() if class_id in used}
@@ -126,19 +126,19 @@ def used_labels(table: pa.Table, labels: Mapping[str, Mapping[str, str]]) -> dic
 
 
 def places_among(table: pa.Table, name: str, names: pa.Array) -> Ints:
-    """Where each string of a column's :func:`dictionary` stands among ``names``; −1 where it does not."""
+    """Find each string of a column's :func:`dictionary` among ``names``; −1 where it is not there."""
     return positions_in(dictionary(table, name), names)
 
 
 def positions_in(words: pa.Array, names: pa.Array) -> Ints:
-    """Where each of the ``words`` [M] stands among ``names``; −1 where it does not."""
+    """Find the position of each of the ``words`` [M] among ``names``; −1 where it is not there."""
     indices = pc.index_in(words, value_set=names.cast(words.type)).fill_null(-1)
     positions: Ints = indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return positions
 
 
 def strings(rows: Ragged, names: pa.Array) -> pa.Array:
-    """A column of string lists: row i lists ``names[rows.row(i)]``. Only names in use are kept."""
+    """Build a column of string lists: row i lists ``names[rows.row(i)]``. Only names in use are kept."""
     used = np.zeros(len(names), dtype=bool)
     used[rows.values] = True
     number = np.cumsum(used, dtype=np.int32) - 1
@@ -148,14 +148,14 @@ def strings(rows: Ragged, names: pa.Array) -> pa.Array:
 
 
 def numbers(rows: Ragged, kind: pa.DataType, values: pa.Array | None = None) -> pa.Array:
-    """A list column of the given value type from flat rows (``values``: already as an Arrow array)."""
+    """Build a list column of the given value type from flat rows (``values``: already as an Arrow array)."""
     flat = pa.array(rows.values, type=kind) if values is None else values
     offsets = pa.array(rows.offsets.astype(np.int32))
     return pa.ListArray.from_arrays(offsets, flat, type=list_of(kind))
 
 
 def checksum(table: pa.Table, facts: str) -> str:
-    """Hex SHA-256 over ``facts`` and every column's name, type and values.
+    """Return the hex SHA-256 over ``facts`` and every column's name, type and values.
 
     Neither chunks nor the order inside a dictionary nor Parquet's encoding changes it: strings are hashed
     decoded, as their lengths and their UTF-8 bytes.
@@ -201,7 +201,7 @@ def _sha(array: NDArray[Any]) -> str:
 
 
 def _one_piece(column: Any) -> pa.Array:
-    """A chunked column as one array with one dictionary."""
+    """Return a chunked column as one array with one dictionary."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -253,5 +253,5 @@ class Task:
 
     @property
     def way(self) -> int:
-        """Number of classes."""
+        """Return the number of classes."""
         return len(self.classes)

@@ -68,33 +68,33 @@ class ImageContent:
     digests: Digests = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
 
     def entry(self) -> dict[str, Any]:
-        """What the metadata says, without the digests of each image."""
+        """Return what the metadata says, without the digests of each image."""
         return {name: value for name, value in asdict(self).items() if name != "digests"}
 
     @property
     def is_full(self) -> bool:
-        """Whether both digests of each image are on record: then it is found in any copy."""
+        """Tell whether both digests of each image are on record, so that it is found in any copy."""
         return self.bits == 8 * FULL
 
     @property
     def by_bytes(self) -> Digests:
-        """The digests of the images' bytes [images, 32]; fewer columns in format 2."""
+        """Return the digests of the images' bytes [images, 32]; fewer columns in format 2."""
         return self.digests[:, :DIGEST_BYTES]
 
     def take(self, positions: Ints) -> ImageContent:
-        """The content of some of the images, by their positions."""
+        """Return the content of some of the images, by their positions."""
         digests = self.digests[positions] if self.identity == "content" else self.digests
         return replace(self, images=len(positions), digests=digests)
 
     def differs(self, digests: Digests) -> Bools:
-        """Which images have other bytes [M], by as much as is on record of them and as is given [M, 32 or less]."""
+        """Mark images whose bytes differ, as far as digests [M, 32 or fewer bytes] are on record and given, [M]."""
         width = min(self.by_bytes.shape[1], digests.shape[1])
         differing: Bools = (self.by_bytes[:, :width] != digests[:, :width]).any(axis=1)
         return differing
 
 
 def used_keys(table: pa.Table, name: str) -> pa.Array:
-    """The keys of the images that the tasks of a dataset use, each once, sorted."""
+    """Return the keys of the images that the tasks of a dataset use, each once, sorted."""
     own_tasks = columns.of_dataset(table, name)
     if not own_tasks.all():
         table = table.filter(pa.array(own_tasks))
@@ -111,7 +111,7 @@ def used_keys(table: pa.Table, name: str) -> pa.Array:
 def content_hash(
     table: pa.Table, fingerprints: Mapping[str, str], contents: Mapping[str, ImageContent]
 ) -> str:
-    """Hex SHA-256 over tasks, labels and images: what a testbed is, whatever its images and classes are called.
+    """Return the hex SHA-256 over tasks, labels and images: a testbed's identity, whatever its images are called.
 
     Hashed are ``b"longshot testbed 3\\n"``; of all tasks the ways, the numbers of support images and of queries, as
     int64; the support and query labels, as int16; then 64 bytes for each support image, task after task, and for each
@@ -143,24 +143,24 @@ def content_hash(
 
 
 def _by_name(fingerprint: str, keys: pa.Array) -> Digests:
-    """What stands for images of which only the names are vouched for [M, 64]."""
+    """Hash fingerprint and name for images of which only the names are vouched for, [M, 64]."""
     texts = (f"{fingerprint}\n{key}".encode("utf-8", "surrogatepass") for key in keys.to_pylist())
     hashed = b"".join(hashlib.sha256(text).digest() + bytes(DIGEST_BYTES) for text in texts)
     return np.frombuffer(hashed, np.uint8).reshape(-1, FULL)
 
 
 def full_content(digests: Digests, of: int) -> ImageContent:
-    """The content of images with these digests [M, 64], of a dataset with ``of`` images."""
+    """Return the content of images with these digests [M, 64], of a dataset with ``of`` images."""
     return ImageContent("content", len(digests), of, images_digest(digests), 8 * FULL, digests)
 
 
 def images_digest(digests: Digests) -> str:
-    """Hex SHA-256 over the images of a set: their 64 bytes each, every image once, sorted."""
+    """Return the hex SHA-256 over a set of images: the 64 bytes of each, every image once, sorted."""
     return hashlib.sha256(np.unique(digest_words(digests)).tobytes()).hexdigest()
 
 
 def read_content(table: pa.Table, dataset: Dataset, *, rows: Ints | None = None) -> ImageContent:
-    """What the images of a dataset that the tasks use are made of now; ``rows`` are theirs, each once, where known."""
+    """Read the digests of the images of a dataset that the tasks use; ``rows`` are theirs, each once, where known."""
     if rows is None:
         rows = dataset.find_rows(used_keys(table, dataset.name))
     if dataset.identity == "names":
@@ -172,19 +172,19 @@ def read_content(table: pa.Table, dataset: Dataset, *, rows: Ints | None = None)
 
 
 def read_images(dataset: Dataset, rows: Ints) -> ImageContent:
-    """What some images are made of now; ``rows`` are in the order of their keys."""
+    """Read the digests of some images; ``rows`` are in the order of their keys."""
     digests = image_digests(dataset, rows)
     pixels = pixel_digests(dataset, rows, digests=digests)
     return full_content(np.concatenate([digests, pixels], axis=1), len(dataset))
 
 
 def names_only(images: int, of: int = 0) -> ImageContent:
-    """Of images whose bytes were not looked at."""
+    """Return the content of images whose bytes were not looked at."""
     return ImageContent("names", images, of)
 
 
 def subset(content: ImageContent, keys: pa.Array, chosen: pa.Array) -> ImageContent:
-    """The content of some (``chosen``) of the images (``keys``), both sorted."""
+    """Return the content of some (``chosen``) of the images (``keys``), both sorted."""
     if len(chosen) == len(keys) or content.identity == "names":
         return content if len(chosen) == len(keys) else names_only(len(chosen), content.of)
     rows = pc.index_in(chosen, value_set=keys).to_numpy(zero_copy_only=False)
@@ -192,14 +192,14 @@ def subset(content: ImageContent, keys: pa.Array, chosen: pa.Array) -> ImageCont
 
 
 def _of_digests(digests: Digests, of: int) -> ImageContent:
-    """The content of images of which as many bytes of the digests are known as there are columns."""
+    """Return the content of images of which as many bytes of the digests are known as there are columns."""
     if digests.shape[1] == FULL:
         return full_content(digests, of)
     return ImageContent("content", len(digests), of, "", 8 * digests.shape[1], digests)
 
 
 def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent:
-    """The content of images (keys, content) that several testbeds use of one dataset.
+    """Join the content of images (keys, content) that several testbeds use of one dataset.
 
     UserError where they disagree about an image. Where one vouches for names only, so does the union.
     """
@@ -227,7 +227,7 @@ def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent
 
 
 def check_content(name: str, content: ImageContent, keys: pa.Array, dataset: Dataset) -> None:
-    """UserError unless the images ``keys`` of a dataset are those that a testbed was drawn from."""
+    """Raise UserError unless the images ``keys`` of a dataset are those that a testbed was drawn from."""
     if content.identity == "names" or not len(keys):
         return
     if dataset.identity == "names":
@@ -246,7 +246,7 @@ def check_content(name: str, content: ImageContent, keys: pa.Array, dataset: Dat
 
 
 def say_changed(name: str, changed: list[str], images: int) -> str:
-    """``2 of the 300 images of 'birds' that the testbed uses are not …: 'a', 'b'``."""
+    """Word the error: ``2 of the 300 images of 'birds' that the testbed uses have other bytes …: 'a', 'b'``."""
     verb = "has" if len(changed) == 1 else "have"
     return (
         f"{len(changed):,} of the {count(images, 'image')} of '{name}' that the testbed uses {verb} other bytes than "
@@ -255,7 +255,7 @@ def say_changed(name: str, changed: list[str], images: int) -> str:
 
 
 def say_identity(entries: Mapping[str, Any]) -> str:
-    """In words what the metadata of a testbed says under ``content``.
+    """Say in words what the metadata of a testbed holds under ``content``.
 
     >>> say_identity({"birds": {"identity": "content", "images": 300}, "cats": {"identity": "names", "images": 7}})
     'content (300 images), names only of cats'
@@ -270,7 +270,7 @@ def say_identity(entries: Mapping[str, Any]) -> str:
 
 
 def pack(contents: Mapping[str, ImageContent]) -> str:
-    """All digests as text: datasets by name, images by key, base64; in format 2 each has its last byte first."""
+    """Pack all digests as base64 text: datasets by name, images by key; in format 2 each has its last byte first."""
     parts = [
         (content.digests if content.is_full else content.digests[:, ::-1]).tobytes()
         for _, content in sorted(contents.items())
@@ -279,7 +279,7 @@ def pack(contents: Mapping[str, ImageContent]) -> str:
 
 
 def unpack(entries: Mapping[str, Any], packed: str) -> dict[str, ImageContent]:
-    """What ``entry`` and ``pack`` wrote; ValueError where they do not fit each other."""
+    """Unpack what ``entry`` and ``pack`` wrote; ValueError where the two do not fit each other."""
     try:
         data = np.frombuffer(base64.b64decode(packed, validate=True), np.uint8)
     except binascii.Error as error:

@@ -45,17 +45,17 @@ class Balance:
     labels: Mapping[str, str] = field(default_factory=dict)  # class id → what a taxonomy calls it
 
     def named(self, class_id: str) -> str:
-        """The class id, with the taxonomy's label before it where there is one."""
+        """Return the class id, with the taxonomy's label before it where there is one."""
         return f"{self.labels[class_id]} ({class_id})" if class_id in self.labels else class_id
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Where about 95 % of the classes lie when every class is equally likely."""
+        """Return the range in which about 95 % of the classes lie when every class is equally likely."""
         return max(0.0, self.expected - 1.96 * self.spread), self.expected + 1.96 * self.spread
 
     @property
     def outside(self) -> int:
-        """Classes outside the usual range."""
+        """Count the classes outside the usual range."""
         low, high = self.usual
         return sum(not low <= count <= high for count in self.counts.values())
 
@@ -70,17 +70,17 @@ class Change:
 
     @property
     def raised(self) -> int:
-        """Tasks in which it rose."""
+        """Count the tasks in which it rose."""
         return int((self.after > self.before).sum())
 
     @property
     def lowered(self) -> int:
-        """Tasks in which it fell."""
+        """Count the tasks in which it fell."""
         return int((self.after < self.before).sum())
 
 
 def summary(testbed: Testbed) -> dict[str, Any]:
-    """The facts of a testbed as plain JSON values."""
+    """Return the facts of a testbed as plain JSON values."""
     tasks = len(testbed)
     ways = testbed.table.column("way").to_numpy()
     shots, support, query = (testbed.column(name) for name in ("shots", "support", "query"))
@@ -125,7 +125,7 @@ def summary(testbed: Testbed) -> dict[str, Any]:
 
 
 def straddling_tasks(testbed: Testbed, groups: Mapping[str, CopyGroups] | None = None) -> int | None:
-    """Tasks that have copies on both sides or in two classes; None where that cannot be told.
+    """Count the tasks that have copies on both sides or in two classes; None where that cannot be told.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def straddling_tasks(testbed: Testbed, groups: Mapping[str, CopyGroups] | None =
 
 
 def say_straddling(number: int | None, tasks: int, near: bool = False) -> str:
-    """``copies: 48 of 50 tasks have equal images on both sides or in two classes``."""
+    """Word the count: ``copies: 48 of 50 tasks have equal images on both sides or in two classes``."""
     kind = "equal images or near copies" if near else "equal images"
     if number is None:
         return f"copies: whether tasks have {kind} on both sides only the images can tell"
@@ -163,7 +163,7 @@ def say_straddling(number: int | None, tasks: int, near: bool = False) -> str:
 
 
 def say_copies(testbed: Testbed) -> list[str]:
-    """What was done about copies when the tasks were drawn, a sentence each; nothing where there were none."""
+    """Say what was done about copies when the tasks were drawn, a sentence each; nothing where there were none."""
     sentences = []
     for part in sampler_parts(testbed.meta["sampler"]):
         facts = part.get("copies", {})
@@ -178,12 +178,12 @@ def say_copies(testbed: Testbed) -> list[str]:
 
 
 def dropped_classes(testbed: Testbed) -> int:
-    """Classes that were left out of the draw for having too few images."""
+    """Count the classes that were left out of the draw for having too few images."""
     return sum(int(part.get("dropped_classes", 0)) for part in sampler_parts(testbed.meta["sampler"]))
 
 
 def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:
-    """(dataset, class id) → number of tasks that have the class, for the classes that occur."""
+    """Count the tasks that have each (dataset, class id), for the classes that occur."""
     out: dict[tuple[str, str], int] = {}
     names = columns.dictionary(testbed.table, "classes").to_pylist()
     classes = testbed.column("classes")
@@ -195,7 +195,7 @@ def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:
 
 
 def balances(testbed: Testbed) -> list[Balance]:
-    """The class balance of each dataset, over the classes that occur."""
+    """Return the class balance of each dataset, over the classes that occur."""
     appearances = class_appearances(testbed)
     ways = testbed.table.column("way").to_numpy()
     by_dataset = []
@@ -212,7 +212,7 @@ def balances(testbed: Testbed) -> list[Balance]:
 
 
 def changes(testbed: Testbed) -> list[Change]:
-    """Every measure with a column ``…_before`` and a column ``…_after``, in the order of the columns."""
+    """Return every measure with a column ``…_before`` and a column ``…_after``, in the order of the columns."""
     measures = []
     for column in testbed.measured:
         name = column.removesuffix("_before")
@@ -231,7 +231,7 @@ def changes(testbed: Testbed) -> list[Change]:
 
 
 def histograms(testbed: Testbed) -> dict[str, list[tuple[str, int]]]:
-    """Title → bars (label, count): ways, shots, class appearances and every measured number."""
+    """Return title → bars (label, count) for ways, shots, class appearances and every measured number."""
     appearances = np.array(list(class_appearances(testbed).values()))
     out = {
         "ways per task": bars(testbed.table.column("way").to_numpy()),
@@ -246,7 +246,7 @@ def histograms(testbed: Testbed) -> dict[str, list[tuple[str, int]]]:
 
 
 def bin_edges(values: NDArray[Any], bins: int = _BINS) -> Floats:
-    """Edges [B + 1] of equally wide intervals that hold all values.
+    """Return the edges [B + 1] of equally wide intervals that hold all values.
 
     Whole numbers stand in the middle: one interval each while there are at most ``2 · bins``, else equally
     many to each interval, so that a bar's length means the same everywhere.
@@ -261,7 +261,7 @@ def bin_edges(values: NDArray[Any], bins: int = _BINS) -> Floats:
 
 
 def bars(values: NDArray[Any], bins: int = _BINS) -> list[tuple[str, int]]:
-    """Counts of the values: one bar per whole number where there are few, else ``bins`` equal intervals."""
+    """Count the values in bars: one per whole number where there are few, else ``bins`` equal intervals."""
     if not len(values):
         return []
     edges = bin_edges(values, bins)
@@ -280,7 +280,7 @@ def _labels(edges: Floats, values: NDArray[Any]) -> list[str]:
 
 
 def draw_histogram(title: str, rows: Sequence[tuple[str, int]]) -> str:
-    """A histogram as text."""
+    """Draw a histogram as text."""
     most = max((count for _, count in rows), default=0)
     wide = max((len(label) for label, _ in rows), default=0)
     lines = [title]
@@ -294,7 +294,7 @@ def draw_histogram(title: str, rows: Sequence[tuple[str, int]]) -> str:
 
 
 def draw_change(change: Change) -> str:
-    """A measure before and after selection as text: two bars per interval, on one scale."""
+    """Draw a measure before and after selection as text: two bars per interval, on one scale."""
     together = np.concatenate([change.before, change.after])
     edges = bin_edges(together)
     labels = _labels(edges, together)
@@ -309,7 +309,7 @@ def draw_change(change: Change) -> str:
 
 
 def say_change(change: Change) -> str:
-    """``loss 0.585 before, 0.904 after selection: higher in 200, lower in 0 of 200 tasks``."""
+    """Word a change: ``loss 0.585 before, 0.904 after selection: higher in 200, lower in 0 of 200 tasks``."""
     return (
         f"{change.name} {change.before.mean():.3f} before, {change.after.mean():.3f} after selection: "
         f"higher in {change.raised:,}, lower in {change.lowered:,} of {len(change.after):,} tasks"
@@ -317,7 +317,7 @@ def say_change(change: Change) -> str:
 
 
 def say_balance(balance: Balance) -> str:
-    """The class balance in one line: the range, the mean, and what uniform drawing gives."""
+    """Describe the class balance in one line: the range, the mean, and what uniform drawing gives."""
     low, high = balance.usual
     ids = list(balance.counts)
     return (
@@ -331,7 +331,7 @@ def say_balance(balance: Balance) -> str:
 def verify(
     testbed: Testbed, datasets: Mapping[str, Dataset], recorded: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Every way in which the testbed does not fit its datasets, one sentence each; empty when all is well.
+    """List every way in which the testbed does not fit its datasets, a sentence each; empty when it fits.
 
     The content hash was checked when the file was loaded. Here: fingerprints, every class id, every key, that
     each image is labelled with the class it belongs to, and that no task has an image twice. Of images that were bound
@@ -352,7 +352,7 @@ def verify(
 
 
 def verify_one(testbed: Testbed, name: str, dataset: Dataset, *, classes: bool = True) -> list[str]:
-    """The same for the tasks of one dataset, its fingerprint aside; without ``classes``, of its images alone."""
+    """Check the tasks of one dataset, without its fingerprint; without ``classes``, only its images."""
     table = testbed.table.filter(pa.array(columns.of_dataset(testbed.table, name)))
     findings: list[str] = []
     lists = columns.ragged(table, "classes")
@@ -396,7 +396,7 @@ def _absent(name: str, noun: str, table: pa.Table, column: str, missing: Bools) 
 
 
 def measured(testbed: Testbed, name: str) -> NDArray[Any] | None:
-    """The filled values of a measured column; None when it does not hold numbers."""
+    """Return the filled values of a measured column; None when it does not hold numbers."""
     column = testbed.table.column(name)
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return None
@@ -412,7 +412,7 @@ def _range(values: NDArray[Any]) -> dict[str, float | int | None]:
 
 
 def as_text(testbed: Testbed) -> str:
-    """At most five lines."""
+    """Describe a testbed in at most five lines."""
     facts = _facts(testbed)
     return (
         f"Testbed {facts['hash']} ({facts['testbed']}): {facts['tasks']} tasks\n"
@@ -423,7 +423,7 @@ def as_text(testbed: Testbed) -> str:
 
 
 def as_html(testbed: Testbed) -> str:
-    """A table."""
+    """Describe a testbed as an HTML table."""
     rows = (
         f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _facts(testbed).items()
     )
@@ -431,7 +431,7 @@ def as_html(testbed: Testbed) -> str:
 
 
 def _facts(testbed: Testbed) -> dict[str, str]:
-    """What a person wants to know at a glance."""
+    """Return what a person wants to know at a glance."""
     ways, shots = testbed.table.column("way").to_pylist(), testbed.column("shots").values.tolist()
     return {
         "testbed": testbed.name or "not on disk",

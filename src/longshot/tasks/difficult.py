@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number, hash_text
+from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number
 from longshot.tasks.base import Instances, Pool, settings_of
 from longshot.tasks.drawing import dialled
 from longshot.tasks.instance_samplers import UniformInstances
-from longshot.tasks.judges import Judge, TaskScorer, as_judges, check_different, check_features, no_scorer
+from longshot.tasks.judges import (
+    Judge,
+    TaskScorer,
+    as_judges,
+    check_different,
+    check_features,
+    hash_of_judges,
+    no_scorer,
+)
 from longshot.tasks.measures import HELD_OUT_COLUMN, JUDGE_COLUMN, Part, paired_drop
 from longshot.tasks.streams import Streams
 
@@ -89,18 +97,17 @@ class JudgedInstances:
 
     @property
     def panel(self) -> tuple[Judge, ...]:
-        """The judges."""
+        """Return the judges."""
         assert isinstance(self.judges, tuple)
         return self.judges
 
     @property
     def features_hash(self) -> str | None:
         """Hash of the features the selection looks at, over all judges."""
-        hashes = [judge.features.hash for judge in self.panel]
-        return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
+        return hash_of_judges(self.panel)
 
     def among(self, rows: Ints, dataset: Dataset) -> Self:
-        """The same choice with only some images of the dataset in use: neither more is embedded nor judged."""
+        """Return the same choice with only some images of the dataset in use; no other is embedded or judged."""
         networks = (*self.panel, *self.held_out)
         if any(network.features.fingerprint != dataset.fingerprint for network in networks):
             return self  # drawing says what differs
@@ -111,7 +118,7 @@ class JudgedInstances:
         return replace(self, judges=judges, held_out=held_out)
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
-        """The base's queries with a support selected among the pool's images, and both measured."""
+        """Draw the base's queries, select a support for them among the pool's images, and measure both supports."""
         # here, so that a uniform testbed is drawn without loading torch
         from longshot.models import joint_suspects
         from longshot.tasks.selection import join, measure_each
@@ -154,7 +161,7 @@ class JudgedInstances:
         return selected.with_measured(measured)
 
     def drops(self, measured: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-        """What a testbed records of the networks, from the measured columns [T] of all its tasks."""
+        """Return what a testbed records of the networks, from the measured columns [T] of all its tasks."""
         names = [JUDGE_COLUMN.format(number) for number in range(1, len(self.panel) + 1)]
         if len(names) == 1:
             names = ["accuracy"]
@@ -217,7 +224,7 @@ class JudgedInstances:
         entropy: tuple[int, ...],
         label: str,
     ) -> Selection:
-        """The hardest supports; where there is a memory, looked up when the same tasks come again."""
+        """Choose the hardest supports; with a memory, look them up when the same tasks come again."""
         memory = {} if self.memory is None else self.memory
         key = (label, entropy, tasks.tasks.tobytes(), tasks.support.values.tobytes())
         if key not in memory:

@@ -44,7 +44,7 @@ class DrawRecipe:
 
 
 def to_table(dataset: Dataset, rows: TaskRows) -> pa.Table:
-    """The columns of a testbed from the class numbers and dataset rows of drawn tasks."""
+    """Build the columns of a testbed from the class numbers and dataset rows of drawn tasks."""
     plan, count = rows.plan, len(rows)
     name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([dataset.name]))
     return pa.table(
@@ -132,7 +132,7 @@ def _draw_from(pool: Pool, recipe: DrawRecipe, streams: Streams, bar: Progress |
 
 
 def _check_support(pool: Pool, plan: TaskPlan) -> None:
-    """A rule can leave a class without any support image once its queries are taken."""
+    """Raise UserError where a rule leaves a class without any support image once its queries are taken."""
     empty = np.flatnonzero(plan.shots.values < 1)
     if pool.restricted and len(empty):
         label = int(plan.classes.values[empty[0]])
@@ -146,7 +146,7 @@ def _check_support(pool: Pool, plan: TaskPlan) -> None:
 def _mapped(
     work: Callable[[int], TaskRows], starts: Iterable[int], workers: int, bar: Progress | None
 ) -> Iterable[TaskRows]:
-    """The blocks in order; ``bar`` counts their tasks."""
+    """Yield the blocks in order; ``bar`` counts their tasks."""
     with ThreadPoolExecutor(max(workers, 1)) as threads:  # NumPy computes outside the interpreter's lock
         for block in threads.map(work, starts) if workers > 1 else map(work, starts):
             if bar is not None:
@@ -155,7 +155,7 @@ def _mapped(
 
 
 def repeated(tasks: TaskRows) -> Ints:
-    """Positions of the tasks that equal an earlier one, ascending.
+    """Return the positions of the tasks that equal an earlier one, ascending.
 
     Two tasks are equal when they have the same support images and the same query images, in whatever order.
     Sets are compared by 64-bit hashes: should two different tasks ever collide, one of them is redrawn, which
@@ -169,7 +169,7 @@ def repeated(tasks: TaskRows) -> Ints:
 
 
 def count_tasks(shape: Shape, classes: Classes, instances: Instances, pool: Pool, limit: int) -> int | None:
-    """How many different tasks there are, counted up to ``limit``; None where there is no formula.
+    """Count how many different tasks there are, up to ``limit``; None where there is no formula.
 
     A class of n images offers f = C(n, q) · C(n − q, k) pairs of query and support; the tasks of a group of
     classes are the coefficients of x^way in ∏(1 + f·x). A class below two super-classes is counted in both,
@@ -213,7 +213,7 @@ def _count_group(sizes: Counter[int], ways: tuple[int, int], shot: int, query: i
 
 
 def dialled(plan: TaskPlan, uniform: Ints, chosen: Ints, difficulty: float, streams: Streams) -> Ints:
-    """Support rows at a difficulty between 0 (``uniform``) and 1 (``chosen``).
+    """Return the support rows at a difficulty between 0 (``uniform``) and 1 (``chosen``).
 
     Of the E images of a task's chosen support that the uniform one lacks, ⌊difficulty · E + u⌋ take the place of
     uniform ones of their class, where u is a number in [0, 1) that the task keeps at every difficulty: the mean number
@@ -266,7 +266,7 @@ def dialled(plan: TaskPlan, uniform: Ints, chosen: Ints, difficulty: float, stre
 
 
 def check_target(settings: Mapping[str, Any]) -> float | None:
-    """The target of the settings of ``sample``; UserError for one that nobody can reach or measure."""
+    """Return the target accuracy in the settings of ``sample``; UserError for one that nobody can reach or measure."""
     target = settings.get("target_accuracy")
     if target is None:
         return None
@@ -285,7 +285,7 @@ def check_target(settings: Mapping[str, Any]) -> float | None:
 
 
 def aim(recipe: DrawRecipe, streams: Streams, target: float) -> DrawRecipe:
-    """The recipe at the difficulty whose held-out accuracy, mean over networks and tasks, is nearest to ``target``.
+    """Find the difficulty whose held-out accuracy, mean over networks and tasks, is nearest to ``target``.
 
     Bisection over the dial: supports are nested, so accuracy falls as difficulty rises. The hardest supports are
     searched for once. UserError with the reachable range where the target lies outside.
@@ -306,7 +306,7 @@ def aim(recipe: DrawRecipe, streams: Streams, target: float) -> DrawRecipe:
     memory: dict[Any, Any] = {}
 
     def at(difficulty: float) -> tuple[DrawRecipe, float, float]:
-        """The recipe at a difficulty, and held-out accuracy on uniform and on its supports."""
+        """Return the recipe at a difficulty, and held-out accuracy on uniform and on its supports."""
         here = replace(recipe, instances=replace(chooser, difficulty=difficulty, memory=memory))
         measured = draw(here, streams).measured
         names = [HELD_OUT_COLUMN.format(number) for number in range(1, len(chooser.held_out) + 1)]
@@ -356,7 +356,10 @@ def estimate_sample(
     from longshot.tasks.sampling import sample
     from longshot.tasks.words import JUDGED, choice_of
 
-    looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
+    alike = getattr(settings.get("classes"), "name", settings.get("classes")) == "alike"
+    looks = alike or instances in JUDGED or getattr(instances, "features_hash", None) is not None
+    if alike:
+        settings = {**settings, "classes": "uniform", "nearest": None, "beta": None}
     if looks:
         settings.pop("exclude_suspects", None)
         settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}

@@ -88,7 +88,7 @@ class EpisodeDataset(TorchDataset[EpisodeTensors]):
         )
 
     def to_easyfsl(self, workers: int = 0) -> DataLoader[EasyfslTask]:
-        """The loader that ``easyfsl.utils.evaluate`` reads, as in ``evaluate(model, episodes.to_easyfsl(), "cpu")``.
+        """Return the loader that ``easyfsl.utils.evaluate`` reads: ``evaluate(model, episodes.to_easyfsl(), "cpu")``.
 
         Beside the tensors a task brings the numbers of its classes, counted over the sorted classes of the testbed.
 
@@ -118,7 +118,7 @@ class EpisodeDataset(TorchDataset[EpisodeTensors]):
 def _easyfsl_task(
     episodes: EpisodeDataset, numbers: Mapping[tuple[str, str], int], index: int
 ) -> EasyfslTask:
-    """A task as easyfsl's own sampler collates it: with the numbers of the classes at the end."""
+    """Return a task as easyfsl's own sampler collates it, with the numbers of the classes at the end."""
     task = episodes.testbed[index]
     return *episodes[index], [numbers[task.dataset, class_id] for class_id in task.classes]
 

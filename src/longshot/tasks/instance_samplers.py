@@ -41,7 +41,7 @@ class UniformInstances:
     features_hash: ClassVar[str | None] = None
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
-        """Support and query rows of each task."""
+        """Draw support and query rows of each task."""
         query = draw_queries(streams, pool, plan)
         taken = query if pool.support_mask is None else _ranks(query, pool, plan, pool.support_mask)
         sizes = pool.support_sizes[plan.classes.values]
@@ -52,7 +52,7 @@ class UniformInstances:
 
 
 def draw_queries(streams: Streams, pool: Pool, plan: TaskPlan) -> Ragged:
-    """Positions inside its class of the query images of every (task, class) slot, in random order.
+    """Draw the query images of every (task, class) slot, as positions inside the class in random order.
 
     A function of seed, task, slot, which images may be queries and their number only. Every instance sampler
     takes its queries from here, so the testbeds of one seed (uniform, difficult, easy; shifted, matched; 1-shot,
@@ -64,7 +64,7 @@ def draw_queries(streams: Streams, pool: Pool, plan: TaskPlan) -> Ragged:
 
 
 def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: Bools | None) -> Ragged:
-    """Numbers among the images a mask [N] allows → positions inside the class, per (task, class) slot."""
+    """Turn numbers among the images a mask [N] allows into positions inside the class, per (task, class) slot."""
     if mask is None:
         return numbers
     allowed = np.flatnonzero(mask)
@@ -75,7 +75,7 @@ def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: Bools | None) -> 
 
 
 def _ranks(places: Ragged, pool: Pool, plan: TaskPlan, mask: Bools) -> Ragged:
-    """The inverse of ``_places``, of copies where they stand for an image, without what the mask does not allow."""
+    """Invert ``_places``: positions to numbers among allowed images, copies counting as the image they stand for."""
     rows = places.values + np.repeat(pool.starts[plan.classes.values], places.lengths)
     if pool.twins is not None:
         rows = pool.twins[rows]
@@ -101,7 +101,7 @@ def skip_past(free: Ragged, taken: Ragged) -> Ragged:
 
 
 def slots_to_rows(slots: Ragged, pool: Pool, plan: TaskPlan) -> Ragged:
-    """Positions inside a class, per (task, class) slot → dataset rows, per task, class after class."""
+    """Turn positions inside a class, per (task, class) slot, into dataset rows, per task, class after class."""
     rows = slots.values + np.repeat(pool.starts[plan.classes.values], slots.lengths)
     return Ragged(rows, slots.offsets[plan.classes.offsets])
 
@@ -164,11 +164,11 @@ class Curated:
             )
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
-        """Support and query rows, uniform among the images that the pool's rules allow."""
+        """Draw support and query rows, uniform among the images that the pool's rules allow."""
         return UniformInstances().draw(streams, pool, plan)
 
     def settings(self, pool: Pool) -> list[tuple[Pool, Pool]]:
-        """The pools that a task is drawn from, one of them for each task; beside each that of its twin.
+        """Return the pools that tasks are drawn from, one of them for each task, each beside that of its twin.
 
         The twin is the task of the other kind, which must be possible too.
         """
@@ -196,7 +196,7 @@ class Curated:
 
     @property
     def within(self) -> bool:
-        """Whether tasks stay within one value of an attribute (each value then has classes of its own)."""
+        """Tell whether tasks stay within one value of an attribute (each value then has classes of its own)."""
         return self.same is not None or (self.rule or "").startswith("orbit-")
 
 
@@ -251,7 +251,7 @@ class MatchedInstances(Curated):
 
 
 def rule_set(name: str, dataset: Dataset) -> tuple[tuple[Case, ...], str | None]:
-    """The cases of a named rule set in the words of this dataset's attributes, and what stays the same in a task.
+    """Return the cases of a named rule set in the words of this dataset's attributes, and what is the same in a task.
 
     - coco-objects: query one object; support more than three, matched one or two.
     - orbit-clutter: query clean; support cluttered, matched clean; one owner.
@@ -286,7 +286,7 @@ def rule_set(name: str, dataset: Dataset) -> tuple[tuple[Case, ...], str | None]
 
 
 def objects_attribute(dataset: Dataset) -> str | None:
-    """The attribute that counts the objects of an image, None where there is none.
+    """Return the attribute that counts the objects of an image, None where there is none.
 
     >>> from longshot.data import open_dataset
     >>> objects_attribute(open_dataset("toybox"))
@@ -296,7 +296,7 @@ def objects_attribute(dataset: Dataset) -> str | None:
 
 
 def _attribute(dataset: Dataset, rule: str, names: tuple[str, ...], *kinds: str) -> str:
-    """The first of the names that is an attribute of one of the kinds."""
+    """Return the first of the names that is an attribute of one of the kinds."""
     for name in names:
         if _kind(dataset, name) in kinds:
             return name
@@ -326,7 +326,7 @@ def _mask(rule: str | None, dataset: Dataset) -> Bools | None:
 
 
 def _values(same: str | None, dataset: Dataset) -> dict[Any, Bools | None]:
-    """Value → its images, in order; {None: None} when nothing must stay the same."""
+    """Return value → mask of its images, in order; {None: None} when nothing must stay the same."""
     if same is None:
         return {None: None}
     column = _columns(dataset).get(same)

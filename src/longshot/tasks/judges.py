@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from longshot.base import UserError, hash_text, parse_call
-from longshot.tasks.measures import unpaired_drop
+from longshot.tasks.measures import Part, unpaired_drop
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import sampler_parts
 
@@ -55,7 +55,7 @@ class Judge:
     method: str = PROTONET
 
     def facts(self) -> dict[str, str]:
-        """What a testbed records: the network by its name and by its weights, the method, the hash of the features."""
+        """Return what a testbed records: the network by name and by weights, the method, the hash of the features."""
         return {
             "backbone": self.features.backbone,
             "method": self.method,
@@ -65,7 +65,7 @@ class Judge:
 
     @property
     def classifier(self) -> tuple[str, str | None]:
-        """What chooses supports: (protonet or ridge, distance); UserError for another method."""
+        """Return what chooses supports, (protonet or ridge, distance); UserError for another method."""
         name, settings = parse_call(self.method)
         if name == PROTONET and set(settings) <= {"distance"}:
             return name, settings.get("distance")
@@ -78,7 +78,7 @@ class Judge:
 
 
 def split_method(text: str) -> tuple[str, str | None]:
-    """``BACKBONE[:METHOD]`` as backbone and method.
+    """Split ``BACKBONE[:METHOD]`` into backbone and method.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def split_method(text: str) -> tuple[str, str | None]:
 
 
 def named_networks(networks: BackboneLike | Sequence[BackboneLike] | None) -> list[tuple[BackboneLike, str]]:
-    """One network or several, each with its method: protonet unless it has one behind a colon."""
+    """List one network or several, each with its method: protonet unless another stands behind a colon."""
     if networks is None:
         return []
     several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]
@@ -111,7 +111,7 @@ def embedded_judges(
     rows: Ints,
     device: str = "auto",
 ) -> list[Judge]:
-    """One network or several as judges, with their features of rows of a dataset."""
+    """Embed rows of a dataset with one network or several, and return these as judges."""
     from longshot.models import embed_rows
 
     return [
@@ -121,13 +121,13 @@ def embedded_judges(
 
 
 def open_judges(
-    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str, rows: Ints
+    dataset: Dataset, choice: str, settings: Mapping[str, Any], device: str, rows: Ints
 ) -> tuple[list[Judge], list[Judge]]:
-    """Open the networks that judge for ``instances`` and those held out, with features of rows of ``dataset``."""
+    """Open the networks that judge for a ``choice`` and those held out, with features of rows of ``dataset``."""
     judges, file = settings.get("judge"), settings.get("features")
     if bool(named_networks(judges)) == (file is not None):
         raise UserError(
-            f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
+            f"{{{choice}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
             "{features:FILE.npy}."
         )
     check_named_once(judges, settings.get("held_out"))
@@ -155,7 +155,7 @@ def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
 
 
 def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: str) -> tuple[Judge, ...]:
-    """Features, judges or several of them as judges; UserError for anything else, for none, and for one twice."""
+    """Return features, judges or several of them as judges; UserError for anything else, none, or one twice."""
     several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]
     judges = [each if isinstance(each, Judge) else Judge(each) for each in several]
     for judge in judges:
@@ -171,7 +171,7 @@ def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: st
 
 
 def check_named_once(judges: BackboneLike | Sequence[BackboneLike] | None, held_out: Any = None) -> None:
-    """As ``check_different`` by names alone, before anything is embedded."""
+    """Check by names alone what ``check_different`` checks by weights, before anything is embedded."""
 
     def marks(networks: Any) -> list[tuple[str, str, str]]:
         return [(name, method, name) for name, method in named_networks(networks) if isinstance(name, str)]
@@ -180,7 +180,7 @@ def check_named_once(judges: BackboneLike | Sequence[BackboneLike] | None, held_
 
 
 def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> None:
-    """UserError for a network that is given twice, or that judges and is held out; networks are known by weights."""
+    """Raise UserError for a network given twice, or that both judges and is held out; weights tell which is which."""
 
     def marks(networks: Sequence[Judge]) -> list[tuple[str, str, str]]:
         known_by = [
@@ -192,7 +192,7 @@ def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> 
 
 
 def _check_once(judges: list[tuple[str, str, str]], held_out: list[tuple[str, str, str]]) -> None:
-    """UserError for networks (identity, method, name) that count twice."""
+    """Raise UserError for networks (identity, method, name) that count twice."""
     for part, networks in (("judge", judges), ("held out", held_out)):
         seen: dict[tuple[str, str], str] = {}
         for identity, method, name in networks:
@@ -216,15 +216,21 @@ def _two_names(first: str, second: str) -> str:
     return f"'{first}' twice is" if first == second else f"'{first}' and '{second}' are"
 
 
+def hash_of_judges(judges: Sequence[Judge]) -> str:
+    """Return the hash of the features of one judge or of several."""
+    hashes = [judge.features.hash for judge in judges]
+    return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
+
+
 def no_scorer(purpose: str) -> UserError:
-    """What to say where a method is needed and nobody brought one."""
+    """Build the error for a sampler that needs a method and has none."""
     return UserError(
         f"{purpose} by a method, which samplers do not know", "call longshot.sample, or pass {score}"
     )
 
 
 def check_features(judge: Judge, fingerprint: str, name: str, classes: int) -> None:
-    """UserError unless a judge's features are those of the dataset that tasks are drawn from."""
+    """Raise UserError unless a judge's features are those of the dataset that tasks are drawn from."""
     features = judge.features
     if features.fingerprint != fingerprint:
         raise UserError(
@@ -244,7 +250,7 @@ class NetworkMark(NamedTuple):
 
 
 def judges_of(meta: Mapping[str, Any]) -> list[NetworkMark]:
-    """The networks that chose a testbed's images, by the metadata of the testbed.
+    """Return the networks that chose a testbed's tasks, from the metadata of the testbed.
 
     Files from before judges had weights on record name the hash of their features and a backbone.
     """
@@ -264,7 +270,7 @@ def judges_of(meta: Mapping[str, Any]) -> list[NetworkMark]:
 
 
 def is_judge(marks: Iterable[NetworkMark], network: Mapping[str, Any]) -> bool:
-    """Whether a network is one of the judges: by its weights, where they are on record.
+    """Tell whether a network is one of the judges: by its weights, where they are on record.
 
     Parameters
     ----------
@@ -290,8 +296,8 @@ def _is_same(mark: NetworkMark, network: Mapping[str, Any]) -> bool:
 
 
 def _chosen_by(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The recorded judges of one draw: of its supports, or of the filter over its tasks."""
-    choices = (sampler.get("instances"), sampler.get("filter"))
+    """Return the recorded judges of one draw: of its classes, of its supports, or of the filter over its tasks."""
+    choices = (sampler.get("classes"), sampler.get("instances"), sampler.get("filter"))
     return [
         judge
         for choice in choices
@@ -314,7 +320,7 @@ def filtered(
     features: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Testbed:
-    """The ``keep`` tasks with the lowest scores (highest with ``hardest=False``), in their old order.
+    """Keep the ``keep`` tasks with the lowest scores (highest with ``hardest=False``), in their old order.
 
     ``scores`` [T] are accuracies of a judge on the tasks; samplers do not know evaluation, so they are handed in.
     ``judge`` says in the metadata what they are, ``features`` is the hash of the features it looked at, ``facts`` are
@@ -355,7 +361,7 @@ def filter_tasks(
     score: TaskScorer | None,
     device: str,
 ) -> Testbed:
-    """The hardest (or easiest) tasks by the accuracy of the judges' methods, and how hard they are for others.
+    """Keep the hardest (or easiest) tasks by the accuracy of the judges, and measure how hard they are for others.
 
     Held-out networks are measured on the chosen tasks, and on as many of all: the first.
     """
@@ -373,14 +379,13 @@ def filter_tasks(
     every = np.stack([values for _, values in panel])
     # the largest loss goes with the lowest accuracy
     combined = {"mean": every.mean(0), "worst": every.min(0), "least": every.max(0)}[judging]
-    hashes = [judge.features.hash for judge in judges]
     chosen = filtered(
         testbed,
         combined,
         tasks,
         hardest=settings.get("keep") != "easiest",
         judge=" and ".join(f"{judge.method} on {judge.features.backbone}" for judge, _ in panel),
-        features=hashes[0] if len(hashes) == 1 else hash_text(*hashes),
+        features=hash_of_judges(judges),
         facts={
             "judged_by": [judge.facts() for judge, _ in panel],
             **({"judging": judging} if len(panel) > 1 else {}),
@@ -391,7 +396,17 @@ def filter_tasks(
         unpaired_drop("judge", judge, values, accuracies(judge, kept_rows)[1]) for judge, values in panel
     ]
     first = rows.take(np.arange(min(tasks, len(testbed))))
-    for network in held_out:
-        named, before = accuracies(network, first)
-        drops.append(unpaired_drop("held out", named, before, accuracies(network, kept_rows)[1]))
+    drops += measure_drops("held out", held_out, first, kept_rows, score, device)
     return chosen.changed(chosen.table, sampler={**chosen.meta["sampler"], "drops": drops})
+
+
+def measure_drops(
+    part: Part, networks: Sequence[Judge], before: TaskRows, after: TaskRows, score: TaskScorer, device: str
+) -> list[dict[str, Any]]:
+    """Record how much harder the chosen tasks (``after``) are for networks than others (``before``)."""
+    drops = []
+    for network in networks:
+        call, uniform = score(network.method, before, network.features, device)
+        chosen = score(network.method, after, network.features, device)[1]
+        drops.append(unpaired_drop(part, replace(network, method=call), uniform, chosen))
+    return drops

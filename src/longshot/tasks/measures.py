@@ -47,7 +47,7 @@ _known: WeakKeyDictionary[Dataset, dict[tuple[bytes, str, str | None], Floats]] 
 
 
 def pool_distances(pool: Pool, distance: str, reduction: str | None) -> Floats:
-    """[P, P] distances between the pool's classes, from the dataset's taxonomy and its image counts.
+    """Return the distances [P, P] between the pool's classes, from the dataset's taxonomy and its image counts.
 
     Counts are those of the pool's own classes: N(v) counts images of classes that can be drawn. Computed once per
     dataset, classes, distance and reduction.
@@ -67,7 +67,7 @@ def pool_distances(pool: Pool, distance: str, reduction: str | None) -> Floats:
 
 
 def coarsity_measure(pool: Pool, classes: Classes, reduction: str | None = None) -> Measure | None:
-    """Coarsity of each task by the distance that the classes were drawn by, else by the default one.
+    """Return what measures the coarsity of tasks, by the distance that classes were drawn by or by the default one.
 
     ``reduction`` is for classes that were not drawn by a distance. None where the dataset has no taxonomy, or more than
     ``MOST_CLASSES`` classes and no need of distances.
@@ -87,7 +87,7 @@ def coarsity_measure(pool: Pool, classes: Classes, reduction: str | None = None)
 
 
 def _coarsities(pool: Pool, classes: Ragged, distances: Floats) -> Floats:
-    """Of tasks with these class numbers, by the distances [P, P] among the classes of the pool."""
+    """Compute the coarsity of tasks with these class numbers from the distances [P, P] among the pool's classes."""
     number = np.full(len(pool.sizes), -1)
     number[pool.classes] = np.arange(len(pool.classes))
     return coarsity(distances, classes.with_values(number[classes.values]))
@@ -96,7 +96,7 @@ def _coarsities(pool: Pool, classes: Ragged, distances: Floats) -> Floats:
 def measure_again(
     testbed: Testbed, datasets: Mapping[str, Dataset], taxonomy: TaxonomyLike | None, reduction: str | None
 ) -> dict[str, dict[str, Any]]:
-    """Dataset → its taxonomy, and the lowest, mean and highest coarsity of its tasks by it.
+    """Measure coarsity again: dataset → its taxonomy, and the lowest, mean and highest coarsity of its tasks by it.
 
     The distances are those among the classes that tasks were drawn from: of the recorded split, or all of the dataset;
     those that occur where classes were left out or the tasks come from a list.
@@ -127,7 +127,7 @@ def measure_again(
 
 
 def _pool(testbed: Testbed, dataset: Dataset, occurring: Ints) -> Ints:
-    """The classes that tasks were drawn from, as far as the testbed says."""
+    """Return the classes that tasks were drawn from, as far as the testbed says."""
     sampler = testbed.meta["sampler"]
     if "classes" not in sampler or sampler.get("dropped_classes") or sampler.get("splits_from"):
         return occurring
@@ -141,7 +141,7 @@ def _pool(testbed: Testbed, dataset: Dataset, occurring: Ints) -> Ints:
 def attribute_shares(
     testbed: Testbed, dataset: Dataset, attribute: str, *, part: Literal["support", "query"] = "support"
 ) -> dict[Any, Floats]:
-    """Value of the attribute → its share among the images of each of the dataset's T tasks, [T].
+    """Return value of the attribute → its share among the images of each of the dataset's T tasks, [T].
 
     The shares of a task add up to 1, less the images whose attribute is missing. Testbeds of one seed have the same
     tasks in the same order, so their shares can be compared task by task.
@@ -174,7 +174,7 @@ class Share(LooseRecord):
     half: float | None = None
 
     def text(self, *, signed: bool = False) -> str:
-        """``62.0 ± 1.5`` in per cent."""
+        """Write the share in per cent, as ``62.0 ± 1.5``."""
         number = f"{100 * self.mean:{'+' if signed else ''}.1f}"
         return number if self.half is None else f"{number} ± {100 * self.half:.1f}"
 
@@ -192,11 +192,11 @@ class NetworkDrop(LooseRecord):
 
     @property
     def name(self) -> str:
-        """``pixels:ridge``; without the method where it is protonet."""
+        """Return backbone and method, ``pixels:ridge``; the backbone alone where the method is protonet."""
         return self.backbone if self.method == "protonet" else f"{self.backbone}:{self.method}"
 
     def texts(self) -> tuple[str, str, str, str, str]:
-        """Network, part, and the three numbers."""
+        """Return network, part and the three numbers as texts."""
         return self.name, self.part, self.uniform.text(), self.chosen.text(), self.drop.text(signed=True)
 
 
@@ -206,17 +206,17 @@ CAPTION = "accuracy in %, mean over tasks ± half its 95 % interval; drop: unifo
 
 
 def is_network_column(name: str) -> bool:
-    """Whether a measured column is one network's: such columns are told together, as drops."""
+    """Tell whether a measured column belongs to one network; such columns are shown together, as drops."""
     return name.startswith((JUDGE_COLUMN.format(""), HELD_OUT_COLUMN.format("")))
 
 
 def paired_drop(part: Part, network: Judge, uniform: Floats, chosen: Floats) -> dict[str, Any]:
-    """The record of a network on two supports of the same tasks, both [T]."""
+    """Record a network on two supports of the same tasks, both [T]."""
     return _record(part, network, _share(uniform), _share(chosen), _share(uniform - chosen))
 
 
 def unpaired_drop(part: Part, network: Judge, every: Floats, chosen: Floats) -> dict[str, Any]:
-    """The record of a network on other tasks, [A], and on the chosen ones [T]; the interval is Welch's."""
+    """Record a network on all tasks [A] and on the chosen ones [T]; the interval is Welch's."""
     first, second = _share(every), _share(chosen)
     half = None
     if first.half is not None and second.half is not None:
@@ -225,7 +225,7 @@ def unpaired_drop(part: Part, network: Judge, every: Floats, chosen: Floats) -> 
 
 
 def recorded_drops(sampler: Mapping[str, Any]) -> list[list[NetworkDrop]]:
-    """The drops of each draw that was joined into a testbed; an empty list for one without judges."""
+    """Read the drops of each draw that was joined into a testbed; an empty list for one without judges."""
     return [
         [read_record(NetworkDrop, record, "a recorded drop") for record in part.get("drops", ())]
         for part in sampler_parts(sampler)
@@ -233,7 +233,7 @@ def recorded_drops(sampler: Mapping[str, Any]) -> list[list[NetworkDrop]]:
 
 
 def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
-    """A table as lines of text, judges beside held-out networks; no line where nothing was judged."""
+    """Write a table as lines of text, judges beside held-out networks; no line where nothing was judged."""
     lines: list[str] = []
     for number, drops in enumerate(recorded_drops(sampler)):
         if not drops:
@@ -274,7 +274,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def find_excluded(judges: Sequence[Judge]) -> Suspects:
-    """The images of a dataset whose label any judge doubts; UserError without a judge."""
+    """Find the images of a dataset whose label any judge doubts; UserError without a judge."""
     from longshot.models import joint_suspects
 
     if not judges:
@@ -286,7 +286,7 @@ def find_excluded(judges: Sequence[Judge]) -> Suspects:
 
 
 def say_suspects(testbed: Testbed) -> str | None:
-    """One sentence on suspected images among the supports; None where no judge looked.
+    """Say how many suspected images are among the supports; None where no judge looked.
 
     ``suspected labels: 4.2 % of the chosen supports, 1.1 % of uniform ones``
     """

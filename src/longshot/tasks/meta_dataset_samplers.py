@@ -59,22 +59,17 @@ class MetaDatasetShape(Shape):
             check_range(name, getattr(self, name), 1)
 
     @property
-    def min_images(self) -> int:
-        """One query and one shot: half of a class, rounded down, must be at least one image."""
-        return 2
-
-    @property
     def min_counts(self) -> tuple[int, int]:
-        """One query and one shot; as many of either where a class is cut: half of it, as where images are shared."""
+        """Return one query and one shot, so that a class is cut in half where it is cut."""
         return 1, 1
 
     def ways(self, streams: Streams, available: Ints) -> Ints:
-        """n for every task, [T]."""
+        """Draw n for every task, [T]."""
         most = np.minimum(available, self.max_way)
         return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
-        """Shots and queries of every class of every task."""
+        """Draw shots and queries of every class of every task."""
         beta = streams.stage("support-size").uniform()
         weight = streams.slots("shots", classes).uniform()
         numbers = classes.values
@@ -87,7 +82,7 @@ class MetaDatasetShape(Shape):
     def describe(
         self, classes: Ragged, sizes: Ints, query: Ints, available: Ints, beta: Floats, weight: Floats
     ) -> TaskPlan:
-        """The rule for the support, given |c|, q and |c| − q per slot, [M].
+        """Apply the rule for the support, given |c|, q and |c| − q per slot, [M].
 
         ``beta`` [T] and ``weight`` [M] are uniform in [0, 1).
 
@@ -151,7 +146,7 @@ class HierarchicalClasses:
     name: ClassVar[str] = "hierarchical"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """The classes below each eligible node, nodes in order of their id.
+        """Return the classes below each eligible node, nodes in order of their id.
 
         Parameters
         ----------
@@ -194,7 +189,7 @@ class HierarchicalClasses:
         return Ragged.from_lists([fitting[node] for node in sorted(fitting)])
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task."""
+        """Draw the class numbers of each task."""
         groups = self.groups(shape, pool)
         chosen = streams.stage("group").below(len(groups))
         most = shape.max_way if isinstance(shape, MetaDatasetShape) else None

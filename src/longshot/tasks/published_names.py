@@ -30,7 +30,7 @@ class ByName:
         self.images = {**_unique(stems), **_unique(short), **{key: row for row, key in enumerate(keys)}}
 
     def label(self, text: str, at: str) -> int:
-        """The class number."""
+        """Return the class number."""
         number = self.classes.get(text)
         if number is None and text.isdecimal() and int(text) < len(self.dataset.class_ids):
             number = int(text)
@@ -42,7 +42,7 @@ class ByName:
         return number
 
     def row(self, text: str, label: int, at: str) -> int:
-        """The row of an image of class ``label``."""
+        """Return the row of an image of class ``label``."""
         row = self.images.get(text)
         if row is None and text.isdecimal() and int(text) < len(self.dataset):
             row = int(text)
@@ -70,7 +70,7 @@ class ByOrder:
         self.starts = np.concatenate(([0], np.cumsum(dataset.sizes[classes])))
 
     def label(self, text: str, at: str) -> int:
-        """The class number."""
+        """Return the class number."""
         if not text.isdecimal() or int(text) >= len(self.classes):
             raise UserError(
                 f"{at}: labels is '{text}', but with {{class_order}} it must be a position among its "
@@ -79,7 +79,7 @@ class ByOrder:
         return int(self.classes[int(text)])
 
     def row(self, text: str, label: int, at: str) -> int:
-        """The row of an image of class ``label``."""
+        """Return the row of an image of class ``label``."""
         if not text.isdecimal() or int(text) >= self.starts[-1]:
             raise UserError(
                 f"{at}: image_id is '{text}', but with {{class_order}} it must be a number below "
@@ -98,7 +98,7 @@ class ByOrder:
 
 
 def read_class_order(source: ClassOrder) -> list[str]:
-    """The class names of an order, as they are written.
+    """Read the class names of an order, as they are written.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def read_class_order(source: ClassOrder) -> list[str]:
 
 
 def ordered_classes(source: ClassOrder, dataset: Dataset) -> Ints:
-    """[C] class numbers of the dataset in the order of ``source``; UserError for a class it lacks or names twice."""
+    """Return class numbers of the dataset in the order of ``source``, [C]; UserError for one missing or named twice."""
     names = read_class_order(source)
     class_numbers = _class_numbers(dataset)
     missing = [name for name in names if name not in class_numbers]
@@ -153,7 +153,7 @@ def ordered_classes(source: ClassOrder, dataset: Dataset) -> Ints:
 
 
 def find_classes(spec: Spec, split: str, dataset: Dataset) -> Ints:
-    """The class numbers in ``dataset`` of a split's classes, in the order of the spec, [C].
+    """Find the classes of a split of the spec in ``dataset``: their numbers in the order of the spec, [C].
 
     A class is found by the id that Longshot's reader of Meta-Dataset gives it, by the spec's name as an id or as a
     class name, by either without case and punctuation, or by the name without a leading number; the first of these
@@ -194,7 +194,7 @@ def find_classes(spec: Spec, split: str, dataset: Dataset) -> Ints:
 
 
 def _squashed(name: str) -> str:
-    """``Anglo-Saxon_Futhorc/character01`` and ``Anglo-Saxon_Futhorc-character01`` are one."""
+    """Strip case and punctuation, so that ``Anglo-Saxon/character01`` and ``anglo_saxon-character01`` are equal."""
     return "".join(character for character in name.casefold() if character.isalnum())
 
 
@@ -225,13 +225,13 @@ def _column(text: str, column: str, file: Path) -> list[str]:
 
 
 def _class_numbers(dataset: Dataset) -> dict[str, int]:
-    """Class number by id, and by name where that is unique."""
+    """Return class number by id, and by name where that is unique."""
     numbers = _unique(dataset.class_names)
     return numbers | {class_id: number for number, class_id in enumerate(dataset.class_ids)}
 
 
 def _unique(names: Iterable[str]) -> dict[str, int]:
-    """Names that one class or image alone has → its number."""
+    """Return name → number for names that only one class or image has."""
     listed = list(names)
     times = Counter(listed)
     return {name: number for number, name in enumerate(listed) if name and times[name] == 1}

@@ -50,7 +50,7 @@ class _Task:
 def check_import(
     published: str | Path | None, settings: Mapping[str, Any], choices: Mapping[str, object]
 ) -> None:
-    """UserError for a setting or a choice that says how to draw, beside a published list that draws nothing.
+    """Raise UserError for a setting that says how to draw, beside a published list that draws nothing.
 
     >>> check_import("list.csv", {"way": 5}, {"classes": "uniform"})
     Traceback (most recent call last):
@@ -77,7 +77,7 @@ def read_published(
     seed: int = 0,
     copies: str | None = None,
 ) -> Testbed:
-    """The testbed that a CSV lists, bound to the dataset; errors name the line.
+    """Read the testbed that a CSV lists and bind it to the dataset; errors name the line.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _read_variance(task: _Task, text: str | None, at: str) -> None:
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, row) of the CSV."""
+    """Yield (line number, row) of the CSV."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
@@ -255,7 +255,7 @@ def _check_task(task: _Task, dataset: Dataset, file: Path, *, without_queries: b
 
 
 def _chosen(tasks: list[_Task]) -> TaskRows:
-    """Classes of a task in the dataset's order, images in that of the file."""
+    """Return the tasks as rows: classes in the dataset's order, images in that of the file."""
     order = [sorted(task.support) for task in tasks]
     classes = Ragged.from_lists(order)
 
@@ -283,7 +283,7 @@ def _check_variance(
     rows: TaskRows,
     reduction: str | None,
 ) -> None:
-    """UserError where the published coarsity of a task is not that of its classes."""
+    """Raise UserError where the published coarsity of a task is not that of its classes."""
 
     def differing(values: NDArray[Any]) -> Ints:
         return np.flatnonzero(np.abs(values - variance) > _CLOSE * np.maximum(1, np.abs(variance)))

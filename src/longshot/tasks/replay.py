@@ -45,7 +45,7 @@ class ReplaySource:
 
 
 def read_source(path: str | Path, split: str = "test") -> ReplaySource:
-    """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1.
+    """Read a split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def read_source(path: str | Path, split: str = "test") -> ReplaySource:
 
 
 def source_of(spec: Spec, split: str) -> ReplaySource:
-    """A split of a spec that was read."""
+    """Return a split of a spec that was read."""
     part = SPEC_SPLITS.get(canonical_split(split) or "")
     if part is None:
         raise UserError(f"Meta-Dataset has no split '{split}'; choose train, valid or test.")
@@ -86,7 +86,7 @@ def source_of(spec: Spec, split: str) -> ReplaySource:
 
 
 def episodes(source: ReplaySource, count: int, seed: int) -> TaskPlan:
-    """The first ``count`` episodes of a sampler made right after the module generator was seeded with ``seed``.
+    """Draw the first ``count`` episodes of a sampler made right after the module generator got ``seed``.
 
     Classes are positions in the split.
     """
@@ -102,18 +102,18 @@ def episodes(source: ReplaySource, count: int, seed: int) -> TaskPlan:
 
 
 def episode_rows(plan: TaskPlan) -> list[list[list[int]]]:
-    """Episodes as the reference describes them: [class position in the split, support, query] for each class."""
+    """List episodes as the reference does: [class position in the split, support, query] for each class."""
     table = np.stack([part.values for part in (plan.classes, plan.shots, plan.queries)], axis=1)
     return [table[slice(*plan.slots_of(task))].tolist() for task in range(len(plan))]
 
 
 def hash_episodes(source: ReplaySource, count: int = 200, seed: int = 1234) -> str:
-    """SHA-256 of the canonical JSON of the first ``count`` episodes, each as ``episode_rows`` lists it."""
+    """Return the SHA-256 of the canonical JSON of the first ``count`` episodes, each as ``episode_rows`` lists it."""
     return hash_json(episode_rows(episodes(source, count, seed)))
 
 
 def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> Ints:
-    """The reference calls ``choice``; these are the draws that ``RandomState.choice`` makes, without its checks.
+    """Draw classes as the reference's ``RandomState.choice`` does, without its checks.
 
     ``choice(n)`` is ``randint(n)``, ``choice(n, k, replace=False)`` is ``permutation(n)[:k]``, and ``choice`` with
     probabilities takes one ``random_sample``.
@@ -130,7 +130,7 @@ def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> Ints:
 
 
 def _describe(sizes: Ints, rng: np.random.RandomState) -> tuple[Ints, Ints]:
-    """Shots and queries of classes of these sizes."""
+    """Draw shots and queries of classes of these sizes."""
     query = min(MAX_QUERY, int(sizes.min()) // 2)
     available = sizes - query
     beta = rng.uniform()
@@ -147,7 +147,7 @@ def _split_sizes(spec: Spec) -> str:
 
 
 def _groups(spec: Spec, part: str) -> tuple[Ints, ...]:
-    """Positions in the split that an episode is drawn from: alphabets, or what is below a node; none where flat."""
+    """Return positions in the split that an episode is drawn from: alphabets, or what is below a node; else nothing."""
     if spec.kind == "hierarchical":
         return _leaf_sets(spec.subgraphs[part])
     members: dict[str, list[int]] = {}
@@ -157,7 +157,7 @@ def _groups(spec: Spec, part: str) -> tuple[Ints, ...]:
 
 
 def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[Ints, ...]:
-    """Positions of the leaves below each eligible node, nodes by WordNet id."""
+    """Return positions of the leaves below each eligible node, nodes by WordNet id."""
     nodes = {node["wn_id"]: node for node in subgraph}
     leaves = sorted(wn_id for wn_id, node in nodes.items() if not node["children_ids"])
     position = {leaf: i for i, leaf in enumerate(leaves)}
@@ -207,7 +207,7 @@ class Replay(Shape):
 
     @classmethod
     def read(cls, path: str | Path, split: str, seed: int, tasks: int) -> Replay:
-        """The first ``tasks`` episodes of a split of the spec at ``path``; all are drawn and checked here.
+        """Draw and check the first ``tasks`` episodes of a split of the spec at ``path``.
 
         Parameters
         ----------
@@ -237,36 +237,31 @@ class Replay(Shape):
         return episodes(source_of(self.spec, self.split), self.tasks, self.seed)
 
     def episodes_sha256(self) -> str:
-        """SHA-256 of the episodes' descriptions, as ``hash_episodes`` makes it."""
+        """Return the SHA-256 of the episodes' descriptions, as ``hash_episodes`` makes it."""
         return hash_json(episode_rows(self._episodes))
 
     @property
     def min_way(self) -> int:
-        """The fewest classes of an episode."""
+        """Return the smallest number of classes of an episode."""
         return MIN_WAY
 
     @property
-    def min_images(self) -> int:
-        """One of the support and one query; what each episode needs is checked where it is known."""
-        return 2
-
-    @property
     def min_counts(self) -> tuple[int, int]:
-        """One query and one shot."""
+        """Return one query and one shot; what each episode needs is checked in ``counts``."""
         return 1, 1
 
     def ways(self, streams: Streams, available: Ints) -> Ints:
-        """Those of the episodes, [T]."""
+        """Return the number of classes of each episode, [T]."""
         return self._episodes.classes.lengths[streams.tasks]
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each episode: positions in the split, found in the dataset by their names."""
+        """Return the class numbers of each episode: positions in the split, found in the dataset by name."""
         numbers = find_classes(self.spec, self.split, pool.dataset)
         chosen = self._episodes.classes.take(streams.tasks)
         return chosen.with_values(numbers[chosen.values])
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
-        """The episodes' shots and queries; UserError where a class of the dataset has too few images for one."""
+        """Return the episodes' shots and queries; UserError where a class of the dataset has too few images for one."""
         if pool.restricted:
             raise UserError(
                 "A replayed episode says how many of all images of a class it takes, so no rule may limit them",
@@ -288,7 +283,7 @@ class Replay(Shape):
         return TaskPlan(classes, classes.with_values(shots), classes.with_values(queries))
 
     def bind(self, dataset: Dataset) -> Dataset:
-        """``dataset`` with the spec's split in place of its own; a note where its classes have other sizes."""
+        """Return ``dataset`` with the spec's split in place of its own; note where its classes have other sizes."""
         numbers = find_classes(self.spec, self.split, dataset)
         spec_classes = self.spec.splits[SPEC_SPLITS[self.split]]
         differing = [
@@ -307,7 +302,7 @@ class Replay(Shape):
 
 
 def find_spec_file(folder: str | Path, source: str) -> Path:
-    """The spec of a source in a folder of specs: ``SOURCE_dataset_spec.json`` or ``SOURCE/dataset_spec.json``.
+    """Find the spec of a source in a folder: ``SOURCE_dataset_spec.json`` or ``SOURCE/dataset_spec.json``.
 
     Parameters
     ----------
@@ -327,7 +322,7 @@ def find_spec_file(folder: str | Path, source: str) -> Path:
 
 
 def check_replay(choices: Mapping[str, Any], settings: Mapping[str, Any], split: str | None) -> None:
-    """UserError for what does not go with a replay, which brings shape, classes and split of its own.
+    """Raise UserError for what does not go with a replay, which brings shape, classes and split of its own.
 
     Parameters
     ----------

@@ -30,12 +30,22 @@ from longshot.data import (
     class_labels,
     taxonomy_facts,
 )
+from longshot.tasks.alike import AlikeClasses
 from longshot.tasks.base import Classes, Instances, Shape, open_with_splits, settings_of
+from longshot.tasks.class_samplers import UniformClasses
 from longshot.tasks.content import names_only, read_content
 from longshot.tasks.drawing import DrawRecipe, aim, check_target, draw, to_table
 from longshot.tasks.instance_samplers import UniformInstances
-from longshot.tasks.judges import CANDIDATES, Judge, TaskScorer, filter_tasks, open_judges
-from longshot.tasks.measures import Measure, coarsity_measure, find_excluded
+from longshot.tasks.judges import (
+    CANDIDATES,
+    Judge,
+    TaskScorer,
+    filter_tasks,
+    measure_drops,
+    no_scorer,
+    open_judges,
+)
+from longshot.tasks.measures import Measure, Part, coarsity_measure, find_excluded
 from longshot.tasks.pools import ImageLimits, copy_facts, make_pools, straddle_facts
 from longshot.tasks.streams import Streams
 from longshot.tasks.testbed import Testbed
@@ -106,7 +116,7 @@ def sample(
         How many classes, shots and queries: "fixed", "any", "meta-dataset", "like:FILE", or an object such as
         ``FixedShape(way=5)``.
     classes : str or Classes
-        Which classes: "uniform", "semantic", "hierarchical", "bilevel", "siblings", or an object such as
+        Which classes: "uniform", "alike", "semantic", "hierarchical", "bilevel", "siblings", or an object such as
         ``SiblingClasses(level=1)``.
     instances : str or Instances
         Which images: "uniform", "difficult", "easy", "greedy", "filtered", "shifted", "matched", or an object such as
@@ -171,15 +181,16 @@ def sample(
         max_contribution
         level                               siblings, bilevel: level of the super-classes (1: below the root)
         max_span                            hierarchical
-        alpha, beta, oversample             semantic
+        alpha, beta, oversample             semantic; beta alike, too
+        nearest                             alike: how many of the nearest classes a task chooses from
         coarsity                            only tasks in this band: "10:30" or (10, 30)
         distance                            semantic, coarsity
         reduction                           "shortest-paths": for coarsity, and classes that are drawn by meaning
-        judge                               difficult, easy, greedy, filtered: a backbone or features, or a list of
-                                            them; "BACKBONE:METHOD" (protonet, ridge; filtered: any method)
+        judge                               difficult, easy, greedy, filtered, alike: a backbone or features, or a list
+                                            of them; "BACKBONE:METHOD" (protonet, ridge; filtered: any method)
         features                            the same: a file of features in place of ``judge``
-        judging                             the same: of several judges the "mean" loss, the "worst" or the "least"
         held_out                            the same: networks that took no part, as ``judge``; they are measured
+        judging                             all but alike: of several judges the "mean" loss, "worst" or "least"
         difficulty                          difficult, greedy: from 0 (uniform) to 1 (the hardest)
         target_accuracy                     difficult, greedy: the difficulty at which the held-out networks have it
         objective, temperature,             difficult, easy, greedy
@@ -252,7 +263,8 @@ def sample(
     split_name = split and (canonical_split(split) or split)
     facts: dict[str, Any] = {"tasks": tasks, "shape": settings_of(counts), "split": split_name}
     facts |= {"allow_repeats": allow_repeats, **image_limits.settings()}
-    if replay is None:
+    alike = class_sampler if isinstance(class_sampler, AlikeClasses) else None
+    if replay is None and alike is None:
         facts["classes"] = settings_of(class_sampler)
     if out is not None:  # another testbed is told now, not when this one is drawn
         sources = {data.name: data.fingerprint for data in opened}
@@ -263,8 +275,11 @@ def sample(
     target = check_target(settings)
     # Before the bar of the tasks: these have bars of their own. Only the classes that tasks may have are embedded.
     copies = [find_copies(data, settings.get("copies")) for data in opened]
-    networks = [
-        ([], []) if word is None else open_judges(data, word, settings, device, _rows_of(data, split))
+    judged_choice = f"instances:{word}" if word else "classes:alike" if classes == "alike" else None
+    networks: list[tuple[list[Judge], list[Judge]]] = [
+        ([], [])
+        if judged_choice is None
+        else open_judges(data, judged_choice, settings, device, _rows_of(data, split))
         for data in opened
     ]
     request = _Request(
@@ -287,10 +302,19 @@ def sample(
             chooser = make_instances(instances, settings, judges=judges, **beside)
             if judged := _judged(chooser):
                 chooser = judged.among(_rows_of(data, split), data)
+            own = replace(request, copies=found_copies)
+            if alike is not None:
+                seen = replace(alike, judges=tuple(judges) or alike.judges, device=device)
+                seen = seen.with_features(data, _rows_of(data, split))
+                facts = {**facts, "classes": settings_of(seen)}
+                own = replace(own, recipe=replace(own.recipe, classes=seen), facts=facts)
             if out is not None and target is None:
-                claim_testbed(out, {"sampler": {"instances": settings_of(chooser)}}, force=force)
+                made = {"classes": facts["classes"], "instances": settings_of(chooser)}
+                claim_testbed(out, {"sampler": made}, force=force)
             panel: Sequence[Judge] = judges or getattr(chooser, "panel", ())
-            testbed = _draw(replace(request, copies=found_copies), data, chooser, bar, panel)
+            testbed = _draw(own, data, chooser, bar, panel)
+            if alike is not None and held_out and word is None:
+                testbed = _beside_uniform(testbed, own, data, chooser, (panel, held_out), score, device)
             if word == "filtered":
                 testbed = filter_tasks(testbed, data, judges, held_out, tasks, settings, score, device)
                 testbed = testbed.with_content({data.name: data})
@@ -322,7 +346,7 @@ class _Request:
 def _draw(
     request: _Request, dataset: Dataset, instances: Instances, bar: Progress, judges: Sequence[Judge]
 ) -> Testbed:
-    """The tasks of one dataset."""
+    """Draw the tasks of one dataset."""
     shape, classes, split = request.recipe.shape, request.recipe.classes, request.split
     suspects = find_excluded(judges) if request.exclude_suspects else None
     rule, copies = request.copies
@@ -372,14 +396,40 @@ def _draw(
         datasets={dataset.name: dataset.fingerprint},
         sampler=facts,
         seed=request.seed,
-        features=instances.features_hash,
+        features=instances.features_hash or getattr(classes, "features_hash", None),
         content={dataset.name: content},
         labels={dataset.name: class_labels(dataset)},
     )
 
 
+def _beside_uniform(
+    testbed: Testbed,
+    request: _Request,
+    dataset: Dataset,
+    instances: Instances,
+    networks: tuple[Sequence[Judge], Sequence[Judge]],
+    score: TaskScorer | None,
+    device: str,
+) -> Testbed:
+    """Measure judges and held-out networks on tasks of look-alikes and on as many of uniform classes."""
+    if score is None:
+        raise no_scorer("{held_out} is measured")
+    recipe = replace(request.recipe, classes=UniformClasses())
+    plain = replace(request, recipe=recipe, candidates=True)  # of these tasks only the accuracy is kept
+    with progress("uniform", total=request.tasks, unit="tasks") as bar:
+        uniform = _draw(plain, dataset, instances, bar, networks[0])
+    before, after = (bed.bind(dataset.name, dataset.keys, dataset.fingerprint) for bed in (uniform, testbed))
+    parts: tuple[Part, Part] = ("judge", "held out")
+    drops = [
+        drop
+        for part, members in zip(parts, networks, strict=True)
+        for drop in measure_drops(part, members, before, after, score, device)
+    ]
+    return testbed.changed(testbed.table, sampler={**testbed.meta["sampler"], "drops": drops})
+
+
 def _judged(instances: Instances) -> JudgedInstances | None:
-    """The sampler where judges choose its supports."""
+    """Return the sampler if judges choose its supports, else None."""
     if instances.features_hash is None:  # a uniform testbed is drawn without loading what selects
         return None
     from longshot.tasks.difficult import JudgedInstances
@@ -394,7 +444,7 @@ def _open(
     identity: str | None,
     taxonomy: TaxonomyLike | None,
 ) -> list[Dataset]:
-    """The datasets, each with the wanted split; UserError where one comes twice."""
+    """Open the datasets, each with the wanted split; UserError where one comes twice."""
     if splits is not None and split is None:
         raise UserError(
             f"{{splits:{splits}}} says which classes are which", "say which to draw from with {split:test}"
@@ -412,7 +462,7 @@ def _open(
 
 
 def _rows_of(dataset: Dataset, split: str | None) -> Ints:
-    """The images of the classes of a split."""
+    """Return the images of the classes of a split."""
     return rows_of_classes(dataset.offsets, dataset.split_classes(split))
 
 

@@ -51,30 +51,25 @@ class FixedShape(Shape):
 
     @property
     def min_way(self) -> int:
-        """The number of ways."""
+        """Return the number of ways."""
         return self.way
 
     @property
-    def min_images(self) -> int:
-        """Shots and queries together."""
-        return self.shot + self.query
-
-    @property
     def min_counts(self) -> tuple[int, int]:
-        """Queries and shots."""
+        """Return queries and shots."""
         return self.query, self.shot
 
     def ways(self, streams: Streams, available: Ints) -> Ints:
-        """``way`` for every task, [T]."""
+        """Return ``way`` for every task, [T]."""
         return np.full(len(streams), self.way, dtype=np.int64)
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
-        """The same two numbers for every class."""
+        """Return the same two numbers for every class."""
         return _even(classes, np.full(len(classes), self.shot), self.query)
 
 
 @dataclass(frozen=True)
-class AnyShape:
+class AnyShape(Shape):
     """Ways and shots vary from task to task, as in Cross-domain MetaDL.
 
     N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is
@@ -114,27 +109,22 @@ class AnyShape:
         check_range("query", self.query, 1)
 
     @property
-    def min_images(self) -> int:
-        """The least number of shots, and the queries."""
-        return self.min_shot + self.query
-
-    @property
     def min_counts(self) -> tuple[int, int]:
-        """Queries and the least number of shots."""
+        """Return queries and the least number of shots."""
         return self.query, self.min_shot
 
     @property
     def pool_counts(self) -> tuple[int, int]:
-        """Queries and the largest number of shots: a class with enough images gives all of them."""
+        """Return queries and the largest number of shots: a class with enough images gives all of them."""
         return self.query, self.max_shot
 
     def ways(self, streams: Streams, available: Ints) -> Ints:
-        """N for every task, [T]."""
+        """Draw N for every task, [T]."""
         most = np.minimum(available, self.max_way)
         return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
 
     def shot_limit(self, pool: Pool) -> int:
-        """The largest k that can be drawn from the pool.
+        """Return the largest k that can be drawn from the pool.
 
         Parameters
         ----------
@@ -152,13 +142,13 @@ class AnyShape:
         return min(self.max_shot, int(pool.left(pool.classes, self.query).min()))
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
-        """One k for all classes of a task."""
+        """Draw one k for all classes of a task."""
         shots = self.min_shot + streams.stage("shots").below(self.shot_limit(pool) - self.min_shot + 1)
         return _even(classes, shots, self.query)
 
 
 def _even(classes: Ragged, shots: Ints, query: int) -> TaskPlan:
-    """Task t gives each of its classes ``shots[t]`` support and ``query`` query images."""
+    """Give each class of task t ``shots[t]`` support and ``query`` query images."""
     per_class = np.repeat(shots, classes.lengths)
     return TaskPlan(
         classes, classes.with_values(per_class), classes.with_values(np.full_like(per_class, query))
@@ -166,7 +156,7 @@ def _even(classes: Ragged, shots: Ints, query: int) -> TaskPlan:
 
 
 def check_range(name: str, value: int, least: int) -> None:
-    """UserError unless ``value`` is a whole number from ``least`` to what a testbed can store."""
+    """Raise UserError unless ``value`` is a whole number from ``least`` to what a testbed can store."""
     is_count = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_count or not least <= value <= MAX_COUNT:
         raise UserError(
@@ -203,38 +193,38 @@ class ShapeLike(Shape):
 
     @cached_property
     def shots(self) -> Ragged:
-        """Support images per class and task."""
+        """Return the support images per class and task."""
         return columns.ragged(self.testbed.table, "shots")
 
     @cached_property
     def queries(self) -> Ragged:
-        """Query images per class and task."""
+        """Return the query images per class and task."""
         shots, labels = self.shots, columns.ragged(self.testbed.table, "query_label")
         slots = np.repeat(shots.offsets[:-1], labels.lengths) + labels.values
         return shots.with_values(np.bincount(slots, minlength=len(shots.values)))
 
     @property
     def min_way(self) -> int:
-        """The most ways of any task: every task must be possible."""
+        """Return the most ways of any task: every task must be possible."""
         return int(self.shots.lengths.max())
 
     @property
     def min_images(self) -> int:
-        """The most images of one class in any task."""
+        """Return the most images of one class in any task."""
         return int((self.shots.values + self.queries.values).max())
 
     @property
     def min_counts(self) -> tuple[int, int]:
-        """The most queries and the most shots of one class in any task."""
+        """Return the most queries and the most shots of one class in any task."""
         return int(self.queries.values.max()), int(self.shots.values.max())
 
     def ways(self, streams: Streams, available: Ints) -> Ints:
-        """The other testbed's ways, [T]."""
+        """Return the other testbed's ways, [T]."""
         self._check(streams)
         return self.shots.lengths[streams.tasks]
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
-        """The other testbed's shots and queries."""
+        """Return the other testbed's shots and queries."""
         self._check(streams)
         shots, queries = self.shots.take(streams.tasks), self.queries.take(streams.tasks)
         return TaskPlan(classes, classes.with_values(shots.values), classes.with_values(queries.values))

@@ -46,7 +46,7 @@ class Streams:
 
     @classmethod
     def of(cls, seed: int, tasks: int | ArrayLike, fingerprint: str = "") -> Streams:
-        """Streams of tasks 0 … ``tasks`` − 1 (or of the given task numbers) on one dataset."""
+        """Return the streams of tasks 0 … ``tasks`` − 1 (or of the given task numbers) on one dataset."""
         numbers = np.arange(tasks) if isinstance(tasks, int) else np.asarray(tasks, dtype=np.int64)
         digest = hashlib.sha256(fingerprint.encode()).digest()
         return cls(seed, numbers, tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)))
@@ -55,22 +55,22 @@ class Streams:
         return len(self.tasks)
 
     def take(self, positions: ArrayLike | slice, attempt: int | None = None) -> Streams:
-        """The streams of some of these tasks, by position; with ``attempt`` those of a redraw."""
+        """Return the streams of some of these tasks, by position; with ``attempt`` those of a redraw."""
         index = positions if isinstance(positions, slice) else np.asarray(positions, dtype=np.int64)
         return Streams(self.seed, self.tasks[index], self.salt, self.attempt if attempt is None else attempt)
 
     def stage(self, name: str) -> Stream:
-        """One line of random words per task, [T]."""
+        """Return one line of random words per task, [T]."""
         return Stream(*self._keys(name), np.zeros(len(self), dtype=np.uint64))
 
     def slots(self, name: str, rows: Ragged) -> Stream:
-        """One line per value of ``rows`` (say, per class of a task), [M]; line j is a task's j-th value."""
+        """Return one line per value of ``rows`` (say, per class of a task), [M]; line j is a task's j-th value."""
         first, second = self._keys(name)
         lengths = rows.lengths
         return Stream(np.repeat(first, lengths), np.repeat(second, lengths), rows.positions.astype(np.uint64))
 
     def generator(self, name: str) -> np.random.Generator:
-        """One generator for all tasks together: for what is sequential by nature."""
+        """Return one generator for all tasks together: for what is sequential by nature."""
         entropy = [self.seed, *self.salt]
         return np.random.default_rng(
             np.random.SeedSequence(entropy, spawn_key=(stage_word(name), self.attempt))
@@ -97,16 +97,16 @@ class Stream:
         return self.first + (self.line << np.uint64(32)) * _GOLDEN
 
     def words(self, draw: int = 0) -> Words:
-        """64 random bits per line, [B]; ``draw`` below 2³²."""
+        """Return 64 random bits per line, [B]; ``draw`` below 2³²."""
         step = np.uint64(draw * int(_GOLDEN) & 0xFFFFFFFFFFFFFFFF)
         return _mix(_mix(self._base + step) ^ self.second)
 
     def uniform(self, draw: int = 0) -> Floats:
-        """Floats in [0, 1) with 53 random bits, [B]."""
+        """Draw floats in [0, 1) with 53 random bits, [B]."""
         return (self.words(draw) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, limit: ArrayLike, draw: int = 0) -> Ints:
-        """Integers in 0 … limit − 1, [B]; ``limit`` (scalar or [B]) between 1 and 2³² − 1.
+        """Draw integers in 0 … limit − 1, [B]; ``limit`` (scalar or [B]) between 1 and 2³² − 1.
 
         The high word of words · limit, computed exactly: the bias is below limit / 2⁶⁴.
         """
@@ -116,7 +116,7 @@ class Stream:
         return (high >> np.uint64(32)).astype(np.int64)
 
     def choose(self, n: ArrayLike, k: ArrayLike) -> Ragged:
-        """``k`` different numbers out of 0 … n − 1 per line, in random order; ``n``, ``k``: scalar or [B].
+        """Choose ``k`` different numbers out of 0 … n − 1 per line, in random order; ``n``, ``k``: scalar or [B].
 
         A Fisher–Yates shuffle cut off after k cards. The first j of k cards do not depend on k, so a 1-shot
         support is the beginning of the 5-shot one.
@@ -148,7 +148,7 @@ class Stream:
 
 
 def _deal_sparse(stream: Stream, n: Ints, k: Ints) -> list[Ints]:
-    """Fisher–Yates where only the moved cards are remembered: O(k²) work, no deck of n cards.
+    """Deal cards by Fisher–Yates, remembering only the moved ones: O(k²) work, no deck of n cards.
 
     Step j swaps card j with a random card r ≥ j. ``k`` descends; step j deals to the first lines only.
     """
@@ -169,7 +169,7 @@ def _deal_sparse(stream: Stream, n: Ints, k: Ints) -> list[Ints]:
 
 
 def _deal_dense(stream: Stream, n: Ints, k: Ints) -> list[Ints]:
-    """The same shuffle, card for card, on decks that are laid out: O(n + k) work."""
+    """Deal the same cards from decks that are laid out: O(n + k) work."""
     decks = Ragged.from_lengths(np.empty(int(n.sum()), dtype=np.int64), n)
     cards, start = decks.positions, decks.offsets[:-1]
     dealt: list[Ints] = []
@@ -191,26 +191,26 @@ def _chunks(lines: Ints, sizes: Ints | None) -> list[Ints]:
 
 
 def _mix(word: Words) -> Words:
-    """SplitMix64's finaliser: a bijection of 64 bits in which every input bit moves every output bit."""
+    """Mix by SplitMix64's finaliser: a bijection of 64 bits in which every input bit moves every output bit."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
 def hash_rows(rows: Ragged, salt: int) -> Words:
-    """A 64-bit hash of each row as a set: the order of its values does not matter, [T]."""
+    """Hash each row as a set to 64 bits: the order of its values does not matter, [T]."""
     marks = _mix((rows.values.astype(np.uint64) + np.uint64(1)) * _GOLDEN + np.uint64(salt))
     total = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(marks, dtype=np.uint64)])
     return _mix(total[rows.offsets[1:]] - total[rows.offsets[:-1]] + np.uint64(salt))
 
 
 def stage_word(name: str) -> int:
-    """The 32-bit word that stands for a stage's name in a spawn key."""
+    """Return the 32-bit word that stands for a stage's name in a spawn key."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
 
 
 def seed_words(entropy: Sequence[int], tasks: Ints, tail: Sequence[int]) -> NDArray[np.uint64]:
-    """``SeedSequence(entropy, spawn_key=(task, *tail)).generate_state(2, uint64)`` for all tasks, [2, T].
+    """Compute ``SeedSequence(entropy, spawn_key=(task, *tail)).generate_state(2, uint64)`` for all tasks, [2, T].
 
     The hash is NumPy's (M. O'Neill's seed_seq_fe, pool of four 32-bit words); equality with it is tested.
     """
@@ -252,7 +252,7 @@ def seed_words(entropy: Sequence[int], tasks: Ints, tail: Sequence[int]) -> NDAr
 
 
 def _uint32_words(value: int) -> list[int]:
-    """A non-negative integer as 32-bit words, least first; zero is one word."""
+    """Return a non-negative integer as 32-bit words, least first; zero is one word."""
     words = [value & 0xFFFFFFFF]
     while value := value >> 32:
         words.append(value & 0xFFFFFFFF)

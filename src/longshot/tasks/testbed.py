@@ -173,7 +173,7 @@ class Testbed:
 
     @classmethod
     def concat(cls, testbeds: Sequence[Testbed]) -> Testbed:
-        """One testbed with the tasks of all, numbered anew in the given order.
+        """Join testbeds into one with the tasks of all, numbered anew in the given order.
 
         Parameters
         ----------
@@ -187,7 +187,7 @@ class Testbed:
         return concat(testbeds)
 
     def with_content(self, datasets: Mapping[str, Dataset]) -> Testbed:
-        """The same tasks, with what the images of ``datasets`` (by name) are made of now.
+        """Return the same tasks, with what the images of ``datasets`` (by name) are made of now.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class Testbed:
     def changed(
         self, table: pa.Table, *, content: Mapping[str, ImageContent] | None = None, **facts: Any
     ) -> Testbed:
-        """A testbed of the same datasets with other tasks.
+        """Return a testbed of the same datasets with other tasks.
 
         ``content`` is carried over from this testbed unless given. ``facts`` replace ``sampler``, ``seed``,
         ``features`` and ``datasets``.
@@ -233,7 +233,7 @@ class Testbed:
         return Testbed.create(table, content=content, **{**own_facts, **facts})
 
     def keys(self, name: str) -> pa.Array:
-        """The images that the tasks of dataset ``name`` use: their keys, each once, sorted.
+        """Return the keys of the images that the tasks of dataset ``name`` use, each once, sorted.
 
         Parameters
         ----------
@@ -248,17 +248,17 @@ class Testbed:
 
     @property
     def labels(self) -> dict[str, dict[str, str]]:
-        """Dataset → class → what a taxonomy calls it, for classes that it calls otherwise."""
+        """Return dataset → class → what a taxonomy calls it, for classes that it calls otherwise."""
         return dict(self.meta.get("labels", {}))
 
     @property
     def identity(self) -> str:
-        """What the testbed vouches for: "content", or "names" where that is all for one of its datasets."""
+        """Return what the testbed vouches for: "content", or "names" where that is all for one of its datasets."""
         every = [content.identity for content in self.content.values()]
         return "names" if "names" in every else "content"
 
     def check_content(self, name: str, dataset: Dataset) -> None:
-        """UserError unless the images of dataset ``name`` have the bytes that the testbed was drawn from.
+        """Raise UserError unless the images of dataset ``name`` have the bytes that the testbed was drawn from.
 
         Parameters
         ----------
@@ -271,7 +271,7 @@ class Testbed:
 
     @property
     def content_hash(self) -> str:
-        """Hex SHA-256 over tasks, labels and images: the same whatever images and classes are called.
+        """Return the hex SHA-256 over tasks, labels and images: the same whatever images and classes are called.
 
         What was measured, and how the tasks were drawn, is not part of it.
         """
@@ -279,17 +279,17 @@ class Testbed:
 
     @property
     def checksum(self) -> str:
-        """Hex SHA-256 over all that the file says: names, measurements and how the tasks were drawn, too."""
+        """Return the hex SHA-256 over all that the file says, also names, measurements and how the tasks were drawn."""
         return str(self.meta.get("checksum", self.content_hash))
 
     @property
     def datasets(self) -> dict[str, str]:
-        """Dataset name → fingerprint."""
+        """Return dataset name → fingerprint."""
         return dict(self.meta["datasets"])
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Names of the columns that a sampler measured (coarsity, difficulty, …)."""
+        """Return the names of the columns that a sampler measured (coarsity, difficulty, …)."""
         return tuple(name for name in self.table.column_names if name not in columns.STANDARD)
 
     def __len__(self) -> int:
@@ -316,13 +316,13 @@ class Testbed:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
-        """At most five lines."""
+        """Describe the testbed in at most five lines."""
         from longshot.tasks.describe import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """A table, for notebooks."""
+        """Describe the testbed as a table, for notebooks."""
         from longshot.tasks.describe import as_html
 
         return as_html(self)
@@ -366,7 +366,7 @@ class Testbed:
         return show_noun(self, task)
 
     def column(self, name: str) -> Ragged:
-        """A list column as flat numbers (strings: numbers into an arbitrary dictionary).
+        """Return a list column as flat numbers (strings: numbers into an arbitrary dictionary).
 
         Parameters
         ----------
@@ -381,7 +381,7 @@ class Testbed:
         return columns.ragged(self.table, name)
 
     def bind(self, name: str, keys: pa.Array, fingerprint: str) -> TaskRows:
-        """The tasks of dataset ``name`` as row numbers into ``keys`` [N].
+        """Return the tasks of dataset ``name`` as row numbers into ``keys`` [N].
 
         The dictionary of distinct keys is looked up once, never string by string. ``fingerprint`` must be the
         one the testbed was drawn from.
@@ -411,7 +411,7 @@ class Testbed:
         | Callable[[str, Sequence[str]], Any] = "decode|resize(96)|central_crop(84)|value_range(0,1)",
         datasets: Mapping[str, Dataset | str | Path] | None = None,
     ) -> EpisodeDataset:
-        """A PyTorch dataset of episodes for other people's training code; see :class:`EpisodeDataset`.
+        """Return a PyTorch dataset of episodes for other people's training code; see :class:`EpisodeDataset`.
 
         Parameters
         ----------

@@ -70,7 +70,7 @@ class _Meta(LooseRecord):
 def claim_testbed(
     path: str | os.PathLike[str], facts: Mapping[str, Any] | None = None, *, force: bool = False
 ) -> None:
-    """UserError unless a testbed may be written to ``path``, where another one is not replaced without ``force``.
+    """Raise UserError unless a testbed may be written to ``path``; another one is not replaced without ``force``.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def write_file(
 
 
 def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageContent]]:
-    """The tasks, the facts and the content of a testbed file, whose content hash is verified."""
+    """Read the tasks, the facts and the content of a testbed file, and verify its content hash."""
     if not file.is_file():
         raise UserError(
             f"There is no testbed file at {file}", f"draw one with {{sample(DATASET, out={file.name})}}"
@@ -157,7 +157,7 @@ def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageCont
 
 
 def read_outline(file: Path) -> tuple[pa.Table, str]:
-    """What the tasks of a file are like, without their images, and the content hash that it claims; for a quick look.
+    """Read what the tasks of a file are like, without their images, and the content hash that it claims.
 
     The columns are ``task``, ``dataset``, ``way``, ``shots``, ``query_label`` and what was measured. Nothing but the
     file's form is verified: UserError where it cannot be read.
@@ -175,7 +175,7 @@ def read_outline(file: Path) -> tuple[pa.Table, str]:
 
 
 def hashes(table: pa.Table, meta: Mapping[str, Any], contents: Mapping[str, ImageContent]) -> dict[str, str]:
-    """The content hash, and the checksum over all columns and facts: what it says beside its tasks was not changed.
+    """Return the content hash, and the checksum over all columns and facts.
 
     The checksum leaves out labels and the version that wrote the file. In formats 1 and 2 it was the content hash.
     """
@@ -191,7 +191,7 @@ def hashes(table: pa.Table, meta: Mapping[str, Any], contents: Mapping[str, Imag
 
 
 def _read_meta(file: Path, metadata: Mapping[bytes, bytes]) -> tuple[dict[str, Any], str]:
-    """The facts of a file, and the short digests of its images as text."""
+    """Read the facts of a file, and the short digests of its images as text."""
     raw = metadata.get(_META_KEY)
     if raw is None:
         raise UserError(
@@ -216,7 +216,7 @@ def _read_meta(file: Path, metadata: Mapping[bytes, bytes]) -> tuple[dict[str, A
 
 
 def _read_content(table: pa.Table, meta: Mapping[str, Any], packed: str) -> dict[str, ImageContent]:
-    """What the metadata says about the images; UserError where that is not about the images of the tasks."""
+    """Read what the metadata says about the images; UserError where that is not about the images of the tasks."""
     try:
         contents = unpack(meta["content"], packed)
     except ValueError as error:
@@ -274,12 +274,12 @@ def concat(testbeds: Sequence[Testbed]) -> Testbed:
 
 
 def sampler_parts(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The settings of every testbed that was joined into one; of one that was not, its own."""
+    """Return the settings of every testbed that was joined into one; of one that was not, its own."""
     return [part["sampler"] for part in sampler["concat"]] if "concat" in sampler else [sampler]
 
 
 def sampler_settings(sampler: Any) -> list[tuple[str, str]]:
-    """Setting and value as words, the three choices first: ``("shape", "fixed(query=10, shot=5, way=5)")``."""
+    """Return setting and value as words, the three choices first: ``("shape", "fixed(query=10, shot=5, way=5)")``."""
     settings = dict(sampler) if isinstance(sampler, dict) else {}
     first = ("shape", "classes", "instances")
     order = sorted(settings, key=lambda key: (first.index(key) if key in first else len(first), key))
@@ -287,7 +287,7 @@ def sampler_settings(sampler: Any) -> list[tuple[str, str]]:
 
 
 def say_sampler(sampler: Any) -> str:
-    """How tasks were drawn, in one line; what is off, none or 0 is left out."""
+    """Say how tasks were drawn, in one line; what is off, none or 0 is left out."""
     if isinstance(sampler, dict) and "concat" in sampler:
         parts = [f"{say_sampler(part['sampler'])}, seed {part['seed']}" for part in sampler["concat"]]
         return f"of {len(parts)} testbeds: " + "; ".join(
@@ -300,7 +300,7 @@ def say_sampler(sampler: Any) -> str:
 
 
 def _say_setting(value: Any) -> str:
-    """``fixed(query=10, shot=5, way=5)`` for a choice with a name, JSON for anything else."""
+    """Word a setting: ``fixed(query=10, shot=5, way=5)`` for a choice with a name, JSON for anything else."""
     if isinstance(value, dict) and isinstance(value.get("name"), str):
         inner = ", ".join(f"{key}={_say_value(key, v)}" for key, v in value.items() if key != "name")
         return f"{value['name']}({inner})" if inner else value["name"]
@@ -310,7 +310,7 @@ def _say_setting(value: Any) -> str:
 
 
 def _say_value(key: str, value: Any) -> str:
-    """JSON; judges by their networks and methods alone."""
+    """Write a value as JSON; judges by their networks and methods alone."""
     if key == "judged_by":
         return " and ".join(f"{judge['backbone']}:{judge['method']}" for judge in value)
     return json.dumps(value, ensure_ascii=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -46,7 +46,7 @@ EXIT_CODES: dict[Outcome, int] = {
 
 
 def worst_outcome(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcome of several checks together."""
+    """Return the outcome of several checks together."""
     present = set(outcomes)
     return next((outcome for outcome in EXIT_CODES if outcome in present), "same")
 
@@ -71,7 +71,7 @@ class ImageCheck:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of what was found."""
+        """Return the worst of the outcomes."""
         kinds: list[tuple[Outcome, object]] = [
             ("changed", self.changed),
             ("missing", self.missing),
@@ -82,7 +82,7 @@ class ImageCheck:
         return worst_outcome(outcome for outcome, members in kinds if members)
 
     def __str__(self) -> str:
-        """``300 of 300 images: 298 by bytes, 0 by pixels, 0 by name only``."""
+        """Return the counts in words: ``300 of 300 images checked: 298 the same by bytes, …``."""
         sampled = "" if self.checked == self.images else " (a sample)"
         renamed = f"; {self.renamed:,} are under other names" if self.renamed else ""
         return (
@@ -92,7 +92,7 @@ class ImageCheck:
 
     @property
     def differences(self) -> str:
-        """The numbers and the first names of what differs; empty where nothing does."""
+        """Return the numbers and the first names of what differs; empty where nothing does."""
         kinds = (
             (self.changed, "changed"),
             (self.missing, "missing"),
@@ -105,15 +105,9 @@ class ImageCheck:
         return ", ".join(parts)
 
     def record(self) -> dict[str, Any]:
-        """Everything as plain JSON values."""
-        numbers = ("images", "checked", "by_bytes", "by_pixels", "by_name", "renamed", "more")
-        lists = ("changed", "reencoded", "missing", "new")
-        return {
-            "dataset": self.dataset,
-            "outcome": self.outcome,
-            **{name: getattr(self, name) for name in numbers},
-            **{name: list(getattr(self, name)) for name in lists},
-        }
+        """Return everything as plain JSON values."""
+        lists = {name: list(getattr(self, name)) for name in ("changed", "reencoded", "missing", "new")}
+        return {**asdict(self), **lists, "outcome": self.outcome}
 
 
 def check_images(
@@ -187,7 +181,7 @@ class Inspection:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Everything as plain JSON values: ``describe.summary``, the histograms, and the findings where checked."""
+        """Return everything as plain JSON values: ``describe.summary``, histograms, and the findings where checked."""
         bars = {title: dict(rows) for title, rows in describe.histograms(self.testbed).items()}
         facts = {**describe.summary(self.testbed), "histograms": bars}
         if self.copies:
@@ -208,14 +202,14 @@ class Inspection:
 
     @property
     def outcome(self) -> Outcome:
-        """What checking found; "same" also where nothing was checked. Misfits beside the images count as changed."""
+        """Return what checking found, "same" where nothing was checked; misfits beside the images count as changed."""
         by_images = [check.outcome for check in self.images]
         about_images = sum(bool(check.differences) for check in self.images)
         misfits: list[Outcome] = ["changed"] if self.findings and len(self.findings) > about_images else []
         return worst_outcome([*by_images, *(() if {"missing", "new"} & {*by_images} else misfits)])
 
     def check(self) -> None:
-        """UserError with all findings where there are any."""
+        """Raise UserError with all findings where there are any."""
         if self.findings:
             raise UserError(f"The testbed {self.name} does not fit its dataset: {' '.join(self.findings)}")
 
@@ -250,7 +244,7 @@ class Inspection:
 
 
 def _say_content(facts: Mapping[str, Any]) -> str:
-    """What the testbed vouches for of one dataset's images."""
+    """Say what the testbed vouches for of one dataset's images."""
     if facts["identity"] == "names":
         return f"identity names: {facts['images']:,} images by their names only, not by their bytes"
     return f"identity content: {facts['images']:,} images, digest {facts['digest']}"
@@ -380,7 +374,7 @@ def identify_dataset(
 
 
 def _beds_at_hand() -> dict[str, Testbed]:
-    """The testbeds that lie here and those that come with Longshot."""
+    """Load the testbeds that lie here and those that come with Longshot."""
     files = {path.name: path for path in sorted(Path().glob("*.parquet"))}
     for target in plugged("testbeds").values():
         files |= load_target(target)()
@@ -392,7 +386,7 @@ def _beds_at_hand() -> dict[str, Testbed]:
 
 
 def _count_images(testbed: Testbed, name: str, dataset: Dataset) -> dict[str, Any]:
-    """What a dataset has of the images that a testbed uses of one of its own."""
+    """Count what a dataset has of the images that a testbed uses of one of its own."""
     keys = testbed.keys(name)
     match = match_images(testbed.content[name], keys, dataset)
     unlike = keys.filter(pa.array(match.rows < 0)).to_pylist()
@@ -408,7 +402,7 @@ def _count_images(testbed: Testbed, name: str, dataset: Dataset) -> dict[str, An
 
 
 def _copies(testbed: Testbed, datasets: Mapping[str, Dataset]) -> dict[str, CopyGroups]:
-    """The groups of copies among the images that tasks use, by dataset; without those used by names only."""
+    """Return the groups of copies among the images that tasks use, by dataset; without those used by names only."""
     groups = {name: find_copies(dataset)[1] for name, dataset in datasets.items()}
     return {
         name: copies.take(datasets[name].find_rows(testbed.keys(name)))

@@ -38,13 +38,15 @@ class SampleSettings(TypedDict, total=False):
     level: int | None  # siblings, bilevel: super-classes are the nodes at this level of the taxonomy
     max_span: int | None  # hierarchical: the most classes below a node
     alpha: float | None  # semantic: how close in meaning
-    beta: float | None  # semantic: how evenly classes appear
+    beta: float | None  # semantic, alike: how evenly classes appear
+    nearest: int | None  # alike: how many of the nearest classes a task chooses from
     oversample: int | None  # semantic: times as many tasks are drawn as are kept
     coarsity: str | tuple[float, float] | None  # only tasks in this band, "10:30" or (10, 30)
     distance: str | None  # semantic, coarsity: distance between classes
     reduction: str | None  # which paths of the taxonomy count, for coarsity and for classes drawn by meaning
     # instances
-    # difficult, easy, greedy, filtered: who judges, a backbone or its features, or several; "BACKBONE:METHOD"
+    # difficult, easy, greedy, filtered, and classes that are alike: who judges, a backbone or its features, or several;
+    # "BACKBONE:METHOD"
     judge: BackboneLike | Sequence[BackboneLike] | None
     features: str | Path | None  # the same: a file of features in place of ``judge``
     # the same: how the losses of several judges are combined
@@ -113,6 +115,7 @@ _WORDS: dict[str, dict[str, _Word]] = {
             f"{_HERE}.class_samplers:SemanticClasses",
             _own("alpha", "beta", "oversample", "distance", "reduction"),
         ),
+        "alike": _Word(f"{_HERE}.alike:AlikeClasses", _own("nearest", "beta")),
         "hierarchical": _Word(f"{_HERE}.meta_dataset_samplers:HierarchicalClasses", _own("max_span")),
         "siblings": _Word(f"{_HERE}.class_samplers:SiblingClasses", _own("level")),
         "bilevel": _Word(f"{_HERE}.meta_dataset_samplers:BilevelClasses", _own("level")),
@@ -132,11 +135,12 @@ _PLUGGED = {"shape": "shapes", "classes": "classes", "instances": "instances"}  
 _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("draw", "features_hash")}
 SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
 JUDGED = ("difficult", "easy", "greedy", "filtered")  # instances that look at features
+_ALIKE = ("judge", "features", "held_out")  # settings of instances that go with classes="alike", too
 _EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "copies", "coarsity", "reduction")
 
 
 def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Setting → (the choice it belongs to, the words it goes with)."""
+    """Return setting → (the choice it belongs to, the words it goes with)."""
     belongings: dict[str, tuple[str, tuple[str, ...]]] = {}
     for choice, table in _WORDS.items():
         for word, made in table.items():
@@ -161,7 +165,7 @@ def check_sampler_settings(
     instances: object = "uniform",
     beside: Iterable[str] = (),
 ) -> None:
-    """UserError for a setting that does not exist or that does nothing with the choices made.
+    """Raise UserError for a setting that does not exist or that does nothing with the choices made.
 
     Parameters
     ----------
@@ -196,7 +200,9 @@ def check_sampler_settings(
         choice, words = _BELONGINGS.get(name, ("", ()))
         if not choice or choices[choice] in words or (name == "distance" and "coarsity" in active):
             continue
-        also = " or {coarsity}" if name == "distance" else ""
+        if name in _ALIKE and classes == "alike":
+            continue
+        also = " or {coarsity}" if name == "distance" else " or {classes:alike}" if name in _ALIKE else ""
         raise UserError(
             f"{_mention(name, value)} goes with {{{choice}:{' or '.join(words)}}}{also} only",
             "leave it out or add that",
@@ -204,12 +210,12 @@ def check_sampler_settings(
 
 
 def choice_of(setting: str) -> str:
-    """The choice that a setting belongs to: "shape", "classes" or "instances"; empty where to none alone."""
+    """Return the choice that a setting belongs to: "shape", "classes" or "instances"; empty where to none alone."""
     return _BELONGINGS.get(setting, ("",))[0]
 
 
 def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A choice by its word as plain values: its name and all its parameters, defaults included; nothing is made.
+    """Describe a choice by its word as plain values: its name and all its parameters; nothing is made.
 
     Parameters
     ----------
@@ -237,11 +243,13 @@ def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, 
     for name, (owner, words) in _BELONGINGS.items():  # settings without a parameter, as the judge
         if owner == choice and word in words and name not in made.settings and _is_given(settings.get(name)):
             values[name] = settings[name]
+    if word == "alike":
+        values |= {name: settings[name] for name in _ALIKE if _is_given(settings.get(name))}
     return {"name": word, **values}
 
 
 def make_shape(shape: Shape | str, settings: Mapping[str, Any]) -> Shape:
-    """The shape that a word (fixed, any, meta-dataset, like:FILE) and its settings describe; an object stays itself.
+    """Make the shape that a word (fixed, any, meta-dataset, like:FILE) and its settings describe; keep an object.
 
     >>> make_shape("any", {"way": 7, "query": 3})
     AnyShape(min_way=2, max_way=7, min_shot=1, max_shot=20, query=3)
@@ -258,7 +266,7 @@ def make_shape(shape: Shape | str, settings: Mapping[str, Any]) -> Shape:
 def make_classes(
     classes: Classes | str, settings: Mapping[str, Any], *, allow_repeats: bool = False
 ) -> Classes:
-    """The class sampler that a word and its settings describe; an object stays itself.
+    """Make the class sampler that a word and its settings describe; return an object as it is.
 
     >>> make_classes("uniform", {"coarsity": "10:30"})
     CoarsityClasses(low=10.0, high=30.0, distance='jiang-conrath', reduction=None)
@@ -269,6 +277,8 @@ def make_classes(
         meaning = _given(settings, _own("distance", "reduction"))
         return CoarsityClasses(*_band(settings["coarsity"]), **meaning)
     fixed: dict[str, Any] = {"distinct": not allow_repeats} if classes == "semantic" else {}
+    if classes == "alike":
+        fixed["judges"] = settings.get("judge") or settings.get("features")
     made: Classes = _made("classes", classes, settings, **fixed)
     return made
 
@@ -280,7 +290,7 @@ def make_instances(
     judges: Sequence[Judge] = (),
     **beside: Any,
 ) -> Instances:
-    """The image sampler that a word and its settings describe; an object stays itself.
+    """Make the image sampler that a word and its settings describe; return an object as it is.
 
     ``judges`` are whom difficult, easy and greedy ask, ``beside`` what else they are made with (``held_out``,
     ``score``, ``device``). "filtered" draws uniformly: the tasks are chosen when they are drawn (``filter_tasks``).
@@ -298,7 +308,7 @@ def make_instances(
 def make_limits(
     instances: Instances | str, settings: Mapping[str, Any], limits: ImageLimits | None = None
 ) -> ImageLimits:
-    """Rules for all images; those of shifted and matched tasks are the sampler's own."""
+    """Return the rules for all images; those of shifted and matched tasks are the sampler's own."""
     rules = () if instances in ("shifted", "matched") else ("query_where", "support_where")
     own = {name: settings[name] for name in rules if settings.get(name) is not None}
     if settings.get("disjoint_pools"):
@@ -311,12 +321,12 @@ def make_limits(
 
 
 def _is_given(value: object) -> bool:
-    """None and False are no settings, nor is an option that may be repeated and was not written."""
+    """Tell whether a setting was given: not None, not False, not an empty list of a repeatable option."""
     return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
 
 
 def _made(choice: str, chosen: Any, settings: Mapping[str, Any], **fixed: Any) -> Any:
-    """What a word makes of its settings; an object with the needed members stays itself."""
+    """Make what a word and its settings describe; return an object that has the needed members as it is."""
     own = _WORDS[choice]
     if isinstance(chosen, str):
         if chosen in own:
@@ -331,7 +341,7 @@ def _made(choice: str, chosen: Any, settings: Mapping[str, Any], **fixed: Any) -
 
 
 def _made_by_plugin(choice: str, text: str) -> Any:
-    """What a word that a plugin adds makes of the settings in its call; UserError for a word that nobody adds."""
+    """Make what a plugin's word and the settings in its call describe; UserError for a word that nobody adds."""
     word, targets = text.partition("(")[0].strip(), plugged(_PLUGGED[choice])
     if word not in targets:
         noun = "is no shape" if choice == "shape" else f"are no {choice}"
@@ -340,12 +350,12 @@ def _made_by_plugin(choice: str, text: str) -> Any:
 
 
 def _every_word(choice: str) -> tuple[str, ...]:
-    """Longshot's own words and those of plugins."""
+    """Return Longshot's own words and those of plugins."""
     return *_WORDS[choice], *_FURTHER.get(choice, ()), *plugged(_PLUGGED[choice])
 
 
 def _given(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Parameter → value for the settings that were given."""
+    """Return parameter → value for the settings that were given."""
     arguments: dict[str, Any] = {}
     for setting, parameter in names.items():
         if settings.get(setting) is None:
@@ -357,7 +367,7 @@ def _given(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
 
 
 def _band(coarsity: str | tuple[float, float]) -> tuple[float, float]:
-    """The two ends of a coarsity band."""
+    """Return the two ends of a coarsity band."""
     try:
         low, high = coarsity.split(":") if isinstance(coarsity, str) else coarsity
         return float(low or 0.0), float(high or "inf")
@@ -369,7 +379,7 @@ def _band(coarsity: str | tuple[float, float]) -> tuple[float, float]:
 
 
 def _mention(name: str, value: object) -> str:
-    """A parameter with its value, for a sentence; without it where the value is an object."""
+    """Write a parameter with its value for a sentence; without it where the value is an object."""
     if value is True or isinstance(value, str | int | float | Path):
         return f"{{{name}:{value}}}"
     return f"{{{name}}}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -54,6 +55,9 @@ from longshot.training.steps import Diverged, Stepper
 from longshot.training.training_episodes import StepData, Validation
 from longshot.training.training_images import Prefetch, step_seed
 
+if TYPE_CHECKING:
+    from longshot.models import BackboneLike
+
 _CHECKPOINT_SECONDS = 60.0
 _RECORDS = 5  # history records between two validations
 
@@ -100,6 +104,8 @@ def train(
     level: int | None = None,
     alpha: float | None = None,
     beta: float | None = None,
+    nearest: int | None = None,
+    judge: BackboneLike | Sequence[BackboneLike] | None = None,
     coarsity: str | tuple[float, float] | None = None,
     distance: str | None = None,
     reduction: str | None = None,
@@ -161,9 +167,11 @@ def train(
     shape : str or Shape, optional
         As in ``sample``: "fixed", "any", "meta-dataset", "like:FILE", or an object such as ``AnyShape()``.
     classes : str or Classes, optional
-        As in ``sample``: "uniform", "semantic", "hierarchical", "bilevel", "siblings", or an object.
-    level, alpha, beta, coarsity, distance, reduction : optional
+        As in ``sample``: "uniform", "alike", "semantic", "hierarchical", "bilevel", "siblings", or an object.
+    level, alpha, beta, nearest, coarsity, distance, reduction : optional
         Settings of ``classes``, as in ``sample``.
+    judge : str, object or sequence, optional
+        Of classes that are "alike": the networks that say so.
     recipe : str, optional
         A named recipe of the algorithm.
     optimiser, schedule, augment, clip : optional

@@ -143,7 +143,7 @@ def training_settings(**values: Any) -> TrainingSettings:
     return read_parameters(TrainingSettings, values, "train")
 
 
-CLASS_SETTINGS = ("level", "alpha", "beta", "coarsity", "distance", "reduction")
+CLASS_SETTINGS = ("level", "alpha", "beta", "nearest", "judge", "coarsity", "distance", "reduction")
 
 
 def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:

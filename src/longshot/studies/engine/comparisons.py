@@ -97,6 +97,12 @@ class Draw:
             return self.make(dataset)
         words = {name: value for name, value in self.words.items() if choice_of(name) != "instances"}
         judged = self.words.get("instances") in JUDGED
+        if self.words.get("classes") == "alike":
+            words, judged = (
+                {name: value for name, value in words.items() if choice_of(name) != "classes"},
+                True,
+            )
+            words.pop("classes")
         chosen = {**words, "instances": "uniform"} if judged else dict(self.words)
         return sample(dataset, **{**chosen, "seed": int(hash_text(self.name)[:8], 16)})
 

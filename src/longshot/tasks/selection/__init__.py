@@ -60,20 +60,20 @@ class JointTable(FeatureTable):
 
     @property
     def dim(self) -> int:
-        """The widths of all tables together."""
+        """Return the widths of all tables together."""
         return sum(part.dim for part in self.parts)
 
     def blocks(self, label: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """The class's features, each table's own beside the other's."""
+        """Yield the class's features, each table's own beside the other's."""
         for blocks in zip(*(part.blocks(label) for part in self.parts), strict=True):
             yield blocks[0][0], torch.cat([block for _, block in blocks], dim=1)
 
     def gather(self, rows: Ints) -> torch.Tensor:
-        """Features of any rows: [..., d] float32."""
+        """Return the features of any rows: [..., d] float32."""
         return torch.cat([part.gather(rows) for part in self.parts], dim=-1)
 
     def class_sum(self, label: int) -> torch.Tensor:
-        """Σ of the class's features [d]."""
+        """Return the sum of the class's features [d]."""
         return torch.cat([part.class_sum(label) for part in self.parts])
 
 
@@ -99,7 +99,7 @@ class JointObjective:
 
     @property
     def alike(self) -> bool:
-        """Whether all turn scores into gradients in the same way."""
+        """Tell whether all objectives turn scores into gradients in the same way."""
         return len({objective.averaging for objective in self.objectives}) == 1
 
     @property
@@ -117,7 +117,7 @@ class JointObjective:
         return self._joined(tasks, [each.at_support(part, tasks, support) for each, part in parts])
 
     def combine(self, losses: torch.Tensor) -> torch.Tensor:
-        """The losses [J, ...] of the judges as one [...]."""
+        """Combine the losses [J, ...] of the judges into one [...]."""
         if self.judging == "mean":
             return losses.mean(0)
         return losses.amax(0) if self.judging == "worst" else losses.amin(0)
@@ -135,7 +135,7 @@ class JointObjective:
         return SupportMeasures(self.combine(losses), accuracies, torch.cat(directions, dim=2))
 
     def _shares(self, losses: torch.Tensor) -> torch.Tensor:
-        """What each judge counts in each task [T, J]."""
+        """Return how much each judge counts in each task [T, J]."""
         number = len(losses)
         if self.judging == "mean":
             return torch.full(losses.T.shape, 1 / number, device=losses.device)
@@ -146,7 +146,7 @@ class JointObjective:
     def scores(
         self, block: torch.Tensor, directions: torch.Tensor, tasks: TaskRows, slots: Ints
     ) -> torch.Tensor:
-        """The judges' scores [s, n], each times its share; as gradients where they are not all of one kind."""
+        """Add up the judges' scores [s, n], each times its share; as gradients where they are not all of one kind."""
         total = torch.zeros(len(slots), len(block), device=block.device)
         lines = torch.from_numpy(slots).to(directions.device)
         shares = directions[lines, 0, -len(self.objectives) :]
@@ -174,7 +174,7 @@ class JointSwapper:
         ]
 
     def losses(self, number: int) -> torch.Tensor:
-        """Joint loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        """Return the joint loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
         return self.objective.combine(torch.stack([each.losses(number) for each in self.swappers]))
 
     def replace(self, number: int, rows: torch.Tensor) -> None:
@@ -186,7 +186,7 @@ class JointSwapper:
 def join(
     tables: Sequence[FeatureTable], objectives: Sequence[SelectionObjective], judging: Judging = "mean"
 ) -> tuple[FeatureTable, SelectionObjective]:
-    """The table and the objective of one judge or of several."""
+    """Return the table and the objective of one judge, or those that join several."""
     if len(tables) == 1:
         return tables[0], objectives[0]
     widths = tuple(table.dim for table in tables)
@@ -199,7 +199,7 @@ def _parts(table: FeatureTable) -> tuple[FeatureTable, ...]:
 
 
 def _columns(widths: Sequence[int]) -> list[slice]:
-    """Which columns of a joint table are whose."""
+    """Return which columns of a joint table belong to each judge."""
     ends = np.cumsum(widths).tolist()
     return [slice(end - width, end) for width, end in zip(widths, ends, strict=True)]
 
@@ -234,7 +234,7 @@ def select(
     greedy: int = 0,
     entropy: Sequence[int] = (0,),
 ) -> Selection:
-    """FastDiffSel: the supports on which the query loss is large (small with ``largest=False``).
+    """Select by FastDiffSel the supports on which the query loss is large (small with ``largest=False``).
 
     The default (uniform start, one step) needs no weights: step size and projection cannot change its order.
     ``refine`` Frank–Wolfe rounds follow, then ``greedy`` rounds of exact search, each keeping only what is harder.
@@ -261,7 +261,7 @@ def search(
     rounds: int = 3,
     largest: bool = True,
 ) -> Selection:
-    """Greedy search from a given support (Agarwal et al.: a random one), exact."""
+    """Search greedily and exactly from a given support (Agarwal et al.: from a random one)."""
     check_tasks(tasks, table)
     if table.allowed is not None and not table.allowed[support].all():
         raise ValueError("a support row to start from may not be selected")
@@ -271,7 +271,7 @@ def search(
 def measure_each(
     table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, support: Ints
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The objective's query loss [T] and the accuracy of every judge [J, T] of given supports."""
+    """Measure given supports: the objective's query loss [T] and the accuracy of every judge [J, T]."""
     measured = _run(table, tasks, objective, None, support)
     return measured.loss, measured.accuracies
 
@@ -311,7 +311,7 @@ class _Selector:
         return Selection(chosen, loss, accuracies, steps, refined, searched)
 
     def _first(self, how: _How, tasks: TaskRows, support: Ints | None) -> tuple[Ints, Ints]:
-        """The support to go on from, and the gradient steps it took."""
+        """Return the support to go on from, and the gradient steps it took."""
         table, objective = self.table, self.objective
         if support is not None:
             return support, np.zeros(len(tasks), np.int64)
@@ -348,7 +348,7 @@ def _spread(
     how: _How | None,
     support: Ints | None,
 ) -> Iterator[tuple[Ints, Selection]]:
-    """Positions of some tasks and what was chosen for them, as parts are finished by whoever computes."""
+    """Yield positions of some tasks and what was chosen for them, as parts are finished by whoever computes."""
     pool = executor()
     # Where several compute, each gets some parts, so that none waits long for the last.
     most = max(1, -(-len(tasks) // (4 * pool.slots))) if pool.slots > 1 else len(tasks)
@@ -369,7 +369,7 @@ def _spread(
 def _chunks(
     table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, *, weights: bool, most: int
 ) -> Iterator[Ints]:
-    """Runs of at most ``most`` tasks whose directions (and pool weights, where needed) fit in a number of bytes."""
+    """Cut the tasks into runs of at most ``most`` whose directions (and pool weights) fit in a number of bytes."""
     slots = objective.columns * table.dim * 4 * tasks.ways
     cost = slots / _CHUNK_BYTES
     if weights:

@@ -36,7 +36,7 @@ def hide_queries(scores: torch.Tensor, table: FeatureTable, tasks: TaskRows, slo
 
 
 def top_rows(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(values, rows) of the ``count`` largest per line of ``scores`` [s, n], largest first; ties: the lower row."""
+    """Return (values, rows) of the ``count`` largest per line of ``scores`` [s, n], largest first; ties: lower row."""
     count = min(count, scores.shape[1])
     values, rows = scores.topk(min(count + 1, scores.shape[1]), dim=1)
     tied = (
@@ -57,7 +57,7 @@ def select_rows(
     *,
     largest: bool = True,
 ) -> Ints:
-    """Support rows, flat over slots (bounds: ``tasks.plan.support_offsets``): per slot the k_j best-scored pool rows.
+    """Select the k_j best-scored pool rows of each slot, flat over slots (bounds: ``tasks.plan.support_offsets``).
 
     Memory: one block of one class, a fixed number of score columns, and the best k so far per slot.
     """
@@ -87,7 +87,7 @@ def _merge(
     start: int,
     count: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Best of the earlier blocks and of this one; a stable sort keeps the lower rows first among equals."""
+    """Merge the best of the earlier blocks and of this one; a stable sort keeps the lower rows first among equals."""
     values, rows = new[0], new[1] + start
     if old is None:
         return values, rows
@@ -105,7 +105,7 @@ def refine_rounds(
     *,
     largest: bool = True,
 ) -> tuple[Ints, Ints]:
-    """Up to ``rounds`` rounds from ``support``: (support, rounds kept [T]).
+    """Run up to ``rounds`` Frank–Wolfe rounds from ``support``: (support, rounds kept [T]).
 
     The top-k supports are the corners of {0 ≤ w ≤ 1, Σw_j = k_j}; the corner with the largest g·f is the
     Frank–Wolfe step from the present one. It is kept only where the query loss rises (falls with
@@ -136,7 +136,7 @@ def refine_rounds(
 
 
 def _other_images(tasks: TaskRows, first: Ints, second: Ints) -> Bools:
-    """Whether two supports of a task differ as sets [T]."""
+    """Tell whether two supports of a task differ as sets [T]."""
     slot = np.repeat(np.arange(tasks.plan.slots), tasks.plan.shots.values)
     differ = first[np.lexsort([first, slot])] != second[np.lexsort([second, slot])]
     task = tasks.plan.classes.owners[slot[differ]]
@@ -208,7 +208,7 @@ def _visit(exchange: Exchange, objective: SelectionObjective, largest: bool) -> 
 def _groups(
     table: FeatureTable, tasks: TaskRows, active: Ints, column: int
 ) -> Iterator[tuple[int, list[Ints]]]:
-    """Tasks that share the class at ``column``, cut into groups of one k and one padded shape that fit in memory."""
+    """Yield tasks that share the class at ``column``, in groups of one k and one padded shape that fit in memory."""
     slots = tasks.plan.classes.offsets[active] + column
     shapes = rounded_shapes(tasks)[active]
     for label in np.unique(tasks.plan.classes.values[slots]):
@@ -223,7 +223,7 @@ def _groups(
 
 
 def _first_maximum(values: torch.Tensor) -> torch.Tensor:
-    """Index of the largest entry per line [b]; among equals the first."""
+    """Find the index of the largest entry per line [b]; among equals the first."""
     index = torch.arange(values.shape[1], device=values.device).expand_as(values)
     return torch.where(values == values.amax(1, keepdim=True), index, values.shape[1]).amin(1)
 
@@ -235,7 +235,7 @@ Projection: TypeAlias = Literal["l1", "simplex", "none"]
 def start_weights(
     table: FeatureTable, tasks: TaskRows, start: DescentStart, entropy: Sequence[int]
 ) -> list[torch.Tensor]:
-    """One weight vector per slot over all rows of its class, 0 at the task's queries.
+    """Return a weight vector per slot over all rows of its class, 0 at the task's queries.
 
     uniform: k_j/|P_j|, so that a class weighs what its support will weigh. random: U(0, 1), from a stream that
     depends on (entropy, task id, position in the task) alone.
@@ -268,7 +268,7 @@ def descend(
     entropy: Sequence[int] = (0,),
     largest: bool = True,
 ) -> tuple[Ints, Ints]:
-    """Projected gradient steps on the weights, then the k_j largest weights: (support rows, steps made [T]).
+    """Run projected gradient steps on the weights, then take the k_j largest: (support rows, steps made [T]).
 
     Projection drives many weights to exactly 0; among equal weights the one that was larger before the last
     projection goes first, then the lower row. A task in which a class has no positive weight left (the ℓ₁ ball
@@ -301,7 +301,7 @@ def _step(
     step_size: float,
     projection: Projection,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """One step for every slot: (weights after the gradient step, weights after the projection)."""
+    """Make one step for every slot: (weights after the gradient step, weights after the projection)."""
     directions = objective.at_pool(table, tasks, weights).directions
     moved, projected = list(weights), list(weights)
     for label, slots in by_class(tasks):
@@ -326,7 +326,7 @@ def _step(
 
 
 def pool_mask(table: FeatureTable, tasks: TaskRows, slots: Ints) -> torch.Tensor:
-    """Rows of the slots' common class that are not queries of the slot's task [s, n]."""
+    """Mark rows of the slots' common class that are not queries of the slot's task [s, n]."""
     label = int(tasks.plan.classes.values[slots[0]])
     mask = np.ones((len(slots), table.size(label)), dtype=bool)
     for line, slot in enumerate(slots):
@@ -337,7 +337,7 @@ def pool_mask(table: FeatureTable, tasks: TaskRows, slots: Ints) -> torch.Tensor
 def _extract(
     table: FeatureTable, tasks: TaskRows, weights: list[torch.Tensor], before: list[torch.Tensor]
 ) -> Ints:
-    """The k_j largest weights of each slot: by weight, then by weight before the projection, then by row."""
+    """Take the k_j largest weights of each slot: by weight, then by weight before the projection, then by row."""
     result = np.empty(int(tasks.plan.shots.values.sum()), dtype=np.int64)
     bounds = tasks.plan.support_offsets
     for label, slots in by_class(tasks):
@@ -353,7 +353,7 @@ def _extract(
 
 
 def l1_ball(values: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
-    """argmin ‖w − v‖₂ subject to ‖w‖₁ ≤ r: soft-thresholding of ``values`` [..., n], ``radius`` [...].
+    """Project ``values`` [..., n] onto the ℓ₁ ball of ``radius`` [...]: argmin ‖w − v‖₂ subject to ‖w‖₁ ≤ r.
 
     Inside the ball it is the identity. Outside, w = sign(v)·max(|v| − λ, 0) with Σ|w| = r (Duchi et al., 2008).
     """
@@ -365,7 +365,7 @@ def l1_ball(values: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
 
 
 def simplex(values: torch.Tensor, radius: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-    """argmin ‖w − v‖₂ subject to w ≥ 0, Σw = r; entries outside ``mask`` stay 0.
+    """Project onto the simplex: argmin ‖w − v‖₂ subject to w ≥ 0, Σw = r; entries outside ``mask`` stay 0.
 
     w = max(v − λ, 0). Unlike the ℓ₁ ball it always leaves a positive weight, so a weighted mean stays defined.
     """
@@ -375,7 +375,7 @@ def simplex(values: torch.Tensor, radius: torch.Tensor, mask: torch.Tensor | Non
 
 
 def _threshold(values: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
-    """λ with Σ max(v − λ, 0) = r, exact: the largest m for which the m-th largest value still exceeds its λ."""
+    """Find λ with Σ max(v − λ, 0) = r, exactly: the largest m for which the m-th largest value still exceeds its λ."""
     ordered = values.sort(dim=-1, descending=True).values
     ranks = torch.arange(1, values.shape[-1] + 1, device=values.device, dtype=values.dtype)
     candidates = (ordered.cumsum(-1) - radius[..., None]) / ranks

@@ -54,45 +54,45 @@ class FeatureTable:
         self._sum: dict[int, torch.Tensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """What other processes get: scales and sums are found anew there."""
+        """Return what other processes get; scales and sums are computed anew there."""
         return {**vars(self), "_scale": {}, "_sum": {}}
 
     @property
     def dim(self) -> int:
-        """d, the length of a feature."""
+        """Return d, the length of a feature."""
         return int(self.array.shape[1])
 
     @property
     def sizes(self) -> Ints:
-        """Rows of each class that may be selected [C]."""
+        """Count the rows of each class that may be selected [C]."""
         return np.diff(self._bounds)
 
     def size(self, label: int) -> int:
-        """Number of rows of a class that may be selected."""
+        """Count the rows of a class that may be selected."""
         return int(self._bounds[label + 1] - self._bounds[label])
 
     def barred(self, rows: Ints) -> Ints:
-        """What may not be selected beside each of these queries, in their shape: a row, or −1 where nothing is lost."""
+        """Return the row that may not be selected beside each of these queries, or −1 where there is none."""
         if self.twins is not None:
             return self.twins[rows]
         return rows if self.allowed is None else np.where(self.allowed[rows], rows, -1)
 
     def places(self, label: int, rows: Ints) -> Ints:
-        """Places in the class of rows of it that may be selected."""
+        """Return the places in the class of rows of it that may be selected."""
         among: Ints = rows if self._kept is None else np.searchsorted(self._kept, rows)
         return among - int(self._bounds[label])
 
     def rows(self, label: int, places: Ints) -> Ints:
-        """Rows at places of the class: the inverse of ``places``."""
+        """Return the rows at places of the class: the inverse of ``places``."""
         among = places + int(self._bounds[label])
         return among if self._kept is None else self._kept[among]
 
     def name(self, label: int) -> str:
-        """What a message calls the class."""
+        """Return what a message calls the class."""
         return self.names[label] if self.names is not None else str(label)
 
     def blocks(self, label: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """The class's features, ``row_block`` rows at a time: (place in the class, [n, d] float32)."""
+        """Yield the class's features, ``row_block`` rows at a time: (place in the class, [n, d] float32)."""
         if self.normalize:
             self._scan(label)
         for start, block in self._raw_blocks(label):
@@ -101,19 +101,19 @@ class FeatureTable:
             yield start, block
 
     def whole(self, label: int) -> torch.Tensor:
-        """The class's features [n, d] in one tensor."""
+        """Return the class's features [n, d] in one tensor."""
         parts = [block for _, block in self.blocks(label)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def gather(self, rows: Ints) -> torch.Tensor:
-        """Features of any rows: [..., d] float32."""
+        """Read the features of any rows: [..., d] float32."""
         flat = self._read(rows.reshape(-1))
         if self.normalize:
             flat = flat.mul_(_inverse_length(flat)[:, None])
         return flat.reshape(*rows.shape, self.dim)
 
     def class_sum(self, label: int) -> torch.Tensor:
-        """Σ of the class's features [d], blocks added in float64 where the device has it; computed once."""
+        """Return the sum of the class's features [d], blocks added in float64 where the device has it; made once."""
         self._scan(label)
         return self._sum[label]
 
@@ -143,13 +143,13 @@ class FeatureTable:
 
 
 def _inverse_length(features: torch.Tensor) -> torch.Tensor:
-    """1/‖f‖ per row; a row of zeros stays a row of zeros."""
+    """Return 1/‖f‖ per row; a row of zeros stays a row of zeros."""
     length: torch.Tensor = torch.linalg.vector_norm(features, dim=-1)
     return length.clamp_min(1e-12).reciprocal()
 
 
 def _wide(device: torch.device) -> torch.dtype:
-    """float64 where the device has it (Apple's does not)."""
+    """Return float64 where the device has it (Apple's does not)."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -161,7 +161,7 @@ def query_tasks(
     shots: Sequence[Sequence[int]],
     query: Sequence[Sequence[Sequence[int]]],
 ) -> TaskRows:
-    """Tasks from nested lists: [task][slot], [task][slot], [task][slot][query row]; their supports are still to choose.
+    """Build tasks from nested lists [task][slot], [task][slot], [task][slot][query row]; supports are still to choose.
 
     >>> query_tasks([[3, 1]], [[1, 2]], [[[30], [10, 11]]]).slot_query.row(1)
     array([10, 11])
@@ -174,7 +174,7 @@ def query_tasks(
 
 
 def check_tasks(tasks: TaskRows, table: FeatureTable) -> None:
-    """Every class must have k images to select besides the task's own queries; every query lies in its class."""
+    """Check that every class has k images to select besides the task's queries, and every query lies in its class."""
     classes, shots = tasks.plan.classes, tasks.plan.shots.values
     rows, counts = tasks.slot_query.values, tasks.slot_query.lengths
     first, last = table.offsets[classes.values], table.offsets[classes.values + 1]
@@ -209,7 +209,7 @@ class QueryBatch:
 
 
 def batches(table: FeatureTable, tasks: TaskRows, *, limit: bool = True) -> Iterator[QueryBatch]:
-    """Batches of tasks whose padded shape is a function of the task alone.
+    """Yield batches of tasks whose padded shape is a function of the task alone.
 
     Shapes are rounded up (ways to a multiple of 5, queries of 10) and only tasks of one rounded shape
     share a batch, so a task is computed in the same shape whatever stands beside it.
@@ -223,13 +223,13 @@ def batches(table: FeatureTable, tasks: TaskRows, *, limit: bool = True) -> Iter
 
 
 def one_batch(table: FeatureTable, tasks: TaskRows) -> QueryBatch:
-    """All the tasks in one batch; they must share one rounded shape."""
+    """Return all the tasks in one batch; they must share one rounded shape."""
     (batch,) = batches(table, tasks, limit=False)
     return batch
 
 
 def rounded_shapes(tasks: TaskRows) -> Ints:
-    """(ways, queries) of each task as its batch pads them [T, 2]."""
+    """Return (ways, queries) of each task as its batch pads them [T, 2]."""
     return np.stack([_round_up(tasks.ways, 5), _round_up(tasks.query.lengths, 10)], axis=1)
 
 
@@ -254,25 +254,25 @@ def _batch(table: FeatureTable, tasks: TaskRows, members: Ints, width: int, heig
 
 
 def own_rows(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
-    """What could be selected if it were neither a query of the slot nor a copy of one."""
+    """Return the rows that are barred for a slot: its queries that may be selected, or their copies."""
     rows = table.barred(tasks.slot_query.row(slot))
     return rows[rows >= 0]
 
 
 def own_places(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
-    """Where these stand in the slot's class."""
+    """Return the places of ``own_rows`` in the slot's class."""
     return table.places(int(tasks.plan.classes.values[slot]), own_rows(table, tasks, slot))
 
 
 def pool_sizes(table: FeatureTable, tasks: TaskRows) -> Ints:
-    """Images of each slot's class that may be selected besides the task's queries [S]."""
+    """Count the images of each slot's class that may be selected besides the task's queries [S]."""
     own = np.diff(offsets_of(table.barred(tasks.query.values) >= 0)[tasks.slot_query.offsets])
     sizes: Ints = table.sizes[tasks.plan.classes.values] - own
     return sizes
 
 
 def by_class(tasks: TaskRows) -> Iterator[tuple[int, Ints]]:
-    """The slots that use each class, class after class."""
+    """Yield each class and the slots that use it, class after class."""
     classes = tasks.plan.classes.values
     order = np.argsort(classes, kind="stable")
     for slots in np.split(order, np.flatnonzero(np.diff(classes[order])) + 1):

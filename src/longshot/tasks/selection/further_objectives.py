@@ -105,7 +105,7 @@ class RidgeObjective:
     def _measures(
         self, table: FeatureTable, tasks: TaskRows, solve: Callable[[int], _Solved]
     ) -> SupportMeasures:
-        """At the solution B [d, way] of every task, and what turns Qᵀ ∂L/∂logits / τ into H."""
+        """Measure at the solution B [d, way] of every task; ``solve`` gives what turns Qᵀ ∂L/∂logits / τ into H."""
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
         directions = torch.empty(tasks.plan.slots, 2, table.dim, device=table.device)
         for task in range(len(tasks)):
@@ -138,7 +138,7 @@ class RidgeObjective:
     def _slot_moments(
         self, table: FeatureTable, tasks: TaskRows, slot: int, weights: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(XᵀWX [d, d], XᵀW1 [d]) of one slot's pool."""
+        """Return (XᵀWX [d, d], XᵀW1 [d]) of one slot's pool."""
         label = int(tasks.plan.classes.values[slot])
         if weights is not None:
             matrix = torch.zeros(table.dim, table.dim, device=table.device)
@@ -154,7 +154,7 @@ class RidgeObjective:
         return share * matrix, share * (table.class_sum(label).float() - own.sum(0))
 
     def _class_scatter(self, table: FeatureTable, label: int) -> torch.Tensor:
-        """Σ f fᵀ over a class [d, d]; the most recently used ones are kept."""
+        """Return Σ f fᵀ over a class [d, d]; the most recently used ones are kept."""
         matrices = self._scatter.setdefault(table, OrderedDict())
         if label not in matrices:
             matrix = torch.zeros(table.dim, table.dim, device=table.device)
@@ -185,7 +185,7 @@ class RidgeSwapper:
             self.start.append(int(bounds[first + exchange.column] - bounds[first]))
 
     def losses(self, number: int) -> torch.Tensor:
-        """Query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        """Return the query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
         return torch.stack([self._task_losses(i, self.start[i] + number) for i in range(len(self.known))])
 
     def replace(self, number: int, rows: torch.Tensor) -> None:
@@ -214,13 +214,13 @@ class RidgeSwapper:
 
 
 def _queries(table: FeatureTable, tasks: TaskRows, task: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """One task's query features [1, Q, d] and labels [1, Q]."""
+    """Return one task's query features [1, Q, d] and labels [1, Q]."""
     label = torch.from_numpy(tasks.query_label.row(task).astype(np.int64))
     return table.gather(tasks.query.row(task))[None], label.to(table.device)[None]
 
 
 def _targets(tasks: TaskRows, task: int) -> torch.Tensor:
-    """One-hot labels of one task's support [K, way]."""
+    """Return the one-hot labels of one task's support [K, way]."""
     shots = torch.from_numpy(tasks.plan.shots.row(task))
     return torch.nn.functional.one_hot(torch.repeat_interleave(torch.arange(len(shots)), shots), len(shots))
 
@@ -266,7 +266,7 @@ class Task2VecObjective:
         embedding: torch.Tensor,
         centres: torch.Tensor,
     ) -> SupportMeasures:
-        """At one embedding per task; accuracy is that of the prototypes ``centres``, all [S, d]."""
+        """Measure at one embedding per task; accuracy is that of the prototypes ``centres``, all [S, d]."""
         residual = self._residual(table, tasks, probe, embedding)
         task_of_slot = torch.from_numpy(tasks.plan.classes.owners).to(table.device)
         ways = torch.from_numpy(tasks.ways).to(residual)
@@ -305,7 +305,7 @@ class Task2VecObjective:
         return result
 
     def _information(self, features: torch.Tensor, probe: torch.Tensor) -> torch.Tensor:
-        """p(1 − p) of each image under the probe [n, way]."""
+        """Return p(1 − p) of each image under the probe [n, way]."""
         probability = logits(features, probe, self.distance, self.temperature).softmax(-1)
         return probability * (1 - probability)
 
@@ -318,7 +318,7 @@ class Task2VecObjective:
         start: int,
         count: int,
     ) -> torch.Tensor:
-        """w_i/Σw of a block's rows [n]; uniform without weights, 0 at the task's queries."""
+        """Return w_i/Σw of a block's rows [n]; uniform without weights, 0 at the task's queries."""
         if weights is not None:
             return weights[slot][start : start + count] / weights[slot].sum()
         own = own_places(table, tasks, slot)
@@ -331,7 +331,7 @@ class Task2VecObjective:
     def _residual(
         self, table: FeatureTable, tasks: TaskRows, probe: torch.Tensor, embedding: torch.Tensor
     ) -> torch.Tensor:
-        """∂L/∂t(P, w) = 2(t(P, w) − t(Q))/(way·d) [S, d]."""
+        """Return ∂L/∂t(P, w) = 2(t(P, w) − t(Q))/(way·d) [S, d]."""
         result = torch.empty_like(embedding)
         for task in range(len(tasks)):
             first, last = tasks.plan.slots_of(task)
@@ -343,7 +343,7 @@ class Task2VecObjective:
     def _support_embedding(
         self, table: FeatureTable, tasks: TaskRows, support: Ints, probe: torch.Tensor
     ) -> torch.Tensor:
-        """t(S) [S, d]: the slots of a task hold the lines of its embedding."""
+        """Return t(S) [S, d]: the slots of a task hold the lines of its embedding."""
         result = torch.empty_like(probe)
         bounds = tasks.plan.support_offsets
         for task in range(len(tasks)):
@@ -381,7 +381,7 @@ class Task2VecSwapper:
         self.shots = int(part.plan.shots.values[part.plan.classes.offsets[0] + column])
 
     def losses(self, number: int) -> torch.Tensor:
-        """Loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        """Return the loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
         return torch.stack([self._task_losses(i, number) for i in range(len(self.rows))])
 
     def replace(self, number: int, rows: torch.Tensor) -> None:
@@ -396,7 +396,7 @@ class Task2VecSwapper:
         return 1.0 / (len(self.error[i]) * self.shots)
 
     def _embedding(self, i: int, row: int) -> torch.Tensor:
-        """φ of one row of the class [way, d]."""
+        """Return φ of one row of the class [way, d]."""
         return torch.outer(self.information[i][row], self.squares[row])
 
     def _task_losses(self, i: int, number: int) -> torch.Tensor:

@@ -26,7 +26,7 @@ Loss: TypeAlias = Literal["cross-entropy", "error"]
 
 
 def query_loss(logits: torch.Tensor, label: torch.Tensor, loss: Loss) -> torch.Tensor:
-    """Mean query loss [B]: −log p(true class), or the bounded error 1 − p(true class)."""
+    """Compute the mean query loss [B]: −log p(true class), or the bounded error 1 − p(true class)."""
     real = label >= 0
     true = logits.log_softmax(-1).gather(-1, label.clamp_min(0)[..., None]).squeeze(-1)
     each = -true if loss == "cross-entropy" else 1 - true.exp()
@@ -34,7 +34,7 @@ def query_loss(logits: torch.Tensor, label: torch.Tensor, loss: Loss) -> torch.T
 
 
 def loss_slope(logits: torch.Tensor, label: torch.Tensor, loss: Loss) -> torch.Tensor:
-    """∂(mean query loss)/∂logits [B, Q, W].
+    """Return ∂(mean query loss)/∂logits [B, Q, W].
 
     Cross-entropy: (p − y)/Q. Bounded error: p_true·(p − y)/Q, which fades for a query that is lost already,
     so that no query can win the objective alone.
@@ -51,7 +51,7 @@ def loss_slope(logits: torch.Tensor, label: torch.Tensor, loss: Loss) -> torch.T
 
 
 def query_accuracy(logits: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    """Query accuracy [B]."""
+    """Return the query accuracy [B]."""
     real = label >= 0
     hits = (logits.argmax(-1) == label) & real
     return hits.sum(-1) / real.sum(-1).clamp_min(1)
@@ -75,7 +75,7 @@ class SupportMeasures:
     directions: torch.Tensor
 
     def take(self, tasks: TaskRows, members: Ints) -> SupportMeasures:
-        """What was measured on some of the tasks."""
+        """Return what was measured on some of the tasks."""
         slots = tasks.plan.classes.indices(members)
         index = torch.from_numpy(members).to(self.loss.device)
         return SupportMeasures(
@@ -97,7 +97,7 @@ class Exchange:
     features: torch.Tensor  # [n, d] rows of the class
 
     def own_tasks(self) -> tuple[TaskRows, Ints]:
-        """The b tasks alone, and their support rows."""
+        """Return the b tasks alone, and their support rows."""
         return self.tasks.take(self.members), self.support[self.tasks.support.indices(self.members)]
 
 
@@ -114,13 +114,13 @@ class SelectionObjective(Protocol):
 
     @property
     def columns(self) -> int:
-        """m, the vectors a slot's direction consists of."""
+        """Return m, the number of vectors in a slot's direction."""
         ...
 
     def at_pool(
         self, table: FeatureTable, tasks: TaskRows, weights: PoolWeights | None = None
     ) -> SupportMeasures:
-        """At the weighted pool; None weighs every pool image alike, k_j in all."""
+        """Measure at the weighted pool; None weighs every pool image alike, k_j in all."""
         ...
 
     def at_support(self, table: FeatureTable, tasks: TaskRows, support: Ints) -> SupportMeasures: ...
@@ -128,7 +128,7 @@ class SelectionObjective(Protocol):
     def scores(
         self, block: torch.Tensor, directions: torch.Tensor, tasks: TaskRows, slots: Ints
     ) -> torch.Tensor:
-        """Scores [s, n] of a block of features [n, d] of one class for the slots [s] that use the class."""
+        """Score a block of features [n, d] of one class for the slots [s] that use the class, [s, n]."""
         ...
 
     def swapper(self, exchange: Exchange) -> Swapper: ...
@@ -138,7 +138,7 @@ class Swapper(Protocol):
     """Exact losses of exchanging one support image, for b tasks that share a class at one place."""
 
     def losses(self, number: int) -> torch.Tensor:
-        """Query loss [b, n] with the slot's image ``number`` replaced by each row of the class."""
+        """Return the query loss [b, n] with the slot's image ``number`` replaced by each row of the class."""
         ...
 
     def replace(self, number: int, rows: torch.Tensor) -> None:
@@ -149,7 +149,7 @@ class Swapper(Protocol):
 def logits(
     query: torch.Tensor, centres: torch.Tensor, distance: Distance, temperature: float
 ) -> torch.Tensor:
-    """Prototype classifier [B, Q, W]: −‖q − c‖²/τ less the ‖q‖² that all classes share, or cos(q, c)/τ."""
+    """Compute the logits of a prototype classifier [B, Q, W]: −‖q − c‖²/τ less the shared ‖q‖², or cos(q, c)/τ."""
     return prototype_scores(query, centres, distance=distance, scale=1.0) / temperature
 
 
@@ -161,7 +161,7 @@ def centre_gradient(
     distance: Distance,
     temperature: float,
 ) -> torch.Tensor:
-    """g = ∂loss/∂c [B, W, d], given the logits ``out`` and D = ∂loss/∂logits [B, Q, W].
+    """Compute g = ∂loss/∂c [B, W, d], given the logits ``out`` and D = ∂loss/∂logits [B, Q, W].
 
     Squared Euclidean: g_j = 2/τ · (Σ_i D_ij q_i − c_j Σ_i D_ij).
     Cosine:            g_j = 1/(τ‖c_j‖) · (Σ_i D_ij q̂_i − ĉ_j Σ_i D_ij cos_ij).
@@ -175,14 +175,14 @@ def centre_gradient(
 
 
 def class_sums(table: FeatureTable, tasks: TaskRows) -> torch.Tensor:
-    """Sum of the features of each slot's class that may be selected [S, d]."""
+    """Sum the features of each slot's class that may be selected [S, d]."""
     labels, where = np.unique(tasks.plan.classes.values, return_inverse=True)
     sums = torch.stack([table.class_sum(int(label)).float() for label in labels])
     return sums[torch.from_numpy(where.reshape(-1)).to(table.device)]
 
 
 def weighted_means(table: FeatureTable, tasks: TaskRows, weights: PoolWeights) -> torch.Tensor:
-    """Σ w f / Σ w over each slot's class [S, d], one product per block of a class."""
+    """Compute Σ w f / Σ w over each slot's class [S, d], one product per block of a class."""
     result = torch.empty(tasks.plan.slots, table.dim, device=table.device)
     for label, slots in by_class(tasks):
         stacked = torch.stack([weights[s] for s in slots])
@@ -194,7 +194,7 @@ def weighted_means(table: FeatureTable, tasks: TaskRows, weights: PoolWeights) -
 
 
 def slot_tensor(values: torch.Tensor, batch: QueryBatch) -> torch.Tensor:
-    """[S, ...] → [B, W, ...] with zeros where a task has no such class."""
+    """Turn [S, ...] into [B, W, ...] with zeros where a task has no such class."""
     taken = values[torch.from_numpy(batch.slots).to(values.device)]
     return taken * batch.mask.reshape(*batch.mask.shape, *[1] * (taken.ndim - 2))
 
@@ -207,7 +207,7 @@ def less_queries(sums: torch.Tensor, batch: QueryBatch, pool: torch.Tensor) -> t
 
 
 def support_centres(table: FeatureTable, tasks: TaskRows, support: Ints) -> torch.Tensor:
-    """Mean [S, d] of each slot's support rows, a bounded number of rows in memory at a time."""
+    """Return the mean [S, d] of each slot's support rows, a bounded number of rows in memory at a time."""
     total = torch.zeros(tasks.plan.slots, table.dim, device=table.device)
     slot = np.repeat(np.arange(tasks.plan.slots), tasks.plan.shots.values)
     for start in range(0, len(support), _GATHERED_ROWS):
@@ -217,7 +217,7 @@ def support_centres(table: FeatureTable, tasks: TaskRows, support: Ints) -> torc
 
 
 def pool_counts(table: FeatureTable, tasks: TaskRows) -> torch.Tensor:
-    """``pool_sizes`` [S] as a float32 tensor."""
+    """Return ``pool_sizes`` [S] as a float32 tensor."""
     return torch.from_numpy(pool_sizes(table, tasks)).to(table.device, torch.float32)
 
 
@@ -252,7 +252,7 @@ class PrototypeObjective:
         centres: torch.Tensor,
         pool: torch.Tensor | None = None,
     ) -> SupportMeasures:
-        """At prototypes [S, d]; with the sizes of the ``pool`` [S] they are sums that hold the queries still."""
+        """Measure at prototypes [S, d]; with the ``pool`` sizes [S] they are sums that still hold the queries."""
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
         directions = torch.empty(tasks.plan.slots, 1, table.dim, device=table.device)
         for batch in batches(table, tasks):
@@ -330,7 +330,7 @@ class PrototypeSwapper:
         self.share = real / real.sum(-1, keepdim=True)  # mean over real queries
 
     def losses(self, number: int) -> torch.Tensor:
-        """Query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        """Return the query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
         k, objective = self.shots, self.objective
         base = self.centre - self.features[self.rows[:, number]] / k  # the prototype without that image
         cross = self.query @ base[..., None]  # [b, Q, 1]
@@ -364,7 +364,7 @@ def make_objective(
     distance: Distance = "euclidean",
     classifier: str | None = None,
 ) -> SelectionObjective:
-    """An objective by its name: error (bounded), prototype (the paper's cross-entropy), ridge, task2vec.
+    """Make an objective by name: error (bounded), prototype (the paper's cross-entropy), ridge, task2vec.
 
     ``classifier`` "ridge" takes error or cross-entropy of ridge regression in place of prototypes.
     """

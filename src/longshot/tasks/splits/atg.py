@@ -64,7 +64,7 @@ class SplitObjective:
     origin: Floats | None = None  # logits [2, M] to which those of the centroids are added
 
     def moved(self, start: Floats, basis: Floats) -> SplitObjective:
-        """The same J as a function of coordinates w [2, r], where the centroids are start + w basisᵀ [2, d].
+        """Return J as a function of coordinates w [2, r], where the centroids are start + w basisᵀ [2, d].
 
         Only for the KL divergences, which see the centroids through their logits alone.
         """
@@ -73,17 +73,17 @@ class SplitObjective:
 
     @cached_property
     def bound(self) -> float:
-        """M ln M, which the clustering term reaches when the mixture is uniform."""
+        """Return M ln M, which the clustering term reaches when the mixture is uniform."""
         return len(self.embeddings) * math.log(len(self.embeddings))
 
     @cached_property
     def _bias(self) -> Floats:
-        """−T‖z_c‖² [M]: constant on the sphere, and kept for embeddings that are not on it."""
+        """Return −T‖z_c‖² [M]: constant on the sphere, and kept for embeddings that are not on it."""
         lengths: Floats = np.einsum("cd,cd->c", self.embeddings, self.embeddings)
         return -self.temperature * lengths
 
     def evaluate(self, centroids: Floats) -> Terms:
-        """The terms of J at centroids [2, d]."""
+        """Compute the terms of J at centroids [2, d]."""
         log_p, log_q = self._log_probabilities(centroids)
         divergence = dv.divergence(self.measure, self.embeddings, centroids, log_p, log_q)
         excess = -float(np.logaddexp(log_p, log_q).sum()) - len(log_p) * math.log(len(log_p) / 2)
@@ -92,11 +92,11 @@ class SplitObjective:
         )
 
     def value(self, centroids: Floats) -> float:
-        """J as published."""
+        """Return J as published."""
         return self.bound + self.evaluate(centroids).penalised
 
     def value_and_gradient(self, centroids: Floats) -> tuple[float, Floats]:
-        """J − M ln M and ∂J/∂μ [2, d].
+        """Return J − M ln M and ∂J/∂μ [2, d].
 
         With logits a, r = p/(p + q) and s = log p − log q:  ∂(−Σ log mixture)/∂a = p Σr − r;
         ∂KL/∂a = p (s − KL(p‖q)), ∂KL/∂b = q − p; the symmetrised one adds the same with p and q exchanged.
@@ -134,7 +134,7 @@ class SplitObjective:
 
 
 def _wasserstein_gradient(points: Floats, p: Floats, q: Floats, distance: float) -> Floats:
-    """∂W₂/∂logits [2, M] for Gaussians with the moments of points under p and q.
+    """Return ∂W₂/∂logits [2, M] for Gaussians with the moments of points under p and q.
 
     ∂W₂²/∂A = I − F with F = L⁻ᵀ (Lᵀ B L)^½ L⁻¹ and A = L Lᵀ, the matrix that carries A to B; the covariance
     depends on p through z zᵀ − z mᵀ − m zᵀ.
@@ -170,7 +170,7 @@ class Minimum:
 
 
 def whitening(embeddings: Floats) -> Floats:
-    """P [d, r] with P Pᵀ = (ZᵀZ)⁺ for embeddings Z [M, d] of rank r: the columns of Z P are orthonormal.
+    """Return P [d, r] with P Pᵀ = (ZᵀZ)⁺ for embeddings Z [M, d] of rank r: the columns of Z P are orthonormal.
 
     In the coordinates w of μ = μ₀ + P w the clustering term is about as steep in every direction; in those of μ its
     steepness follows the squared singular values of Z, over many orders of magnitude.
@@ -187,7 +187,7 @@ def whitening(embeddings: Floats) -> Floats:
 def minimise(
     objective: SplitObjective, start: Floats, basis: Floats | None = None, steps: int = 5_000
 ) -> Minimum:
-    """L-BFGS from centroids ``start`` [2, d], in the coordinates of ``basis`` (``whitening``, made if not given).
+    """Run L-BFGS from centroids ``start`` [2, d], in the coordinates of ``basis`` (``whitening``, made if not given).
 
     With as many dimensions as classes any class distribution can be had and the bound is reached within twenty
     steps to rounding. With fewer the end is a long flat valley, left when a step gains less than 10⁻⁹.
@@ -218,7 +218,7 @@ def minimise(
 
 
 def random_start(dim: int, generator: np.random.Generator) -> Floats:
-    """Centroids [2, d] with independent normal coordinates of variance 1/d: about as long as an embedding."""
+    """Draw centroids [2, d] with normal coordinates of variance 1/d: about as long as an embedding."""
     start: Floats = generator.standard_normal((2, dim)) / np.sqrt(dim)
     return start
 
@@ -227,7 +227,7 @@ def random_start(dim: int, generator: np.random.Generator) -> Floats:
 
 
 def principal_axis(embeddings: Floats) -> Floats:
-    """The unit vector u [d] of the largest variance of embeddings [M, d].
+    """Return the unit vector u [d] of the largest variance of embeddings [M, d].
 
     The eigenproblem is solved on the smaller side, so it costs min(M, d)² · max(M, d) once. The sign is chosen so
     that the classes with the lowest projections are the farther tail: their end becomes the test side, and a
@@ -243,7 +243,7 @@ def principal_axis(embeddings: Floats) -> Floats:
 
 
 def oriented(axis: Floats, centred: Floats) -> Floats:
-    """The axis or its reverse, whichever has the farther tail of ``centred`` [M, d] at its low end."""
+    """Return the axis or its reverse, whichever has the farther tail of ``centred`` [M, d] at its low end."""
     projections = centred @ axis
     skew = float((projections**3).sum()) / max(float((np.abs(projections) ** 3).sum()), 1e-300)
     turn = skew > 0 if abs(skew) > 1e-6 else projections[0] < 0
@@ -252,7 +252,7 @@ def oriented(axis: Floats, centred: Floats) -> Floats:
 
 
 def on_axis(objective: SplitObjective, axis: Floats | None = None) -> Minimum:
-    """The centroids m ± (t/2)·u with D = R, by bisection to twelve digits; UserError when no t gives R."""
+    """Find the centroids m ± (t/2)·u with D = R, by bisection to twelve digits; UserError when no t gives R."""
     embeddings = objective.embeddings
     if axis is None:
         axis = principal_axis(embeddings)
@@ -299,7 +299,7 @@ class Unreachable(UserError):
 def _bracket(
     objective: SplitObjective, centroids_at: Callable[[float], Floats], guess: float
 ) -> tuple[float, float]:
-    """Two distances with D below and above R; doubles ``guess``, and stops when D no longer grows."""
+    """Find two distances with D below and above R: double ``guess`` until D no longer grows."""
     near, far, before, most = 0.0, guess, 0.0, 0.0
     while far <= _FAR:
         here = objective.evaluate(centroids_at(far)).divergence
@@ -318,7 +318,7 @@ _LOST = 1e6  # centroids this far away do not come back; embeddings have length 
 
 
 def published_loss(objective: SplitObjective, embeddings: Tensor, centroids: Tensor) -> Tensor:
-    """J as published, from autograd-friendly tensors: embeddings [M, d], centroids [2, d]."""
+    """Compute J as published, from autograd-friendly tensors: embeddings [M, d], centroids [2, d]."""
     import torch
 
     distances = (embeddings**2).sum(1) - 2 * centroids @ embeddings.T + (centroids**2).sum(1, keepdim=True)

@@ -39,7 +39,7 @@ from longshot.tasks.splits.split import RATIOS, Parts, Split, assign, from_label
 
 
 def labels(parts: Parts) -> Ints:
-    """The part of each class [M]: 0 train, 1 validation, 2 test."""
+    """Return the part of each class [M]: 0 train, 1 validation, 2 test."""
     part_of = np.zeros(sum(len(part) for part in parts), dtype=np.int64)
     for number, part in enumerate(parts):
         part_of[part] = number
@@ -47,7 +47,7 @@ def labels(parts: Parts) -> Ints:
 
 
 def adjusted_rand(a: Ints, b: Ints) -> float:
-    """Hubert and Arabie's adjusted Rand index of two labelings [M]: 1 for equal partitions, 0 by chance.
+    """Compute Hubert and Arabie's adjusted Rand index of two labelings [M]: 1 for equal partitions, 0 by chance.
 
     (pairs together in both − expected) / (mean of the pairs together in either − expected).
 
@@ -67,7 +67,7 @@ def adjusted_rand(a: Ints, b: Ints) -> float:
 
 
 def agreement(partitions: Sequence[Parts]) -> dict[str, float]:
-    """Mean over pairs of partitions: adjusted Rand index, and share of classes that are in the same part."""
+    """Compare partitions in pairs: mean adjusted Rand index, mean share of classes that are in the same part."""
     marks = [labels(parts) for parts in partitions]
     pairs = [(a, b) for i, a in enumerate(marks) for b in marks[:i]]
     if not pairs:
@@ -122,7 +122,7 @@ class SplitRecipe:
 
     @property
     def assigns(self) -> str:
-        """How classes are assigned: as asked, or the mode's own way."""
+        """Return how classes are assigned: as asked, or the mode's own way."""
         return self.assignment or ("drawn" if self.mode == "principal" else "sorted")
 
 
@@ -143,21 +143,21 @@ class Splitter:
 
     @cached_property
     def embeddings(self) -> Floats:
-        """z [M, d] on the unit sphere, turned into min(M, d) dimensions: no distance between classes changes."""
+        """Return z [M, d] on the unit sphere, turned into min(M, d) dimensions: no distance between classes changes."""
         return flatten(class_embeddings(self.features))
 
     @cached_property
     def axis(self) -> Floats:
-        """The leading axis [d]."""
+        """Return the leading axis [d]."""
         return principal_axis(self.embeddings)
 
     @cached_property
     def basis(self) -> Floats:
-        """The whitened coordinates [d, r] that L-BFGS works in."""
+        """Return the whitened coordinates [d, r] that L-BFGS works in."""
         return whitening(self.embeddings)
 
     def split(self, divergence: float, recipe: SplitRecipe | None = None) -> Split:
-        """The split at ``divergence`` (R); UserError when R cannot be reached, with what can."""
+        """Make the split at ``divergence`` (R); UserError when R cannot be reached, with what can."""
         recipe = recipe or SplitRecipe()
         if not (math.isfinite(divergence) and divergence >= 0):
             raise UserError(
@@ -179,7 +179,7 @@ class Splitter:
         return from_labels(f"{recipe.mode}@{divergence:g}", self.dataset, partitions[best], made)
 
     def _minima(self, objective: SplitObjective, recipe: SplitRecipe) -> list[Minimum]:
-        """Where each restart ended. The first starts on the axis unless the start is random; the others at random."""
+        """Run every restart. The first starts on the axis unless the start is random; the others start at random."""
         if recipe.mode == "principal":
             return [on_axis(objective, self.axis)] * recipe.restarts
         streams = np.random.SeedSequence(recipe.seed).spawn(recipe.restarts)
@@ -201,7 +201,7 @@ class Splitter:
         return assign(scores, sizes, recipe.seed)
 
     def _short_of(self, objective: SplitObjective, minimum: Minimum, recipe: SplitRecipe) -> UserError:
-        """The error for a minimum whose divergence is not the target."""
+        """Build the error for a minimum whose divergence is not the target."""
         target = objective.target
         if recipe.optimiser == "sgd":
             why, remedy = "SGD did not converge", "use {optimiser:lbfgs}"
@@ -218,7 +218,7 @@ class Splitter:
         )
 
     def _enough_penalty(self, objective: SplitObjective, recipe: SplitRecipe) -> float | None:
-        """The smallest power of ten times λ with which the minimum of J has D = R, if one of five has."""
+        """Find the smallest power of ten times λ with which the minimum of J has D = R, if one of five has."""
         for power in range(1, 6):
             trial = dataclasses.replace(objective, penalty=recipe.penalty * 10.0**power)
             lowest = min(self._minima(trial, recipe), key=lambda minimum: minimum.terms.penalised)
@@ -249,7 +249,7 @@ class Splitter:
 
 
 def seen_through(features: Features) -> dict[str, Any]:
-    """What a split that looks at features tells of them."""
+    """Return what a split that looks at features records of them."""
     return {
         "backbone": features.backbone,
         "features": features.hash,

@@ -41,7 +41,7 @@ from longshot.tasks.splits.embeddings import (
     tree_gap,
     ward,
 )
-from longshot.tasks.splits.hardness import Hardness, hardness_of, reference_splits
+from longshot.tasks.splits.hardness import Hardness, measure_hardness, reference_splits
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable
 from longshot.tasks.splits.published_splits import open_split
 from longshot.tasks.splits.split import SHOT, WAY, Split, SplitLike
@@ -77,11 +77,11 @@ class SplitComparison:
 
     @property
     def distances(self) -> Floats:
-        """Distance of every test class from its nearest train class."""
+        """Return the distance of every test class from its nearest train class."""
         return np.array([pair.distance for pair in self.nearest])
 
     def record(self) -> dict[str, Any]:
-        """One row of the table across splits, in full precision."""
+        """Return one row of the table across splits, in full precision."""
         distances = self.distances
         return {
             "split": self.split,
@@ -149,7 +149,7 @@ def compare_split(
 
 
 def pooled(name: str, comparisons: Sequence[SplitComparison]) -> SplitComparison:
-    """Splits of one kind, such as random ones, as one: numbers are means, nearest classes those of all of them."""
+    """Pool splits of one kind, such as random ones: numbers are means, nearest classes those of all of them."""
     gaps = [comparison.validation_gap for comparison in comparisons if comparison.validation_gap is not None]
     return replace(
         comparisons[0],
@@ -167,12 +167,12 @@ def pooled(name: str, comparisons: Sequence[SplitComparison]) -> SplitComparison
 
 
 def shared_test(parts: Mapping[str, Ints], other: Mapping[str, Ints]) -> float:
-    """Share of the test classes of ``parts`` that are test classes of ``other`` too."""
+    """Return the share of the test classes of ``parts`` that are test classes of ``other`` too."""
     return float(np.isin(parts["test"], other["test"]).mean())
 
 
 def unassigned(name: str, parts: Mapping[str, Ints], class_ids: Sequence[str]) -> str:
-    """A sentence about classes that no part names, empty when there are none."""
+    """Say which classes no part names; empty when there are none."""
     assigned = {int(position) for positions in parts.values() for position in positions}
     free = [class_id for position, class_id in enumerate(class_ids) if position not in assigned]
     if not free:
@@ -291,7 +291,7 @@ def compare_splits(
 
 
 def _proxy(features: Features, way: int, shot: int) -> Proxy | None:
-    """What measures hardness under these features; None, with a note, where classes have too few images."""
+    """Return what measures hardness under these features; None, with a note, where classes have too few images."""
     try:
         return Proxy(features, way, shot)
     except Unmeasurable as error:
@@ -302,11 +302,11 @@ def _proxy(features: Features, way: int, shot: int) -> Proxy | None:
 def _hardness(
     proxy: Proxy | None, draws: Sequence[Mapping[str, Ints]], name: str, quiet: bool
 ) -> Hardness | None:
-    """Of one split or several draws; None where parts are too small, with a note for a split that was asked for."""
+    """Measure one split or several draws; None where parts are too small, with a note unless ``quiet``."""
     if proxy is None:
         return None
     try:
-        return hardness_of(proxy, draws, name)
+        return measure_hardness(proxy, draws, name)
     except Unmeasurable as error:
         if not quiet:
             note(f"how hard it is was not measured: {error}")
@@ -324,7 +324,7 @@ def compare_trees(
     device: str = "auto",
     engine: str | None = None,
 ) -> TreeComparison:
-    """Ward clustering of class embeddings against a taxonomy, in hops between classes.
+    """Compare Ward's clustering of class embeddings with a taxonomy, in hops between classes.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def open_splits(
     *,
     order: str | Path | None = None,
 ) -> dict[str, Split]:
-    """The splits by name, in the class ids of ``dataset``; see :func:`compare_splits` for what they are called."""
+    """Open the splits by name, in the class ids of ``dataset``; :func:`compare_splits` says how they are named."""
     if isinstance(splits, Mapping):
         return {name: open_split(split, dataset, order=order) for name, split in splits.items()}
     opened: dict[str, Split] = {}
@@ -396,7 +396,7 @@ def open_splits(
 def embed_all(
     dataset: Dataset, backbones: BackboneLike | Sequence[BackboneLike], device: str
 ) -> dict[str, Features]:
-    """The dataset seen through each backbone, by the name that was given or that the features have."""
+    """Embed the dataset with each backbone; return the features by the name that was given or that they have."""
     listed: Any = backbones if isinstance(backbones, list | tuple) else [backbones]
     embedded: dict[str, Features] = {}
     for backbone in listed:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, svdvals
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 
 from longshot.base import Floats, Ints, UserError, count, first, progress
 from longshot.models import Features
@@ -36,16 +36,15 @@ if TYPE_CHECKING:
 
 
 _PAIR_BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
-_BLOCK = 1 << 25  # bytes of float64 in flight while a memory-mapped array is summed
 
 
 def class_embeddings(features: Features) -> Floats:
-    """The mean feature of each class on the unit sphere: z_c = m_c / ‖m_c‖, m_c the mean of the rows of class c.
+    """Return the mean feature of each class on the unit sphere: z_c = m_c / ‖m_c‖, m_c the mean of its rows.
 
     Parameters
     ----------
     features : Features
-        Read once, front to back, in blocks of rows that are summed in float64.
+        Read once, class by class, and summed in float64.
 
     Returns
     -------
@@ -53,63 +52,51 @@ def class_embeddings(features: Features) -> Floats:
         In the order of ``features.class_ids``. UserError for classes without images, without a direction, or with the
         same embedding.
     """
-    sizes = np.diff(features.offsets)
-    empty = [features.class_ids[c] for c in np.flatnonzero(sizes <= 0).tolist()]
+    empty = [features.class_ids[c] for c in np.flatnonzero(np.diff(features.offsets) <= 0).tolist()]
     if empty:
         raise UserError(
-            f"{count(empty, 'class', 'classes')} of {len(sizes):,} of '{features.dataset}' have no image "
+            f"{count(empty, 'class', 'classes')} of {len(features.class_ids):,} of '{features.dataset}' have no image "
             f"({first(empty)}); a class embedding is a mean of at least one."
         )
-    means = _class_sums(features) / sizes[:, None]
-    return normalise(means, features.class_ids, f"'{features.dataset}' under '{features.backbone}'")
+    embeddings = class_means(features, np.arange(len(features.class_ids)))
+    refuse_twins(embeddings, features.class_ids, f"'{features.dataset}' under '{features.backbone}'")
+    return embeddings
 
 
-def normalise(means: Floats, class_ids: Sequence[str], where: str = "The embeddings") -> Floats:
-    """Class means [C, d] on the unit sphere; refuses what has no direction and classes that coincide."""
+def class_means(features: Features, classes: Ints) -> Floats:
+    """Return the mean feature of each of the ``classes`` [P] that have images, on the unit sphere [P, d]."""
+    rows = [features.array[features.rows(c)] for c in classes.tolist()]
+    means = np.stack([each.mean(0, dtype=np.float64) for each in rows])
     norms = np.linalg.norm(means, axis=1)
-    aimless = [class_ids[c] for c in np.flatnonzero(~(np.isfinite(norms) & (norms > 0))).tolist()]
+    without = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
+    aimless = [features.class_ids[classes[position]] for position in without.tolist()]
     if aimless:
         raise UserError(
-            f"{count(aimless, 'class', 'classes')} of {where} have a mean feature of zero or not finite "
-            f"({first(aimless)}), which has no direction",
+            f"{count(aimless, 'class', 'classes')} of '{features.dataset}' under '{features.backbone}' have a mean "
+            f"feature of zero or not finite ({first(aimless)}), which has no direction",
             "use another backbone or check the images",
         )
     unit: Floats = means / norms[:, None]
-    refuse_twins(unit, class_ids, where)
     return unit
 
 
 def refuse_twins(embeddings: Floats, class_ids: Sequence[str], where: str) -> None:
-    """UserError when two classes have the same embedding (to nine digits): no distance tells them apart."""
-    rounded = np.ascontiguousarray(np.round(embeddings, 9) + 0.0)  # + 0.0: minus zero equals zero
-    rows = rounded.view(np.dtype((np.void, rounded.itemsize * rounded.shape[1])))[:, 0]
-    order = np.argsort(rows, kind="stable").tolist()
-    same = np.flatnonzero(rows[order[1:]] == rows[order[:-1]]).tolist()
-    if same:
-        pair = sorted((class_ids[order[same[0]]], class_ids[order[same[0] + 1]]))
+    """Raise UserError when two classes have the same embedding (to nine digits): no distance tells them apart."""
+    _, first_of, counts = np.unique(
+        np.round(embeddings, 9) + 0.0, axis=0, return_inverse=True, return_counts=True
+    )
+    if counts.max() > 1:
+        numbers = first_of.reshape(-1)
+        pair = sorted(class_ids[c] for c in np.flatnonzero(numbers == counts.argmax()).tolist())
         raise UserError(
-            f"{count(len(same), 'pair')} of the {len(class_ids):,} classes of {where} have identical embeddings "
-            f"('{pair[0]}' and '{pair[1]}'); are they the same images? Merge them or use another backbone."
+            f"{count(int(counts.sum() - len(counts)), 'pair')} of the {len(class_ids):,} classes of {where} have "
+            f"identical embeddings ('{pair[0]}' and '{pair[1]}'); are they the same images? Merge them or use another "
+            "backbone."
         )
 
 
-def _class_sums(features: Features) -> Floats:
-    """Sum of rows per class [C, d], class-major slices of the map in blocks of bounded size."""
-    array, offsets = features.array, features.offsets
-    sums = np.zeros((len(offsets) - 1, features.dim))
-    step = max(1, _BLOCK // (8 * features.dim))
-    for start in range(0, len(array), step):
-        stop = min(start + step, len(array))
-        # the classes that have rows in [start, stop), and where each begins inside the block
-        low, high = np.searchsorted(offsets, start, "right") - 1, np.searchsorted(offsets, stop, "left")
-        begins = np.maximum(offsets[low:high], start) - start
-        block = np.asarray(array[start:stop], dtype=np.float64)
-        sums[low:high] += np.add.reduceat(block, begins, axis=0)
-    return sums
-
-
 def flatten(embeddings: Floats) -> Floats:
-    """The same points in min(C, d) dimensions: a turn of the axes that keeps all distances and angles.
+    """Turn the points into min(C, d) dimensions; all distances and angles stay.
 
     C classes span at most C dimensions, and the divergences cost d³.
     """
@@ -122,7 +109,7 @@ def flatten(embeddings: Floats) -> Floats:
 
 
 def nearest_of(points: Floats, candidates: Floats, *, itself: bool = True) -> tuple[Floats, Ints]:
-    """Distance [n] and position [n] of the nearest of ``candidates`` [m, d] for each of ``points`` [n, d].
+    """Find the nearest of ``candidates`` [m, d] for each of ``points`` [n, d]: distances [n] and positions [n].
 
     ``itself=False``: both are the same points and a point is not its own neighbour (∞ where there is no other).
     """
@@ -148,7 +135,7 @@ DAMPING = 0.001
 
 
 def check_measure(measure: str) -> str:
-    """The measure's name, or an error that names those there are."""
+    """Return the measure's name, or raise an error that names those there are."""
     if measure not in MEASURES:
         raise UserError(f"There is no divergence '{measure}'; there are {', '.join(MEASURES)}.")
     return measure
@@ -162,31 +149,30 @@ def log_class_probabilities(embeddings: Floats, centroid: Floats, temperature: f
 
     ‖μ‖² is the same for every class and drops out of the softmax.
     """
-    logits = temperature * (2 * embeddings @ centroid - np.einsum("cd,cd->c", embeddings, embeddings))
-    return np.asarray(logits - logsumexp(logits))
+    return np.asarray(log_softmax(temperature * (2 * embeddings @ centroid - (embeddings**2).sum(1))))
 
 
 def kl(log_p: Floats, log_q: Floats) -> float:
-    """KL(p‖q) = Σ p (log p − log q) of two log-distributions [C]."""
+    """Compute KL(p‖q) = Σ p (log p − log q) of two log-distributions [C]."""
     return float(np.exp(log_p) @ (log_p - log_q))
 
 
 def symmetric_kl(log_p: Floats, log_q: Floats) -> float:
-    """KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q)."""
+    """Compute KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q)."""
     return float((np.exp(log_p) - np.exp(log_q)) @ (log_p - log_q))
 
 
 def between(
     measure: str, embeddings: Floats, train_centroid: Floats, test_centroid: Floats, temperature: float = 1.0
 ) -> float:
-    """The divergence ``measure`` of the class distributions of two centroids [d] over embeddings [C, d]."""
+    """Return the divergence ``measure`` of the class distributions of two centroids [d] over embeddings [C, d]."""
     centroids = np.stack([train_centroid, test_centroid])
     logs = (log_class_probabilities(embeddings, centroid, temperature) for centroid in centroids)
     return divergence(check_measure(measure), embeddings, centroids, *logs)
 
 
 def divergence(measure: str, embeddings: Floats, centroids: Floats, log_p: Floats, log_q: Floats) -> float:
-    """``between`` where the log-distributions [C] of the two centroids [2, d] are known."""
+    """Return the divergence of two centroids [2, d] whose log-distributions [C] are known."""
     if measure == "euclidean":
         return float(np.linalg.norm(centroids[0] - centroids[1]))
     if measure == "wasserstein":
@@ -195,7 +181,7 @@ def divergence(measure: str, embeddings: Floats, centroids: Floats, log_p: Float
 
 
 def gap(embeddings: Floats, train: Ints, test: Ints) -> float:
-    """‖mean of the train classes − mean of the test classes‖ in embedding space."""
+    """Return ‖mean of the train classes − mean of the test classes‖ in embedding space."""
     return float(np.linalg.norm(embeddings[train].mean(0) - embeddings[test].mean(0)))
 
 
@@ -211,24 +197,22 @@ class Gaussian:
 
 
 def fit_gaussian(points: Floats, damping: float = DAMPING) -> Gaussian:
-    """Mean and unbiased covariance of points [n, d], plus ``damping`` on the diagonal; n = 1 has only that."""
+    """Fit mean and unbiased covariance of points [n, d], plus ``damping`` on the diagonal; n = 1 has only that."""
     if len(points) == 0:
         raise UserError("A Gaussian needs at least one embedding to be fitted to; none was given.")
-    centred = points - points.mean(0)
-    covariance = centred.T @ centred / max(1, len(points) - 1)
+    covariance = np.cov(points.T, ddof=min(1, len(points) - 1))
     return Gaussian(points.mean(0), covariance + damping * np.eye(points.shape[1]))
 
 
 def weighted_gaussian(points: Floats, log_weights: Floats) -> Gaussian:
-    """Mean and covariance of points [C, d] under weights [C] that sum to 1, damped."""
+    """Return mean and covariance of points [C, d] under weights [C] that sum to 1, damped."""
     weights = np.exp(log_weights)
-    mean = weights @ points
-    centred = points - mean
-    return Gaussian(mean, (centred * weights[:, None]).T @ centred + DAMPING * np.eye(points.shape[1]))
+    covariance = np.cov(points.T, aweights=weights, ddof=0)
+    return Gaussian(weights @ points, covariance + DAMPING * np.eye(points.shape[1]))
 
 
 def gaussian_kl(a: Gaussian, b: Gaussian) -> float:
-    """½ [tr(B⁻¹A) + (m_b − m_a)ᵀ B⁻¹ (m_b − m_a) − d + ln|B| − ln|A|]."""
+    """Compute ½ [tr(B⁻¹A) + (m_b − m_a)ᵀ B⁻¹ (m_b − m_a) − d + ln|B| − ln|A|]."""
     lower_a, lower_b = np.linalg.cholesky(a.covariance), np.linalg.cholesky(b.covariance)
     spread = solve_triangular(lower_b, lower_a, lower=True)
     shift = solve_triangular(lower_b, b.mean - a.mean, lower=True)
@@ -237,7 +221,7 @@ def gaussian_kl(a: Gaussian, b: Gaussian) -> float:
 
 
 def wasserstein(a: Gaussian, b: Gaussian) -> float:
-    """W₂ = √(‖m_a − m_b‖² + tr A + tr B − 2 tr (A^½ B A^½)^½).
+    """Compute W₂ = √(‖m_a − m_b‖² + tr A + tr B − 2 tr (A^½ B A^½)^½).
 
     The last trace is the sum of the singular values of L_aᵀ L_b for any A = L_a L_aᵀ, B = L_b L_bᵀ.
     """
@@ -249,7 +233,7 @@ def wasserstein(a: Gaussian, b: Gaussian) -> float:
 
 
 def gaussian_divergence(measure: str, a: Gaussian, b: Gaussian) -> float:
-    """The divergence ``measure`` from Gaussian ``a`` to Gaussian ``b``; euclidean compares the means."""
+    """Return the divergence ``measure`` from Gaussian ``a`` to Gaussian ``b``; euclidean compares the means."""
     if check_measure(measure) == "euclidean":
         return float(np.linalg.norm(a.mean - b.mean))
     if measure == "wasserstein":
@@ -272,7 +256,7 @@ class TreeGap:
 
 
 def ward(embeddings: Floats) -> Floats:
-    """Ward's clustering of class embeddings [C, d] as SciPy's linkage [C − 1, 4].
+    """Join class embeddings [C, d] by Ward's clustering: SciPy's linkage [C − 1, 4].
 
     Row i joins the clusters of its first two columns into cluster C + i; at every step the two are joined that raise
     the within-cluster sum of squares least.
@@ -286,7 +270,7 @@ def ward(embeddings: Floats) -> Floats:
 
 
 def linkage_hops(linkage: Floats) -> Counts:
-    """Edges between all pairs of leaves [C, C] of a linkage [C − 1, 4].
+    """Count the edges between all pairs of leaves [C, C] of a linkage [C − 1, 4].
 
     Where two clusters are joined, a leaf of the one is up(a) + up(b) edges from a leaf of the other, up being the edges
     from a leaf to the new node: every pair is written once, C² cells in all.
@@ -307,7 +291,7 @@ def linkage_hops(linkage: Floats) -> Counts:
 
 
 def taxonomy_hops(taxonomy: Taxonomy, class_ids: Sequence[str]) -> Counts:
-    """Edges on the shortest way between all pairs of classes [C, C], up or down, in any graph.
+    """Count the edges on the shortest way between all pairs of classes [C, C], up or down, in any graph.
 
     As in the paper only what lies above the classes counts: other leaves are cut off first.
     """
@@ -330,7 +314,7 @@ def taxonomy_hops(taxonomy: Taxonomy, class_ids: Sequence[str]) -> Counts:
 
 
 def tree_gap(hops: Counts, against: Counts, *, shuffles: int = 20, seed: int = 0) -> TreeGap:
-    """How far two matrices of hops [C, C] over the same classes are apart.
+    """Measure how far two matrices of hops [C, C] over the same classes are apart.
 
     Parameters
     ----------
@@ -367,7 +351,7 @@ def tree_gap(hops: Counts, against: Counts, *, shuffles: int = 20, seed: int = 0
 def far_pairs(
     near: Counts, far: Counts, class_ids: Sequence[str], count: int
 ) -> list[tuple[str, str, int, int]]:
-    """The ``count`` pairs of classes that are nearest in one graph for how far they are in the other.
+    """Return the ``count`` pairs of classes that are nearest in one graph for how far they are in the other.
 
     Sorted by hops in ``near`` minus hops in ``far``, each scaled to its own mean; ties in the order of the classes.
 

@@ -56,17 +56,17 @@ class Hardness:
 
     @classmethod
     def over(cls, values: Floats, proxy: Proxy, splits: int = 1) -> Hardness:
-        """From values [n, 3] of ``seed_hardness``, one row per seed or split."""
+        """Return the hardness over values [n, 3] of ``seed_hardness``, one row per seed or split."""
         frozen, learnt, loss = (mean_interval(column) for column in values.T)
         return cls(frozen, learnt, loss, proxy.way, proxy.shot, splits)
 
     @property
     def other(self) -> float:
-        """Mean accuracy after learning from other train classes."""
+        """Return the mean accuracy after learning from other train classes."""
         return self.learnt.mean + self.transfer_loss.mean
 
     def record(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "frozen_accuracy": self.frozen.as_dict(),
             "learnt_accuracy": self.learnt.as_dict(),
@@ -79,7 +79,7 @@ class Hardness:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Hardness:
-        """Back from ``record``, as split.json holds it."""
+        """Read back what ``record`` made, as split.json holds it."""
         return cls(
             Interval(**record["frozen_accuracy"]),
             Interval(**record["learnt_accuracy"]),
@@ -89,44 +89,40 @@ class Hardness:
 
 
 def measure_hardness(
-    proxy: Proxy, parts: Mapping[str, Ints], name: str = "", seeds: Sequence[int] = range(SEEDS)
+    proxy: Proxy, draws: Sequence[Mapping[str, Ints]], name: str = "", seeds: Sequence[int] = range(SEEDS)
 ) -> Hardness:
-    """One split, with intervals over seeds: draws of supports and of other train classes.
+    """Measure one split by several seeds, or several splits of one kind by one seed each; Unmeasurable if too small.
 
     Parameters
     ----------
     proxy : Proxy
         The features that it is seen through.
-    parts : mapping
-        train and test → positions of their classes.
+    draws : sequence of mappings
+        Of each split: train and test → positions of their classes. Intervals are over seeds for one split, over splits
+        for several.
     name : str
         What the split is called, for errors.
     seeds : sequence of int
-        One measurement each.
+        Draws of supports and of other train classes, for one split.
     """
-    check_measurable(proxy, parts, name)
-    learnt = proxy.learn(parts["train"])
-    return Hardness.over(np.array([seed_hardness(proxy, parts, seed, learnt) for seed in seeds]), proxy)
-
-
-def measure_draws(proxy: Proxy, draws: Sequence[Mapping[str, Ints]], name: str = "") -> Hardness:
-    """Several splits of one kind, such as random ones: one seed each, with intervals over the splits."""
     values = []
-    for seed, parts in enumerate(draws):
+    for number, parts in enumerate(draws):
         check_measurable(proxy, parts, name)
-        values.append(seed_hardness(proxy, parts, seed, proxy.learn(parts["train"])))
+        learnt = proxy.learn(parts["train"])
+        own_seeds = seeds if len(draws) == 1 else [number]
+        values += [seed_hardness(proxy, parts, seed, learnt) for seed in own_seeds]
     return Hardness.over(np.array(values), proxy, len(draws))
 
 
 def seed_hardness(proxy: Proxy, parts: Mapping[str, Ints], seed: int, learnt: Floats) -> Floats:
-    """[3]: frozen accuracy, learnt accuracy, transfer loss, by one seed; ``learnt`` is the map of the train classes."""
+    """Return frozen accuracy, learnt accuracy and transfer loss by one seed, [3]; ``learnt`` is the learnt map."""
     test = proxy.tested(parts["test"], seed)
     frozen, accuracy = proxy.accuracy(test, seed), proxy.accuracy(test, seed, learnt)
     return np.array([frozen, accuracy, _transfer_loss(proxy, parts["train"], test, seed, learnt)])
 
 
 def _transfer_loss(proxy: Proxy, train: Ints, test: Ints, seed: int, learnt: Floats) -> float:
-    """Mean over groups of test classes, as small as a task allows: the smaller, the more classes are other ones.
+    """Average over groups of test classes, as small as a task allows: more classes are then other ones.
 
     The group's own classes are never learnt from. Both maps solve the same tasks with the same supports.
     """
@@ -142,7 +138,7 @@ def _transfer_loss(proxy: Proxy, train: Ints, test: Ints, seed: int, learnt: Flo
 
 
 def check_measurable(proxy: Proxy, parts: Mapping[str, Ints], name: str = "") -> None:
-    """Unmeasurable unless there are tasks of the test classes and something to learn from."""
+    """Raise Unmeasurable unless there are tasks of the test classes and something to learn from."""
     test, train = (int(np.isin(parts[part], proxy.looked_at).sum()) for part in ("test", "train"))
     called = f"Split '{name}'" if name else "The split"
     if test < proxy.way:
@@ -158,7 +154,7 @@ def check_measurable(proxy: Proxy, parts: Mapping[str, Ints], name: str = "") ->
 
 
 def draw_splits(kind: str, dataset: Dataset, ratios: Sequence[float] = RATIOS) -> list[Split]:
-    """The first DRAWS random or semantic splits of a dataset.
+    """Draw the first DRAWS random or semantic splits of a dataset.
 
     CIFAR-100 whose folders do not spell out its super-classes is divided by the published ones.
     """
@@ -172,7 +168,7 @@ def draw_splits(kind: str, dataset: Dataset, ratios: Sequence[float] = RATIOS) -
 def reference_splits(
     dataset: Dataset, ratios: Sequence[float] = RATIOS, order: str | Path | None = None
 ) -> dict[str, list[Split]]:
-    """Name → splits of every reference that fits the dataset: ``random × 20``, ``semantic × 20``, published ones.
+    """Return name → splits of every reference that fits the dataset: ``random × 20``, ``semantic × 20``, published.
 
     Parameters
     ----------
@@ -208,26 +204,21 @@ def open_reference(
     ratios: Sequence[float] = RATIOS,
     order: str | Path | None = None,
 ) -> list[Split]:
-    """The splits that ``spec`` stands for: DRAWS of them for a bare ``random`` or ``semantic``, else one."""
+    """Open the splits that ``spec`` stands for: DRAWS of them for a bare ``random`` or ``semantic``, else one."""
     if spec in KINDS:
         return draw_splits(str(spec), dataset, ratios)
     return [open_split(spec, dataset, order=order)]
 
 
-def hardness_of(proxy: Proxy, draws: Sequence[Mapping[str, Ints]], name: str = "") -> Hardness:
-    """Over seeds for the parts of one split, over splits for those of several; Unmeasurable where too small."""
-    return measure_hardness(proxy, draws[0], name) if len(draws) == 1 else measure_draws(proxy, draws, name)
-
-
 def measure_references(
     proxy: Proxy, references: Mapping[str, Sequence[Split]], dataset: Dataset
 ) -> dict[str, Hardness]:
-    """Name → hardness of every reference whose parts are large enough for tasks."""
+    """Measure every reference whose parts are large enough for tasks: name → hardness."""
     measured = {}
     with progress("references", total=len(references), unit="splits") as bar:
         for name, splits in references.items():
             try:
-                measured[name] = hardness_of(proxy, [split.positions(dataset) for split in splits], name)
+                measured[name] = measure_hardness(proxy, [split.positions(dataset) for split in splits], name)
             except Unmeasurable:  # said once, of the split that is looked at: it has the same sizes
                 continue
             bar.advance()
@@ -243,12 +234,12 @@ def with_hardness(
     ratios: Sequence[float] = RATIOS,
     order: str | Path | None = None,
 ) -> list[Split]:
-    """The splits with ``made["hardness"]`` and, on the same scale, ``made["references"]``; a note where too small."""
+    """Add ``made["hardness"]`` and, on the same scale, ``made["references"]``; note where parts are too small."""
     try:
         proxy = Proxy(features, way, shot)
         hardness = [
             split.made.get("hardness")
-            or measure_hardness(proxy, split.positions(dataset), split.name).record()
+            or measure_hardness(proxy, [split.positions(dataset)], split.name).record()
             for split in splits
         ]
     except Unmeasurable as error:

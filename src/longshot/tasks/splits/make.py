@@ -236,7 +236,7 @@ def estimate_split(
     device: str = "auto",
     **settings: Any,
 ) -> dict[str, Any]:
-    """What ``make_split`` with the same parameters would take: embedding is what takes time, a split seconds."""
+    """Estimate what ``make_split`` with the same parameters would take: embedding takes the time, a split seconds."""
     chosen = {"sweep": sweep, "backbone": backbone, **settings}
     split_kind({**dict.fromkeys((*KINDS, *_KINDS_OF)), **chosen})
     opened = as_dataset(dataset)
@@ -256,7 +256,7 @@ def estimate_split(
 
 
 def split_kind(settings: Mapping[str, Any]) -> str:
-    """Which of KINDS the settings of ``make_split`` choose; UserError unless it is one, and all settings fit it."""
+    """Return which of KINDS the settings of ``make_split`` choose; UserError unless it is one and all settings fit."""
     chosen = [kind for kind in KINDS if settings[kind] is not None and settings[kind] is not False]
     if len(chosen) != 1:
         named = " and ".join(f"{{{kind}}}" for kind in chosen)
@@ -274,13 +274,13 @@ def split_kind(settings: Mapping[str, Any]) -> str:
 
 
 def sweep_file(out: str | Path, divergence: float) -> Path:
-    """Where one split of a sweep goes: ``atg.json`` becomes ``atg-0.64.json``."""
+    """Return where one split of a sweep goes: ``atg.json`` becomes ``atg-0.64.json``."""
     path = Path(out)
     return path.with_name(f"{path.stem}-{divergence:g}{path.suffix}")
 
 
 def _files(out: str | Path | None, kind: str, sweep: Sequence[float] | None) -> list[str | Path]:
-    """Where the splits go, one by one."""
+    """Return where the splits go, one by one."""
     if out is None:
         return []
     if kind != "sweep" or sweep is None:
@@ -293,7 +293,7 @@ def _files(out: str | Path | None, kind: str, sweep: Sequence[float] | None) -> 
 
 
 def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features) -> Split:
-    """The split at the hardness that is asked for."""
+    """Make the split at the hardness that is asked for."""
     # here, since what searches takes half a second to import
     from longshot.tasks.splits.proxy import Proxy
     from longshot.tasks.splits.target_split import Target, target_split
@@ -306,7 +306,7 @@ def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features
 def _distant(
     dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float, ...], features: Features
 ) -> list[Split]:
-    """The splits at the divergences that are asked for."""
+    """Make the splits at the divergences that are asked for."""
     from longshot.tasks.splits.build import SplitRecipe, Splitter  # optimisers take half a second to import
 
     divergences = [settings["divergence"]] if settings["sweep"] is None else list(settings["sweep"])
@@ -326,7 +326,7 @@ def _distant(
 
 
 def _features(dataset: Dataset, settings: Mapping[str, Any], needed: bool) -> Features | None:
-    """What the classes are seen through; None where nothing is named and nothing is needed."""
+    """Return the features that the classes are seen through; None where none is named and none is needed."""
     backbone, features = settings["backbone"], settings["features"]
     if backbone is None and features is None and not needed:
         return None

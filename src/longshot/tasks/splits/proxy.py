@@ -75,7 +75,7 @@ class Proxy:
 
     @cached_property
     def looked_at(self) -> Ints:
-        """The classes that are looked at, ascending: all, or CLASSES of them."""
+        """Return the classes that are looked at, ascending: all, or CLASSES of them."""
         total = len(self.features.class_ids)
         if total <= CLASSES:
             return np.arange(total)
@@ -83,7 +83,7 @@ class Proxy:
 
     @cached_property
     def offsets(self) -> Ints:
-        """Where the rows of class c begin and end in ``rows``; a class that is not looked at has none."""
+        """Return where the rows of class c begin and end in ``rows``; a class that is not looked at has none."""
         sizes = np.zeros(len(self.features.class_ids), np.int64)
         most = min(IMAGES, max(self.shot + QUERIES, ROWS // len(self.looked_at)))
         sizes[self.looked_at] = np.minimum(np.diff(self.features.offsets)[self.looked_at], most)
@@ -91,7 +91,7 @@ class Proxy:
 
     @cached_property
     def rows(self) -> Floats:
-        """[N, k]: the images that are looked at, class-major, in the leading principal components of all of them."""
+        """Return the images looked at, class-major, in the leading principal components of all of them, [N, k]."""
         rng, picked = self.stream("images"), []
         for c in self.looked_at.tolist():
             low, high = self.features.offsets[c], self.features.offsets[c + 1]
@@ -102,7 +102,7 @@ class Proxy:
 
     @cached_property
     def means(self) -> Floats:
-        """[C, k]: the mean of each class; zeros for one that is not looked at."""
+        """Return the mean of each class; zeros for one that is not looked at, [C, k]."""
         means = np.zeros((len(self.offsets) - 1, self.rows.shape[1]))
         means[self.looked_at] = np.add.reduceat(self.rows, self.offsets[self.looked_at], axis=0)
         sizes = np.diff(self.offsets)
@@ -111,7 +111,7 @@ class Proxy:
 
     @cached_property
     def scatters(self) -> Floats:
-        """[L, k (k + 1) / 2]: of each class that is looked at the upper half of Σ (x − mean)(x − mean)ᵀ.
+        """Return the upper half of Σ (x − mean)(x − mean)ᵀ of each class that is looked at, [L, k (k + 1) / 2].
 
         The within-class covariance of any set of classes is then a sum of rows, at a tenth of the cost.
         """
@@ -123,7 +123,7 @@ class Proxy:
         return scatters
 
     def learn(self, train: Ints) -> Floats:
-        """The linear discriminant map [k, j] of the classes at ``train``, at least 2 of them looked at."""
+        """Compute the linear discriminant map [k, j] of the classes at ``train``, at least 2 of them looked at."""
         chosen = np.isin(self.looked_at, train)
         classes, size = self.looked_at[chosen], self.rows.shape[1]
         within, upper = np.empty((size, size)), np.triu_indices(size)
@@ -132,7 +132,7 @@ class Proxy:
         return discriminant_map(self.means[classes], within)
 
     def accuracy(self, classes: Ints, seed: int, learnt: Floats | None = None) -> float:
-        """Expected accuracy of ProtoNet over all tasks of ``way`` of ``classes``, as a share.
+        """Return the expected accuracy of ProtoNet over all tasks of ``way`` of ``classes``, as a share.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Proxy:
         return float(per_class.mean())
 
     def tested(self, classes: Ints, seed: int) -> Ints:
-        """Those of ``classes`` whose tasks are measured: all that are looked at, or TESTED of them, drawn."""
+        """Return those of ``classes`` whose tasks are measured: all that are looked at, or TESTED of them, drawn."""
         able = classes[np.isin(classes, self.looked_at)]
         if len(able) <= TESTED:
             return able
@@ -174,7 +174,7 @@ class Proxy:
         return np.concatenate([np.arange(self.offsets[c], self.offsets[c + 1]) for c in classes.tolist()])
 
     def supports(self, class_position: int, seed: int) -> Ints:
-        """[DRAWS, shot]: places among the images of a class that are looked at; the others are queries."""
+        """Draw places among the images of a class that are looked at, [DRAWS, shot]; the others are queries."""
         if (class_position, seed) not in self._supports:
             size = int(self.offsets[class_position + 1] - self.offsets[class_position])
             ranks = self.stream("supports", seed, class_position).random((DRAWS, size))
@@ -183,11 +183,11 @@ class Proxy:
 
     @cached_property
     def _supports(self) -> dict[tuple[int, int], Ints]:
-        """Drawn once: a search asks for those of a class hundreds of times."""
+        """Keep supports that were drawn: a search asks for those of a class hundreds of times."""
         return {}
 
     def stream(self, stage: str, *numbers: int) -> np.random.Generator:
-        """Random numbers of a stage of the measurement."""
+        """Return the random numbers of a stage of the measurement."""
         return np.random.default_rng([_STAGES[stage], *numbers])
 
 
@@ -195,7 +195,7 @@ _STAGES = {"classes": 0, "images": 1, "tested": 2, "supports": 3, "others": 4}
 
 
 def right_answers(classes: int, way: int) -> Floats:
-    """[classes]: share of tasks answered rightly when 0, 1, … other classes are nearer than the own one.
+    """Return the share of tasks answered rightly when 0, 1, … other classes are nearer than the own one, [classes].
 
     Examples
     --------
@@ -207,7 +207,7 @@ def right_answers(classes: int, way: int) -> Floats:
 
 
 def leading_components(rows: Floats, dimensions: int) -> Floats:
-    """Rows [N, d] about their mean, turned into their leading principal components [N, min(N, d, dimensions)].
+    """Turn rows [N, d] about their mean into their leading principal components [N, min(N, d, dimensions)].
 
     The eigenproblem is solved on the smaller side. Rotations and signs of components are left open: no distance
     depends on them.
@@ -223,7 +223,7 @@ def leading_components(rows: Floats, dimensions: int) -> Floats:
 
 
 def discriminant_map(means: Floats, within: Floats, shrinkage: float = SHRINKAGE) -> Floats:
-    """The linear discriminant map of classes: x ↦ x V, in which distances are those of Fisher's analysis.
+    """Return the linear discriminant map of classes: x ↦ x V, in which distances are those of Fisher's analysis.
 
     With the shrunk within-class covariance W = (1 − s) Σ + s · tr(Σ)/d · I, the map whitens W and keeps the directions
     in which the class means m_c differ:

@@ -38,7 +38,7 @@ def _table(name: str) -> dict[str, Any]:
 
 
 def published_split_names() -> list[str]:
-    """Every published split: ``atg:DATASET@R``, ``cifar-fs``, ``fc100``."""
+    """Return the name of every published split: ``atg:DATASET@R``, ``cifar-fs``, ``fc100``."""
     atg = [
         f"atg:{name}@{r}" for name, facts in _table("atg")["datasets"].items() for r in facts["partitions"]
     ]
@@ -46,7 +46,7 @@ def published_split_names() -> list[str]:
 
 
 def list_published() -> list[dict[str, str]]:
-    """Every published split, the dataset it was made for, and how many classes its parts have."""
+    """List every published split, the dataset it was made for, and how many classes its parts have."""
     return [
         {
             "split": name,
@@ -58,7 +58,7 @@ def list_published() -> list[dict[str, str]]:
 
 
 def partition(name: str) -> dict[str, list[int]]:
-    """{part: class numbers} of a published split, in the order it was printed in."""
+    """Return part → class numbers of a published split, in the order it was printed in."""
     if name in _CIFAR:
         facts = _table("cifar100")["splits"][name]
         return {part: [cifar100_names().index(c) for c in facts[part]] for part in SPLITS}
@@ -77,7 +77,7 @@ def partition(name: str) -> dict[str, list[int]]:
 
 
 def published_split(name: str, dataset: Dataset, order: str | Path | None = None) -> Split:
-    """A published split in the class ids of a dataset.
+    """Return a published split in the class ids of a dataset.
 
     The tables give class numbers. They are matched by class name where the names are known (CIFAR-100, EMNIST, whatever
     the folder a class lies in), by number where the classes of the dataset are called 0, 1, 2 …, by alphabet for
@@ -113,12 +113,12 @@ def published_split(name: str, dataset: Dataset, order: str | Path | None = None
 
 
 def cifar100_names() -> list[str]:
-    """CIFAR-100's fine classes in the order of their labels, which is the alphabet."""
+    """Return CIFAR-100's fine classes in the order of their labels, which is the alphabet."""
     return sorted(fine for members in _table("cifar100")["superclasses"].values() for fine in members)
 
 
 def superclass_taxonomy(dataset: Dataset) -> Taxonomy | None:
-    """CIFAR-100's 20 super-classes above the classes of a copy whose folders do not spell them out; None for others."""
+    """Return CIFAR-100's 20 super-classes as a taxonomy of a copy whose folders lack them; None for other datasets."""
     try:
         ids = _find_order(dataset, _made_for("cifar100"), "cifar100")
     except UserError:
@@ -136,7 +136,7 @@ def _made_for(key: str) -> dict[str, Any]:
 
 
 def _find_order(dataset: Dataset, made_for: dict[str, Any], split: str) -> list[str]:
-    """Class ids of the dataset in the order of the table's numbers."""
+    """Return class ids of the dataset in the order of the table's numbers."""
     size = int(made_for["classes"])
     if "names" in made_for:
         by_name = _unique(dataset, made_for["names"])
@@ -179,13 +179,13 @@ def _read_order(path: Path, dataset: Dataset, made_for: dict[str, Any], split: s
 
 
 def _plain(name: str, published: Sequence[str]) -> str:
-    """A name without the spellings that differ between copies; capitals count where they tell classes apart."""
+    """Return a name without the spellings that differ between copies; keep capitals where they tell classes apart."""
     name = name.replace(" ", "_").replace("-", "_")
     return name if len({other.lower() for other in published}) < len(published) else name.lower()
 
 
 def _unique(dataset: Dataset, published: Sequence[str]) -> dict[str, str]:
-    """{plain class name: class id}; a name that two classes have tells nothing and is left out."""
+    """Return plain class name → class id, without names that two classes have."""
     plain = [_plain(name, published) for name in dataset.class_names]
     times = Counter(plain)
     return {
@@ -194,7 +194,7 @@ def _unique(dataset: Dataset, published: Sequence[str]) -> dict[str, str]:
 
 
 def random_split(dataset: Dataset, ratios: Sequence[float] = RATIOS, seed: int = 0) -> Split:
-    """Classes at random: what a divergence of 0 means.
+    """Split the classes at random: what a divergence of 0 means.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def semantic_split(
     level: int | None = None,
     reduction: str | None = None,
 ) -> Split:
-    """Whole super-classes: no class of one part has a sibling in another, as in FC100 and tieredImageNet.
+    """Split by whole super-classes: no class has a sibling in another part, as in FC100 and tieredImageNet.
 
     Test, and of the remaining ones validation, take the super-classes whose classes sum nearest to the sizes that the
     ratios ask for.
@@ -275,31 +275,24 @@ def semantic_split(
 def super_classes(
     taxonomy: Taxonomy, class_ids: Sequence[str], level: int | None = None
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """[(name, classes)] sorted by name, disjoint: groups that share a class are joined, ``a + b`` by name."""
+    """Return disjoint (name, classes), sorted by name: groups that share a class are joined, ``a + b`` by name."""
     groups = taxonomy.groups(class_ids) if level is None else taxonomy.groups_at(class_ids, level)
+    from scipy.cluster.hierarchy import DisjointSet
+
+    joined = DisjointSet(groups)
     home: dict[str, str] = {}
-    above: dict[str, str] = {group: group for group in groups}
-
-    def top(group: str) -> str:
-        while above[group] != group:
-            group = above[group]
-        return group
-
     for group, members in groups.items():
         for member in members:
-            above[top(group)] = top(home.setdefault(member, group))
-    joined: dict[str, list[str]] = {}
-    for group in groups:
-        joined.setdefault(top(group), []).append(group)
+            joined.merge(group, home.setdefault(member, group))
     families = []
-    for names in joined.values():
+    for names in map(sorted, joined.subsets()):
         everyone = sorted({member for group in names for member in groups[group]})
         families.append((" + ".join(name or taxonomy.label(name) for name in names), tuple(everyone)))
     return sorted(families)
 
 
 def _nearest(sizes: Sequence[int], target: int, most: int) -> list[int]:
-    """Positions of at most ``most`` sizes whose sum is nearest to ``target``, at least one; fewer and earlier first.
+    """Choose at most ``most`` sizes whose sum is nearest to ``target``, at least one; fewer and earlier first.
 
     Subset sums: ``fewest[s]`` is the smallest number of the sizes seen so far that sum to s.
     """
@@ -333,7 +326,7 @@ _MADE = {"random": random_split, "semantic": semantic_split}
 def open_split(
     spec: Split | str | Path, dataset: Dataset | str | Path, *, order: str | Path | None = None
 ) -> Split:
-    """The split that ``spec`` names, checked against ``dataset`` and in its class ids.
+    """Open the split that ``spec`` names, check it against ``dataset`` and return it in its class ids.
 
     Parameters
     ----------
@@ -379,5 +372,5 @@ def open_split(
 def with_split(
     dataset: Dataset, spec: Split | str | Path | None, *, order: str | Path | None = None
 ) -> Dataset:
-    """``dataset`` with the split that ``spec`` names in place of its own; unchanged when ``spec`` is None."""
+    """Return ``dataset`` with the split that ``spec`` names in place of its own; unchanged when ``spec`` is None."""
     return dataset if spec is None else open_split(spec, dataset, order=order).apply(dataset)

@@ -110,27 +110,27 @@ class Split:
 
     @property
     def content(self) -> str:
-        """The digest over the bytes of the dataset's images; empty where the split vouches for names only."""
+        """Return the digest over the bytes of the dataset's images; empty where the split vouches for names only."""
         return str(self.made.get("content", ""))
 
     @property
     def digests(self) -> str:
-        """The short digests of the dataset's images in its order, by ``pack_digests``; empty for names only."""
+        """Return the short digests of the dataset's images in its order, by ``pack_digests``; empty for names only."""
         return str(self.made.get("digests", ""))
 
     @property
     def story(self) -> dict[str, Any]:
-        """``made`` for people: without the digests of single images."""
+        """Return ``made`` for people: without the digests of single images."""
         return {name: fact for name, fact in self.made.items() if name != "digests"}
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """{part: class ids}, in the order train, validation, test."""
+        """Return part → class ids, in the order train, validation, test."""
         return {part: getattr(self, part) for part in SPLITS}
 
     @property
     def sizes(self) -> dict[str, int]:
-        """{part: number of classes}."""
+        """Return part → number of classes."""
         return {part: len(members) for part, members in self.parts.items()}
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -173,7 +173,7 @@ class Split:
         return cls(facts.name or path.stem, facts.fingerprint or "", made, **parts)
 
     def resolve(self, dataset: Dataset) -> dict[str, tuple[str, ...]]:
-        """{part: class ids of ``dataset``}: checks that the split belongs to it, and says what differs.
+        """Return part → class ids of ``dataset``, after checking that the split belongs to it; say what differs.
 
         Another fingerprint over the same class ids (a copy with more or fewer images) is told in a note, and so are
         images with other bytes: a split is about classes. Other classes are an error.
@@ -234,7 +234,7 @@ class Split:
         )
 
     def positions(self, dataset: Dataset) -> dict[str, Ints]:
-        """{part: positions of its classes in ``dataset.class_ids``, ascending}; empty for a part the split lacks.
+        """Return part → positions of its classes in ``dataset.class_ids``, ascending; empty for a part the split lacks.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class Split:
         }
 
     def classes(self, dataset: Dataset, part: str) -> Ints:
-        """Positions of the classes of ``part`` in ``dataset.class_ids``, ascending.
+        """Return the positions of the classes of ``part`` in ``dataset.class_ids``, ascending.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class Split:
         return self.apply(dataset).split_classes(part)
 
     def apply(self, dataset: Dataset) -> Dataset:
-        """The same dataset with this split in place of the one it came with.
+        """Return the same dataset with this split in place of the one it came with.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ SplitLike: TypeAlias = Split | str | Path  # what ``open_split`` takes
 
 
 def with_content(split: Split, dataset: Dataset) -> Split:
-    """The split with what it vouches for: digests of the dataset's images, or that only names are."""
+    """Return the split with what it vouches for: digests of the dataset's images, or that only names are."""
     from longshot.models import content_of
 
     content = content_of(dataset)
@@ -287,7 +287,7 @@ def with_content(split: Split, dataset: Dataset) -> Split:
 
 
 def from_labels(name: str, dataset: Dataset, parts: Sequence[Ints], made: dict[str, Any]) -> Split:
-    """A split from class positions of train, validation and test; ids in the dataset's order."""
+    """Make a split from class positions of train, validation and test; ids in the dataset's order."""
     train, validation, test = (tuple(dataset.class_ids[i] for i in sorted(part.tolist())) for part in parts)
     return Split(name, dataset.fingerprint, made, train, validation, test)
 
@@ -307,12 +307,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def no_split_file(path: str | Path) -> UserError:
-    """The error for a file that is not there."""
+    """Build the error for a file that is not there."""
     return UserError(f"There is no split file {path}", f"make one with {{make_split(DATASET, out={path})}}")
 
 
 def _with_parts(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The content with its parts under their usual names: ``val`` is validation."""
+    """Return the content with its parts under their usual names: ``val`` is validation."""
     renamed: dict[str, Any] = {}
     for entry, members in content.items():
         part = canonical_split(entry)
@@ -323,7 +323,7 @@ def _with_parts(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int, int]:
-    """Classes in (train, validation, test): validation and test get ⌊ratio · M⌋ each, train the others.
+    """Count the classes in (train, validation, test): validation and test get ⌊ratio · M⌋ each, train the others.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int
 
 
 def assign(scores: Floats, sizes: tuple[int, int, int], seed: int = 0) -> Parts:
-    """Lowest scores first, alternately to test and validation until both are full; the others are train.
+    """Assign the lowest scores alternately to test and validation until both are full; the others are train.
 
     Parameters
     ----------

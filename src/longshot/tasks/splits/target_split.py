@@ -33,7 +33,6 @@ from longshot.tasks.splits.embeddings import between, gap, ward
 from longshot.tasks.splits.hardness import (
     Hardness,
     check_measurable,
-    hardness_of,
     measure_hardness,
     open_reference,
 )
@@ -63,7 +62,7 @@ class Goal:
     transfer_loss: float | None = None
 
     def cost(self, frozen: float, learnt: float, transfer_loss: float | None = None) -> float:
-        """What the search minimises; transfer loss takes part where it has been measured."""
+        """Return what the search minimises; transfer loss takes part where it has been measured."""
         if self.frozen is None:
             beside = max(abs(learnt - self.learnt) - NEAR, 0.0)
             return beside - TRANSFER_WORTH * (frozen if transfer_loss is None else transfer_loss)
@@ -124,14 +123,14 @@ class Searcher:
 
     @cached_property
     def directions(self) -> list[Direction]:
-        """Leading principal axes, both ways, and directions away from clusters of classes."""
+        """Return leading principal axes, both ways, and directions away from clusters of classes."""
         return [
             *principal_directions(self.embeddings),
             *cluster_directions(self.embeddings, self.proxy.looked_at),
         ]
 
     def search(self, goal: Goal) -> Search:
-        """The split nearest to the goal, of all that are tried."""
+        """Search for the split nearest to the goal, of all that are tried."""
         judged: dict[bytes, Candidate] = {}  # a split that comes up again is not judged again
         grid = [Setting(d, strength) for d in range(len(self.directions)) for strength in STRENGTHS]
 
@@ -167,7 +166,7 @@ class Searcher:
         )
 
     def assign(self, setting: Setting) -> Parts:
-        """The split at a place of the search."""
+        """Make the split at a place of the search."""
         along = self._along(setting)
         if math.isinf(setting.strength):
             return assign(along, self.sizes, self.seed)
@@ -176,15 +175,15 @@ class Searcher:
         return assign(setting.strength * along / along.std() + noise, self.sizes, self.seed)
 
     def _judge(self, setting: Setting, parts: Parts) -> Candidate:
-        """By one seed, without transfer loss: the cheapest look there is."""
+        """Judge by one seed, without transfer loss: the cheapest look there is."""
         seed, (train, _, test) = SEARCH_SEEDS[0], parts
         learnt = self.proxy.accuracy(test, seed, self.proxy.learn(train))
         return Candidate(setting, parts, self.proxy.accuracy(test, seed), learnt)
 
     def _judge_well(self, candidate: Candidate) -> Candidate:
-        """By several seeds, with transfer loss."""
+        """Judge by several seeds, with transfer loss."""
         parts = dict(zip(SPLITS, candidate.parts, strict=True))
-        hardness = measure_hardness(self.proxy, parts, seeds=SEARCH_SEEDS)
+        hardness = measure_hardness(self.proxy, [parts], seeds=SEARCH_SEEDS)
         return replace(
             candidate,
             frozen=hardness.frozen.mean,
@@ -196,7 +195,7 @@ class Searcher:
         return np.asarray(self.embeddings @ self.directions[setting.direction].axis)
 
     def _divergence(self, setting: Setting) -> float | None:
-        """D of the centroids m ± (t/2)·u whose log p_train − log p_test has this strength as its spread."""
+        """Return D of the centroids m ± (t/2)·u whose log p_train − log p_test has this strength as its spread."""
         if math.isinf(setting.strength):
             return None
         axis, middle = self.directions[setting.direction].axis, self.embeddings.mean(0)
@@ -205,7 +204,7 @@ class Searcher:
 
 
 def neighbours(setting: Setting) -> list[Setting]:
-    """Places of the search around one of its grid: strengths on the way to the next ones, and other noise."""
+    """Return places of the search around one of its grid: strengths on the way to the next ones, and other noise."""
     at = STRENGTHS.index(setting.strength)
     near = []
     for low, high in pairwise(STRENGTHS[max(at - 1, 0) : at + 2]):
@@ -217,7 +216,7 @@ def neighbours(setting: Setting) -> list[Setting]:
 
 
 def principal_directions(embeddings: Floats) -> list[Direction]:
-    """The leading principal axes of embeddings [C, d], both ways, AXES of them at most."""
+    """Return the leading principal axes of embeddings [C, d], both ways, AXES of them at most."""
     centred = embeddings - embeddings.mean(0)
     _, lengths, axes = np.linalg.svd(centred, full_matrices=False)
     directions = []
@@ -231,7 +230,7 @@ def principal_directions(embeddings: Floats) -> list[Direction]:
 
 
 def cluster_directions(embeddings: Floats, classes: Ints) -> list[Direction]:
-    """From the mean of each of CLUSTERS of Ward's clusters to the mean of all: its classes go to test first."""
+    """Return directions from the mean of each of CLUSTERS of Ward's clusters to the mean of all."""
     from scipy.cluster.hierarchy import fcluster
 
     points = embeddings[classes]
@@ -274,7 +273,7 @@ class Target:
 
     @property
     def reference(self) -> SplitLike | None:
-        """The split that the target is measured from."""
+        """Return the split that the target is measured from."""
         return self.like if self.like is not None else self.harder_than
 
 
@@ -286,7 +285,7 @@ def target_split(
     order: str | Path | None = None,
     seed: int = 0,
 ) -> Split:
-    """The split that meets a target; UserError that says what can be reached when none does.
+    """Search for the split that meets a target; UserError that says what can be reached when none does.
 
     Parameters
     ----------
@@ -312,11 +311,11 @@ def target_split(
     check_measurable(proxy, dict(zip(SPLITS, assign(searcher.embeddings[:, 0], searcher.sizes), strict=True)))
     called = _called(spec, references)
     draws = [split.positions(dataset) for split in references]
-    reference = hardness_of(proxy, draws, called) if draws else None
+    reference = measure_hardness(proxy, draws, called) if draws else None
     goal = _goal(target, reference)
     search = searcher.search(goal)
     parts = search.winner.parts
-    hardness = measure_hardness(proxy, dict(zip(SPLITS, parts, strict=True)))
+    hardness = measure_hardness(proxy, [dict(zip(SPLITS, parts, strict=True))])
     if _misses(goal, hardness):
         raise _unreachable(target, goal, called, search, hardness, proxy)
     made = {
@@ -339,7 +338,7 @@ def target_split(
 def _sizes(
     dataset: Dataset, target: Target, references: Sequence[Split], ratios: Sequence[float] | None
 ) -> tuple[int, int, int]:
-    """Of the parts: by the ratios, or as the one split has them that it is to be like."""
+    """Return the sizes of the parts: by the ratios, or as the split has them that it is to be like."""
     total = len(dataset.class_ids)
     if target.like is None or ratios is not None or len(references) > 1:
         return part_sizes(total, RATIOS if ratios is None else ratios)
@@ -357,7 +356,7 @@ def _goal(target: Target, reference: Hardness | None) -> Goal:
 
 
 def _misses(goal: Goal, hardness: Hardness) -> bool:
-    """Whether an accuracy is off by more than the tolerance, and more than its interval leaves open."""
+    """Tell whether an accuracy is off by more than the tolerance, and more than its interval leaves open."""
     pairs = [
         (hardness.learnt, goal.learnt),
         *([(hardness.frozen, goal.frozen)] if goal.frozen is not None else []),
@@ -368,7 +367,7 @@ def _misses(goal: Goal, hardness: Hardness) -> bool:
 def _unreachable(
     target: Target, goal: Goal, called: str, search: Search, hardness: Hardness, proxy: Proxy
 ) -> UserError:
-    """The error for a target that no split of the search meets, with what they reach."""
+    """Build the error for a target that no split of the search meets, with what they reach."""
     wish = f"a {proxy.way}-way {proxy.shot}-shot learnt accuracy of {100 * goal.learnt:.1f} %"
     if target.like is not None and goal.frozen is not None:
         wish = f"{wish} with a frozen one of {100 * goal.frozen:.1f} %, like '{called}'"
@@ -386,7 +385,7 @@ def _unreachable(
 
 
 def _asked(target: Target, goal: Goal, called: str, reference: Hardness | None) -> dict[str, Any]:
-    """The target as split.json tells it: what was asked, and the accuracies that it came to."""
+    """Return the target as split.json records it: what was asked, and the accuracies that it came to."""
     words: dict[str, Any] = {}
     if target.like is not None:
         words["like"] = called
@@ -401,7 +400,7 @@ def _asked(target: Target, goal: Goal, called: str, reference: Hardness | None) 
 
 
 def _called(spec: SplitLike | None, references: Sequence[Split]) -> str:
-    """What the split is called that a target is measured from."""
+    """Return the name of the split that a target is measured from."""
     if not references:
         return ""
     if len(references) > 1:
