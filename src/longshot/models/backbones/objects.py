@@ -42,7 +42,7 @@ class GivenArray(Precomputed):
         self.name = self.label = f"array-{self.weights_hash[:8]}"
 
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The array; UserError where it has another number of rows than the dataset has images."""
+        """Return the array; UserError where it has another number of rows than the dataset has images."""
         if len(self.array) != len(dataset):
             raise UserError(
                 f"The array given as {{{self.parameter}}} has {count(len(self.array), 'row')}, but dataset "
@@ -82,7 +82,7 @@ class GivenModule(ModuleBackbone):
 def open_object(
     backbone: object, device: str, *, preprocessing: str | None, engine: str | None, parameter: str
 ) -> Backbone | Precomputed:
-    """The backbone behind an object; see ``open_backbone``."""
+    """Open the backbone behind an object; see ``open_backbone``."""
     if isinstance(backbone, nn.Module):
         module = GivenModule(backbone, preprocessing, device)
         module.use_engine(engine)
@@ -112,7 +112,7 @@ def open_object(
 
 
 def _shown(value: object) -> str:
-    """A value and its type for a message."""
+    """Describe a value and its type for a message."""
     if isinstance(value, np.ndarray | Tensor):
         return f"an array [{', '.join(str(side) for side in value.shape)}]"
     text = repr(value)
@@ -120,7 +120,7 @@ def _shown(value: object) -> str:
 
 
 def _code_and_settings(module: nn.Module) -> list[str]:
-    """What decides a module's output beside its weights: classes, their code, plain attributes (a stride, a scale)."""
+    """List what decides a module's output beside its weights: classes, their code, plain attributes (a stride)."""
     texts = []
     for name, part in module.named_modules():
         kind = type(part)
@@ -135,7 +135,7 @@ def _code_and_settings(module: nn.Module) -> list[str]:
 
 
 def _code(kind: type) -> str:
-    """The text of a class, or its byte code where it was written at a prompt."""
+    """Return the text of a class, or its byte code where it was written at a prompt."""
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):
