@@ -156,7 +156,7 @@ class Features:
 
     @property
     def dim(self) -> int:
-        """Numbers per image (d)."""
+        """Return the numbers per image (d)."""
         return int(self.array.shape[1])
 
     def __len__(self) -> int:
@@ -164,7 +164,7 @@ class Features:
 
     @property
     def view(self) -> str:
-        """What is the same whichever images are in use: 32 hex digits over names, network and dtype."""
+        """Hash names, network and dtype, the same whichever images are in use; 32 hex digits."""
         if self.identity != "content":
             return self.hash[:32]
         return features_view(
@@ -172,7 +172,7 @@ class Features:
         )
 
     def hash_of(self, rows: Ints) -> str:
-        """The hash that features of these rows alone have: of the network and of the content of these images.
+        """Return the hash of features of these rows alone: of the network and of these images' content.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class Features:
         return self.view + images_mark(self.keys.take(pa.array(rows)), self.digests[rows])
 
     def restricted(self, rows: Ints) -> Features:
-        """The same features with only some rows in use.
+        """Return the same features with only some rows in use.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Features:
         return replace(self, used=rows, hash=self.hash_of(rows))
 
     def check_used(self, rows: Ints) -> None:
-        """UserError unless all of some rows may be read.
+        """Refuse rows that may not be read.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Features:
         return f"<table>{rows}</table>"
 
     def _facts(self) -> dict[str, str]:
-        """What a person wants to know at a glance."""
+        """Collect what a person wants to know at a glance."""
         part = "" if self.used is None else f", {len(self.used):,} of them embedded"
         return {
             "array": f"{describe(self.array)}, {count(self.class_ids, 'class', 'classes')}{part}",
@@ -256,7 +256,7 @@ class Features:
         }
 
     def rows(self, class_index: int) -> slice:
-        """The rows of a class.
+        """Return the rows of a class.
 
         Parameters
         ----------
@@ -399,7 +399,7 @@ class Features:
 
 
 def claim_features(out: str | Path, *, force: bool = False) -> None:
-    """UserError unless features may be written to ``out`` (.npy) and their sidecar beside it."""
+    """Refuse where features may not be written to ``out`` (.npy) and their sidecar beside it."""
     if is_stream(out):
         raise UserError(
             f"Features are two files, FILE.npy and FILE.json, and '{out}' is none", "name {out:FILE.npy}"

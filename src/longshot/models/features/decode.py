@@ -38,13 +38,13 @@ class Decoded:
 
 
 def check_workers(workers: int | None) -> None:
-    """UserError for a negative number of decoding processes."""
+    """Refuse a negative number of decoding processes."""
     if workers is not None and workers < 0:
         raise UserError(f"{{workers}} is {workers}, but decoding takes 0 or more worker processes.")
 
 
 def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError:
-    """All of (row, reason) in one sentence."""
+    """Make one error of all (row, reason)."""
     keys = [dataset.keys[row].as_py() for row, _ in bad[:5]]
     shown = "; ".join(f"{key}: {reason}" for key, (_, reason) in zip(keys, bad[:5], strict=True))
     more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
@@ -56,7 +56,7 @@ def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError
 
 
 def read_pixels(store: ImageStore, transform: Preprocessing, row: int) -> NDArray[np.uint8]:
-    """Bytes [H, W, 3] of a row, as the preprocessing says."""
+    """Read the bytes [H, W, 3] of a row, as the preprocessing says."""
     if transform.reduced:
         return transform.pixels(*read_reduced(store, row, transform.enough))
     return transform.pixels(store.read(row))
@@ -88,7 +88,7 @@ class InlineDecoder:
         return decode_rows(self.local.store, self.transform, rows)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is nothing to end."""
 
 
 class ProcessDecoder:
@@ -147,18 +147,18 @@ class ProcessDecoder:
 
 
 def open_decoder(store: ImageStore, transform: Preprocessing, workers: int) -> InlineDecoder | ProcessDecoder:
-    """Rows in, bytes out, from any thread: in ``workers`` processes, or in the calling threads where that is 0."""
+    """Open what turns rows into bytes from any thread: ``workers`` processes, or the calling threads for 0."""
     return ProcessDecoder(store, transform, workers) if workers else InlineDecoder(store, transform)
 
 
 def send(pipe: IO[bytes], data: bytes) -> None:
-    """One message: its length in 8 bytes, then the bytes."""
+    """Write one message: its length in 8 bytes, then the bytes."""
     pipe.write(struct.pack("<Q", len(data)) + data)
     pipe.flush()
 
 
 def receive(pipe: IO[bytes]) -> bytes | None:
-    """One message, or None when the other end is closed."""
+    """Read one message; None where the other end is closed."""
     length = pipe.read(8)
     if len(length) < 8:
         return None
@@ -176,7 +176,7 @@ def read_into(pipe: IO[bytes], target: memoryview) -> None:
 
 
 def _pipe(pipe: Any) -> IO[bytes]:
-    """A pipe that Popen was asked for is there."""
+    """Return a pipe that Popen was asked for."""
     assert pipe is not None
     return cast("IO[bytes]", pipe)
 
