@@ -67,7 +67,7 @@ IMAGE_METHODS: dict[str, str] = {
 
 
 def is_own_method(name: str) -> bool:
-    """Whether ``name`` (before any parenthesis) points to a file or to scikit-learn."""
+    """Tell whether ``name`` (before any parenthesis) points to a file or to scikit-learn."""
     return name.startswith("sklearn:") or name.endswith(".py") or ".py:" in name
 
 
@@ -94,7 +94,7 @@ def method_class(name: str) -> type[Method | ImageMethod]:
 
 
 def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
-    """A method from its call; a method object is handed back as it is.
+    """Make a method from its call; a method object is returned as it is.
 
     ``protonet(distance='cosine')``: registered; ``mine.py:MyMethod(k=3)``: a class or function in a file;
     ``sklearn:sklearn.svm.SVC(C=1)``: a scikit-learn classifier; ``best.yaml``: what 'longshot tune' found. UserError:
@@ -121,7 +121,7 @@ def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
 
 
 def feature_method(method: str | Method) -> Method:
-    """``get_method`` where only features are at hand; UserError for a method that needs images and a network."""
+    """Make a method where only features are at hand; UserError for one that needs images and a network."""
     from longshot.models.methods.base import ImageMethod
 
     chosen = get_method(method)
@@ -134,7 +134,7 @@ def feature_method(method: str | Method) -> Method:
 
 
 def list_methods() -> list[dict[str, Any]]:
-    """The methods that learn from a support set.
+    """List the methods that learn from a support set.
 
     Returns
     -------
@@ -180,7 +180,7 @@ class Variant:
 
     @property
     def calls(self) -> list[str]:
-        """The methods in their canonical form, as results call them."""
+        """List the methods in their canonical form, as results call them."""
         return [get_method(format_call(name, settings)).call for name, settings in self.methods.items()]
 
 
@@ -217,7 +217,7 @@ VARIANTS: dict[str, Variant] = {
 
 
 def find_variant(name: str) -> Variant:
-    """The variant called ``name``; UserError with the nearest name.
+    """Find the variant called ``name``; UserError with the nearest name.
 
     >>> find_variant("semantic-paper").calls[0]
     'protonet(squared=False)'
@@ -230,7 +230,7 @@ def find_variant(name: str) -> Variant:
 def variant_methods(
     methods: Sequence[str | Method | ImageMethod], variant: str
 ) -> list[Method | ImageMethod]:
-    """The methods in a variant's settings; all of the variant's methods where none is named.
+    """Make the methods in a variant's settings; all of the variant's methods where none is named.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def variant_methods(
 
 
 def _plain_name(method: object, variant: str, by_name: Mapping[str, object]) -> str:
-    """The name of a method that the variant has; UserError where it has none or where settings are given beside it."""
+    """Return the name of a method that the variant has; UserError where it has none or settings come with it."""
     text = method if isinstance(method, str) else str(getattr(method, "call", method))
     name, settings = parse_call(text)
     if name not in by_name:
@@ -272,7 +272,7 @@ def _plain_name(method: object, variant: str, by_name: Mapping[str, object]) -> 
 
 
 def variant_of(method: Method | ImageMethod) -> str | None:
-    """The variant whose settings ``method`` has, however they were written; None where it has those of none.
+    """Name the variant whose settings ``method`` has, however they were written; None where there is none.
 
     >>> variant_of(get_method("finetune")), variant_of(get_method("finetune(steps=5)"))
     ('semantic-paper', None)

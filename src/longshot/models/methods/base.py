@@ -40,7 +40,7 @@ class AnyMethod(Called, ABC):
 
     @property
     def identity(self) -> str:
-        """What decides the scores; part of a result's id. A method read from a file adds the file's hash."""
+        """Return what decides the scores, part of a result's id; a method read from a file adds the file's hash."""
         return f"{self.call}@{self.version}"
 
 
@@ -60,14 +60,14 @@ class Method(AnyMethod):
 
     @abstractmethod
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] float logits (softmax over W gives probabilities).
+        """Score the queries of a batch: float logits [B, Q, W] (softmax over W gives probabilities).
 
         −∞ for columns ≥ ways and for classes without support (``mask_absent`` does both). Values in padded
         query rows are ignored.
         """
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """Working numbers (float32) that ``scores`` needs per task beyond its input.
+        """Count the working numbers (float32) that ``scores`` needs per task beyond its input.
 
         The runner chooses the batch size by it.
 
@@ -97,7 +97,7 @@ class ImageMethod(AnyMethod):
     validation: ClassVar[int] = 0  # tasks of a dataset's validation classes on which a candidate is chosen
 
     def candidates(self) -> Sequence[ImageMethod]:
-        """The method with each of the settings it may choose from; empty when nothing is left to choose.
+        """List the method with each of the settings it may choose from; empty where nothing is to be chosen.
 
         The one with the highest mean accuracy on ``validation`` tasks takes the method's place, chosen once per testbed
         and dataset before its first task. The choice is written to run.json.
@@ -106,7 +106,7 @@ class ImageMethod(AnyMethod):
 
     @abstractmethod
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way] float logits, −∞ for classes without support. Tasks do not influence each other.
+        """Score the queries of each task: float logits [Q, way], −∞ without support; no task influences another.
 
         ``tasks`` are at most ``at_once`` and all of the same shape (S, Q, way).
         """
@@ -128,5 +128,5 @@ class ImageMethod(AnyMethod):
 
 
 def leaves_open(method: object) -> bool:
-    """Whether the method must choose among candidates before its first task."""
+    """Tell whether the method must choose among candidates before its first task."""
     return isinstance(method, ImageMethod) and method.validation > 0 and len(method.candidates()) > 0

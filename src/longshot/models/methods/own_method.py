@@ -39,7 +39,7 @@ class MethodError(UserError):
 
 
 def own_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
-    """The method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
+    """Make the method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
     if name.startswith("sklearn:"):
         return sklearn_method(name, settings)
     file, _, attribute = name.rpartition(".py")
@@ -62,17 +62,17 @@ class Own(AnyMethod):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every setting with the value in use."""
+        """Return every setting with the value in use."""
         return {**self._defaults, **self._given}
 
     @property
     def call(self) -> str:
-        """As it was asked for, without the settings at their default."""
+        """Return the call as it was asked for, without the settings at their default."""
         return format_call(self.name, self._given, self._defaults)
 
     @property
     def identity(self) -> str:
-        """File name (not its folder), settings, and the hash of what computes."""
+        """Return file name (not its folder), settings, and the hash of what computes."""
         return f"{format_call(Path(self.name).name, self._given, self._defaults)}@{self._source}"
 
 
@@ -86,7 +86,7 @@ class _FromFile(Own):
         self._inner, self._path = inner, path
 
     def _told(self, where: str, call: Callable[[], T]) -> T:
-        """What ``call`` gives; what it raises is told with the task (``where``)."""
+        """Call ``call``; word what it raises with the task (``where``)."""
         try:
             return call()
         except UserError:
@@ -126,7 +126,7 @@ def _run_file(path: Path, code: bytes) -> ModuleType:
 
 
 def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
-    """What ``attribute`` names, or the only method in the file when it names nothing."""
+    """Return what ``attribute`` names, or the only method in the file where it names nothing."""
     here = {
         name: value
         for name, value in vars(module).items()
@@ -165,7 +165,7 @@ def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
 def _from_class(
     definition: type[Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> Method | ImageMethod:
-    """The user's class with its settings, under the name of its file."""
+    """Wrap the user's class with its settings, under the name of its file."""
     defaults = call_defaults(definition.__init__)
     check_settings(f"The method '{title}'", settings, defaults)
     check_setting(title, getattr(definition, "setting", None))
@@ -190,11 +190,11 @@ class _FromClass(_FromFile, Method):
     traits = ("batch_bytes", "tolerance")
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As the user's class says."""
+        """Ask the user's class."""
         return int(self._inner.floats_per_task(shape))
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] of the user's class, its shape checked."""
+        """Score by the user's class and check the shape; [B, Q, W]."""
         where = _tasks(batch)
         scores: Tensor = self._told(where, lambda: self._inner.scores(batch))
         shape = (len(batch), batch.query.shape[1], batch.way)
@@ -208,7 +208,7 @@ class _FromImageClass(_FromFile, ImageMethod):
     traits = ("at_once", "validation")
 
     def candidates(self) -> Sequence[ImageMethod]:
-        """Those of the user's class, under the same name."""
+        """List the candidates of the user's class, under the same name."""
         made = self._told("candidates", self._inner.candidates)
         return [
             type(self)(candidate, self._path, candidate.settings, self._defaults, self._source)
@@ -216,7 +216,7 @@ class _FromImageClass(_FromFile, ImageMethod):
         ]
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way] of the user's class, their shapes checked."""
+        """Score by the user's class and check the shapes; [Q, way] per task."""
         where = f"task {tasks[0].index}"
         returned: Any = self._told(where, lambda: self._inner.scores(tasks, network))
         for task, scores in zip(tasks, returned, strict=False):
@@ -227,7 +227,7 @@ class _FromImageClass(_FromFile, ImageMethod):
         return list(returned)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """As the user's class says."""
+        """Ask the user's class."""
         cost = partial(self._inner.flops_per_task, way, support, query, forward)
         return float(self._told("the cost", cost))
 
@@ -257,7 +257,7 @@ class _FromFunction(_FromFile, Method):
     """A user's function of one task: f(support [S, d], support_label [S], query [Q, d], way) → scores [Q, way]."""
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W], one task at a time."""
+        """Score one task at a time; [B, Q, W]."""
         all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
         for row, where, support, label, query, way in each_task(batch):
             returned, scores = self._told(where, partial(self._scored, support, label, query, way))
@@ -275,7 +275,7 @@ class _FromFunction(_FromFile, Method):
 
 
 def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tensor, int]]:
-    """(row, "task 7", support [S, d], labels [S], query [Q, d], way) of every task, without padding."""
+    """Yield (row, "task 7", support [S, d], labels [S], query [Q, d], way) of every task, without padding."""
     shots = (batch.support_label >= 0).sum(1).tolist()
     queries = batch.query_mask.sum(1).tolist()
     for row, (shot, query, way) in enumerate(zip(shots, queries, batch.ways.tolist(), strict=True)):
@@ -285,7 +285,7 @@ def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tens
 
 
 def _tasks(batch: TaskBatch, row: int | None = None) -> str:
-    """ "task 7" or "tasks 0 to 39", for messages."""
+    """Name tasks for messages: "task 7" or "tasks 0 to 39"."""
     if batch.index is None:
         return "a task" if row is not None else f"a batch of {len(batch)} tasks"
     if row is not None or len(batch) == 1:
@@ -308,7 +308,7 @@ def check_setting(title: str, setting: Any) -> None:
 
 
 def own_lines(error: Exception, path: Path) -> str:
-    """ "ZeroDivisionError: division by zero" and the traceback's lines that lie in the user's file."""
+    """Word an error for its author: "ZeroDivisionError: division by zero" and the lines of the user's file."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == path.name:
         text = (error.text or "").strip()
         return f"{type(error).__name__}: {error.msg}\n  {path.name}, line {error.lineno}\n    {text}"
@@ -364,7 +364,7 @@ class _FromSklearn(Own, Method):
         self._make = made
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W], one task at a time on the CPU."""
+        """Score one task at a time on the CPU; [B, Q, W]."""
         all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
         for row, where, support, label, query, _ in each_task(batch):
             settings = dict(self._given)
@@ -388,7 +388,7 @@ class _FromSklearn(Own, Method):
 
 
 def _fit_and_score(model: Any, support: Tensor, label: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """The classes that have support [C] and the scores [Q, C] in their order."""
+    """Fit a classifier; return the classes that have support [C] and the scores [Q, C] in their order."""
     present = torch.unique(label)
     if len(present) == 1:  # nothing to tell apart, and most classifiers refuse it
         return present, torch.zeros(len(query), 1)
