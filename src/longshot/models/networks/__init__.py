@@ -63,7 +63,7 @@ ALIASES: dict[str, Alias] = {
 
 
 def find_alias(name: str) -> str | None:
-    """The name in :data:`ALIASES` that ``name`` means, whatever its capitals, dashes and underscores.
+    """Find the name in :data:`ALIASES` that ``name`` means, whatever its capitals, dashes and underscores.
 
     >>> find_alias("DenseNet-121"), find_alias("GoogLeNet"), find_alias("pixels")
     ('densenet121', 'googlenet', None)
@@ -72,7 +72,7 @@ def find_alias(name: str) -> str | None:
 
 
 def names_weights(call: str) -> bool:
-    """Whether ``call`` is a network of Longshot's own with a file for its weights.
+    """Tell whether ``call`` is a network of Longshot's own with a file for its weights.
 
     >>> names_weights("resnet50(weights='dino.pth')"), names_weights("timm:resnet50(weights='dino.pth')")
     (True, False)
@@ -108,19 +108,19 @@ _BACKBONES = ("efficientnet-lite", "timm:", "hf:", "torch:")  # what comes with 
 
 
 def network_names() -> list[str]:
-    """Names of the registered networks, sorted."""
+    """List the names of the registered networks, sorted."""
     return sorted(NETWORKS)
 
 
 def is_own_network(call: str) -> bool:
-    """Whether ``call`` builds one of Longshot's own networks, with nothing foreign inside."""
+    """Tell whether ``call`` builds one of Longshot's own networks, with nothing foreign inside."""
     return call.partition("(")[0].strip() in NETWORKS and not any(name in call for name in _BACKBONES)
 
 
 def get_network(
     call: str, *, size: tuple[int, int], seed: int = 0, open_weights: OpenWeights | None = None
 ) -> Network:
-    """A trainable network in training mode, on the CPU.
+    """Build a trainable network in training mode, on the CPU.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def get_network(
 
 
 def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = None) -> Network:
-    """As ``get_network``, with weights from torch's generator as it stands."""
+    """Build as ``get_network`` does, with weights from torch's generator as it stands."""
     name = call.partition("(")[0].strip()
     elsewhere = call.startswith(_BACKBONES) or find_alias(call) or Path(call).exists()
     if names_weights(call) or (name not in NETWORKS and elsewhere):
@@ -171,7 +171,7 @@ def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = N
 
 
 def network_class(name: str) -> type[Network]:
-    """The class registered under ``name``; UserError with the nearest name when there is none."""
+    """Find the class registered under ``name``; UserError with the nearest name where there is none."""
     if name not in NETWORKS:
         near = get_close_matches(name, NETWORKS, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'? There are" if near else "there are"
