@@ -65,7 +65,7 @@ class TrainedNetwork:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             **vars(self),
             "path": str(self.path),
@@ -76,7 +76,7 @@ class TrainedNetwork:
 
 
 def check_folder(folder: Path, identity: dict[str, Any]) -> None:
-    """UserError where the folder holds another training, with what differs."""
+    """Refuse a folder that holds another training, with what differs."""
     path = folder / TRAINING
     if not path.is_file():
         taken = [name for name in (WEIGHTS_FILE, STATE) if (folder / name).exists()]
@@ -119,7 +119,7 @@ def cut_history(path: Path, records: int) -> None:
 
 
 def read_facts(folder: Path) -> dict[str, Any] | None:
-    """What the checkpoint of the folder remembers beside tensors; None where there is none."""
+    """Read what the checkpoint of the folder remembers beside tensors; None where there is none."""
     if not (folder / STATE).is_file():
         return None
     # Not by safe_open, which opens the path twice: a training that goes on may replace the file in between.
@@ -130,7 +130,7 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
 
 
 def _state_of(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
-    """What the header of a checkpoint says beside tensors; UserError for one of another version."""
+    """Parse what the header of a checkpoint says beside tensors; UserError for one of another version."""
     if _STATE_KEY not in header and "facts" in header:
         raise UserError(
             f"The checkpoint {path} has format 1, this Longshot reads 2",
@@ -141,7 +141,7 @@ def _state_of(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_seconds(folder: Path) -> float:
-    """How long the training of the folder took up to its checkpoint; 0 where that is not on record."""
+    """Read how long the training of the folder took up to its checkpoint; 0 where that is not on record."""
     try:
         return float(json.loads((folder / TRAINING).read_text(encoding="utf-8"))["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -149,7 +149,7 @@ def read_seconds(folder: Path) -> float:
 
 
 def read_trained(folder: Path) -> TrainedNetwork:
-    """The outcome of the training in the folder."""
+    """Read the outcome of the training in the folder."""
     facts = read_facts(folder)
     assert facts is not None
     notes = json.loads((folder / TRAINING).read_text(encoding="utf-8"))["notes"]
@@ -199,7 +199,7 @@ def save_state(
 
 
 def last_saved(folder: Path) -> int | None:
-    """When the checkpoint of ``folder`` was written, in nanoseconds; None where there is none."""
+    """Return when the checkpoint of ``folder`` was written, in nanoseconds; None where there is none."""
     path = folder / STATE
     return path.stat().st_mtime_ns if path.is_file() else None
 
