@@ -12,8 +12,6 @@ from .backbones.base import ModuleBackbone as ModuleBackbone  # a backbone aroun
 from .backbones.base import Precomputed as Precomputed  # vectors that exist already
 from .backbones.base import hash_state as hash_state  # the hash of a module's weights
 from .backbones.base import no_network as no_network  # what to say where a method needs images and a network, but …
-from .backbones.file_backbones import load_network as load_network  # read a saved network, in evaluation mode, …
-from .backbones.file_backbones import open_network as open_network  # a trainable network of any kind, on the CPU
 from .backbones.sight import Sight as Sight  # which pixels a backbone sees: Sight().of("decode|resize(32,32)")
 from .backbones.sight import bare_name as bare_name  # a name without what it says of pixels
 from .backbones.sight import split_sight as split_sight  # a backbone's name without what it says of pixels, and that

@@ -207,7 +207,7 @@ def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefault
 
 def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """Open the network to train, new or to go on from, and the preprocessing it is trained with."""
-    from longshot.models import bare_name, load_backbone, load_network, open_network, split_sight
+    from longshot.models import bare_name, get_network, load_backbone, load_checkpoint, split_sight
 
     text = settings.preprocessing
     side = settings.size
@@ -219,11 +219,11 @@ def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network,
             )
         start = str(settings.start)
         if Path(start).exists():
-            network, story = load_network(start)
+            network, story = load_checkpoint(start)
             saved = parse_preprocessing(str(story["preprocessing"]))
             transform = parse_preprocessing(text or _sized(saved.text, side))
             if transform.size != saved.size:
-                network = open_network(start, size=transform.size)
+                network = get_network(start, size=transform.size)
             return network.requires_grad_(True), transform
         if (text or side) and split_sight(start)[1].given:
             raise UserError(
@@ -235,11 +235,11 @@ def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network,
             own = load_backbone(start, "cpu", allow_download=settings.allow_download).preprocessing
             text = _sized(own, side)
         transform = parse_preprocessing(text)
-        network = open_network(bare_name(start), size=transform.size, allow_download=settings.allow_download)
+        network = get_network(bare_name(start), size=transform.size, allow_download=settings.allow_download)
         return network, transform
     transform = parse_preprocessing(_text(text, side))
     call = algorithm.network(settings.network or "cnn4")
-    return open_network(
+    return get_network(
         call, size=transform.size, seed=settings.seed, allow_download=settings.allow_download
     ), transform
 

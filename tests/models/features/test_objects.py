@@ -17,7 +17,7 @@ from longshot.models import (
     embed,
     estimate_embedding,
     get_network,
-    load_network,
+    load_checkpoint,
     open_backbone,
     save_checkpoint,
 )
@@ -140,7 +140,7 @@ def test_a_saved_network_says_the_pixels_it_was_trained_on(tmp_path: Path) -> No
     save_checkpoint(
         tmp_path, get_network("cnn4(width=4)", size=(16, 16)), {"preprocessing": "decode|resize(16,16)"}
     )
-    network, _ = load_network(tmp_path)
+    network, _ = load_checkpoint(tmp_path)
     assert open_backbone(network).preprocessing == "decode|resize(16,16)"
 
 

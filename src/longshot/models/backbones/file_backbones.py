@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import zipfile
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Self
@@ -322,8 +322,7 @@ class Checkpoint(ModuleBackbone):
         self.path, self.architecture = path, architecture
 
     def build(self) -> nn.Module:
-
-        return load_network(self.path)[0]
+        return load_checkpoint(self.path)[0]
 
     def network(self) -> Network:
         """Return the network with what was learned beside it."""
@@ -375,30 +374,8 @@ def open_weights_file(name: str, *, device: str, sight: Sight, allow_download: b
     return FileWeights(name, file, network.eval(), sight, device)
 
 
-def open_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_download: bool = False) -> Network:
-    """Open a trainable network in training mode, on the CPU.
-
-    Parameters
-    ----------
-    call : str
-        ``cnn4(width=32)``: one of Longshot's own, its weights drawn from ``seed``. ``timm:NAME``, ``hf:NAME``,
-        ``torch:FILE.py:FUNCTION``, ``efficientnet-lite0`` or the folder of a saved network: with its own weights.
-    size : (int, int)
-        Height and width of the images.
-    seed : int
-    allow_download : bool
-        Let ``timm:`` and ``hf:`` networks fetch their weights.
-    """
-    opener = partial(_with_weights, allow_download=allow_download)
-    return get_network(call, size=size, seed=seed, open_weights=opener)
-
-
-def load_network(folder: str | Path) -> tuple[Network, dict[str, Any]]:
-    """Read a saved network (in evaluation mode, on the CPU) and its sidecar from a folder or its weights file."""
-    return load_checkpoint(folder, open_weights=_with_weights)
-
-
-def _with_weights(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
+def open_trainable(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
+    """Open a network that comes with weights of its own, in training mode, for images of another size than its own."""
     geometry = f"decode|resize({size[0]},{size[1]})"
     backbone = load_backbone(call, "cpu", preprocessing=geometry, allow_download=allow_download)
     if not isinstance(backbone, ModuleBackbone):

@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from longshot.base import UserError, call_defaults, check_settings, format_call, load_target, parse_call
 
@@ -102,8 +101,6 @@ NETWORKS: dict[str, str] = {
     "resnet50": "longshot.models.networks.resnets:ResNet50",
     "vit": "longshot.models.networks.small_networks:ViT",
 }
-# a call and the size of the images → the network with its own weights
-OpenWeights: TypeAlias = "Callable[[str, tuple[int, int]], Network]"
 _BACKBONES = ("efficientnet-lite", "timm:", "hf:", "torch:")  # what comes with weights and can be trained on
 
 
@@ -117,22 +114,20 @@ def is_own_network(call: str) -> bool:
     return call.partition("(")[0].strip() in NETWORKS and not any(name in call for name in _BACKBONES)
 
 
-def get_network(
-    call: str, *, size: tuple[int, int], seed: int = 0, open_weights: OpenWeights | None = None
-) -> Network:
+def get_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_download: bool = False) -> Network:
     """Build a trainable network in training mode, on the CPU.
 
     Parameters
     ----------
     call : str
-        A registered network with its settings, ``cnn4(width=32)``.
+        ``cnn4(width=32)``: one of Longshot's own, its weights drawn from ``seed``. ``timm:NAME``, ``hf:NAME``,
+        ``torch:FILE.py:FUNCTION``, ``efficientnet-lite0`` or the folder of a saved network: with its own weights.
     size : (int, int)
         Height and width of the images.
     seed : int
         What the weights are drawn from.
-    open_weights : callable, optional
-        Opens what is not registered (``timm:NAME``, the folder of a saved network, …) with the weights it comes
-        with; see ``longshot.models.open_network``, which passes it.
+    allow_download : bool
+        Let ``timm:`` and ``hf:`` networks fetch their weights.
 
     Examples
     --------
@@ -143,25 +138,22 @@ def get_network(
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return build(call, size, open_weights)
+        return build(call, size, allow_download)
 
 
-def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = None) -> Network:
+def build(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
     """Build as ``get_network`` does, with weights from torch's generator as it stands."""
     name = call.partition("(")[0].strip()
     elsewhere = call.startswith(_BACKBONES) or find_alias(call) or Path(call).exists()
     if names_weights(call) or (name not in NETWORKS and elsewhere):
-        if open_weights is None:
-            raise UserError(
-                f"The network '{call}' comes with weights of its own",
-                "open it with longshot.models.open_network",
-            )
-        return open_weights(call, size)
+        from longshot.models.backbones.file_backbones import open_trainable
+
+        return open_trainable(call, size, allow_download)
     name, settings = parse_call(call)
     chosen: Any = network_class(name)  # constructors differ in their settings; check_settings compares
     defaults = call_defaults(chosen.__init__)
     members = (
-        {"build_member": partial(build, open_weights=open_weights)} if "build_member" in defaults else {}
+        {"build_member": partial(build, allow_download=allow_download)} if "build_member" in defaults else {}
     )
     defaults = {key: value for key, value in defaults.items() if key not in ("size", "build_member")}
     check_settings(f"The network '{name}'", settings, defaults)

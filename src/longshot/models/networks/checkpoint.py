@@ -30,7 +30,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.base import read_sidecar as read_checked
-from longshot.models.networks import OpenWeights, get_network
+from longshot.models.networks import get_network
 from longshot.models.networks.base import Network
 
 _HEADS = ("fc.", "classifier.", "head.", "resnet/head/")
@@ -231,17 +231,13 @@ def save_checkpoint(folder: str | Path, network: Network, story: Mapping[str, An
     return folder
 
 
-def load_checkpoint(
-    folder: str | Path, *, open_weights: OpenWeights | None = None
-) -> tuple[Network, dict[str, Any]]:
+def load_checkpoint(folder: str | Path) -> tuple[Network, dict[str, Any]]:
     """Read the network (in evaluation mode, on the CPU) and its sidecar.
 
     Parameters
     ----------
     folder : path
         The folder, or the weights file in it.
-    open_weights : callable, optional
-        Opens a network that is not one of Longshot's own; ``longshot.models.load_network`` passes it.
     """
     path = weights_file(folder)
     story = read_sidecar(path)
@@ -253,7 +249,7 @@ def load_checkpoint(
         )
     _check_code(story["network"], path)
     height, width = story["size"]
-    network = get_network(story["network"], size=(height, width), open_weights=open_weights)
+    network = get_network(story["network"], size=(height, width))
     # What was learned beside the network has no place in it yet.
     for name, value in tensors.items():
         if name.startswith("extras."):
