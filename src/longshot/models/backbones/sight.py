@@ -37,7 +37,6 @@ from longshot.base import (
 POOLS = ("auto", "cls", "mean", "pooler", "projection")
 _SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
 EXAMPLE = "decode|resize(256)|central_crop(224)|normalize(imagenet)"
-_EARLIER = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 _BUILT_IN = re.compile(r"(pixels|efficientnet-lite\d)\s*\(")
 _SAID = re.compile(r"\b(size|preprocessing)\s*=")
 
@@ -146,16 +145,6 @@ def bare_name(name: str) -> str:
         return split_sight(name)[0]
     except UserError:
         return name
-
-
-def name_of_features(name: str, preprocessing: str) -> str:
-    """Name the features of a record; up to 0.2.0 a default of 128 pixels was no part of a name.
-
-    >>> name_of_features("efficientnet-lite0", "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)")
-    "efficientnet-lite0(preprocessing='decode|resize(146)|central_crop(128)|normalize(0.498,0.502)')"
-    """
-    earlier = name.startswith("efficientnet-lite") and preprocessing == _EARLIER and bare_name(name) == name
-    return Sight(preprocessing).named(name) if earlier else name
 
 
 def _is_path(name: str) -> bool:

@@ -6,7 +6,6 @@ Arrow file, so that a million of them need not be parsed; a copy that ``save`` w
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -33,7 +32,6 @@ from longshot.base import (
     url_beside,
 )
 from longshot.data import pack_digests
-from longshot.models.backbones.sight import name_of_features
 from longshot.models.features.array_files import (
     CHUNK,
     Damaged,
@@ -57,14 +55,14 @@ from longshot.models.features.array_files import (
 from longshot.models.features.cache import features_view, images_mark
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
-_STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
-_SIDECAR = OutputKind(
-    "sidecar of features", {".json": starts_with('{"format": 1, "rows": ', '{"format": 2, "rows": ')}
+_STORY = (
+    *("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash"),
+    *("identity", "content", "backbone_identity", "story"),
 )
+_SIDECAR = OutputKind("sidecar of features", {".json": starts_with('{"format": 2, "rows": ')})
 _ARRAY = OutputKind(
     "set of features", {".npy": lambda path: _SIDECAR.endings[".json"](sidecar(path))}, bare=False
 )
-_LATER = ("identity", "content", "backbone_identity")  # since format 2
 
 
 @dataclass(frozen=True)
@@ -286,9 +284,7 @@ class Features:
                 return cls.load(copy, check=check)
         path = Path(path)
         data, meta = read_features_sidecar(path)
-        guarded = meta["format"] > 1 or "checksum" in meta
-        mark = check_json(sidecar(path), data) if guarded else hashlib.sha256(data).hexdigest()
-        meta["backbone"] = name_of_features(meta["backbone"], meta["preprocessing"])
+        mark = check_json(sidecar(path), data)
         array = open_array(path)
         class_ids, offsets = meta["class_ids"], np.array(meta["offsets"], np.int64)
         if array.shape != (meta["rows"], meta["dim"]) or array.dtype.name != meta["dtype"]:
@@ -307,11 +303,10 @@ class Features:
             )
         last = LastCheck([path] if inline else [path, keys_file(path)], f"{mark} {check}")
         if not last.holds():
-            if guarded:
-                check_blocks(path, array, int(meta["block"] or BLOCK), meta["sums"] or ())
-                if not inline and hash_file(keys_file(path)) != meta["keys_hash"]:
-                    intact = np.ones(len(meta["sums"]), np.bool_)
-                    raise Damaged(keys_file(path), "its keys are not those that were written", intact)
+            check_blocks(path, array, meta["block"], meta["sums"])
+            if not inline and hash_file(keys_file(path)) != meta["keys_hash"]:
+                intact = np.ones(len(meta["sums"]), np.bool_)
+                raise Damaged(keys_file(path), "its keys are not those that were written", intact)
             if check:
                 check_finite(path, array, keys)
             last.remember()
@@ -321,10 +316,8 @@ class Features:
             class_ids=tuple(class_ids),
             offsets=offsets,
             path=path,
-            story=meta.get("story") or {},
             digests=digests,
             **{name: meta[name] for name in _STORY},
-            **{name: meta[name] for name in _LATER if meta.get(name) is not None},
         )
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -387,8 +380,7 @@ class Features:
             "rows": len(self),
             "dim": self.dim,
             "dtype": self.array.dtype.name,
-            **{name: getattr(self, name) for name in (*_STORY, *_LATER)},
-            "story": self.story,
+            **{name: getattr(self, name) for name in _STORY},
             "block": BLOCK,
             "sums": block_sums(self.array, BLOCK) if sums is None else sums,
             "class_ids": list(self.class_ids),

@@ -235,7 +235,7 @@ def _stamp(file: Path) -> list[int]:
 class FeaturesSidecar(LooseRecord):
     """What the JSON beside an array of features holds at least."""
 
-    format: Literal[1, 2]
+    format: Literal[2]
     rows: int
     dim: int
     dtype: str
@@ -250,12 +250,12 @@ class FeaturesSidecar(LooseRecord):
     keys: list[str] | None = None  # None: in the file of keys beside it
     keys_hash: str | None = None  # of that file
     digests: str | None = None  # of the images: base64 of little-endian 64-bit numbers
-    block: int | None = None
-    sums: list[str] | None = None
-    identity: str | None = None
-    content: str | None = None
-    backbone_identity: str | None = None
-    story: dict[str, Any] | None = None
+    block: int  # rows that share a checksum
+    sums: list[str]
+    identity: str
+    content: str
+    backbone_identity: str
+    story: dict[str, Any]
 
 
 def sidecar(path: Path) -> Path:

@@ -31,7 +31,6 @@ from longshot.base import (
     write_text,
 )
 from longshot.data import content_digest
-from longshot.models.backbones.sight import name_of_features
 from longshot.models.features.array_files import (
     Damaged,
     LastCheck,
@@ -260,8 +259,7 @@ def _title(kind: str, name: str, files: list[Path]) -> str:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 meta = json.loads(file.read_text(encoding="utf-8"))
                 part = f", {meta['embedded']:,} of {meta['images']:,} images" if "embedded" in meta else ""
-                backbone = name_of_features(meta["backbone"], meta.get("preprocessing", ""))
-                return f"{meta['dataset']} × {backbone} ({meta['dtype']}, {name[:12]}{part})"
+                return f"{meta['dataset']} × {meta['backbone']} ({meta['dtype']}, {name[:12]}{part})"
     return f"unfinished ({name[:12]})"
 
 
