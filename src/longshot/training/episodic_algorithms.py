@@ -187,6 +187,7 @@ class CTXTraining(EpisodicAlgorithm):
     """
 
     name: ClassVar[str] = "ctx"
+    method = "ctx"
     paper: ClassVar[str] = "Doersch et al. 2020"
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
 
@@ -202,11 +203,6 @@ class CTXTraining(EpisodicAlgorithm):
             raise UserError(
                 f"ctx's simclr is {self.simclr!r}; it is the share of SimCLR episodes, from 0 to 1."
             )
-
-    @property
-    def method(self) -> str:
-        """Name the same attention for validation tasks."""
-        return "ctx"
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
         """Start key and value head [width, channels of the maps] as linear layers start, or as they were learned."""

@@ -271,12 +271,7 @@ class _Training:
             self._checkpoint()
 
     def _write_record(self) -> None:
-        facts = {
-            "format": RECORD_FORMAT,
-            "settings": self.job.identity,
-            "notes": self.job.notes,
-            "seconds": self.seconds,
-        }
+        facts = {"format": RECORD_FORMAT, "settings": self.job.identity, "notes": self.job.notes}
         versions = {"longshot": __version__, "torch": torch.__version__}
         write_json(self.folder / TRAINING, {**facts, "seconds": self.seconds, **versions})
 

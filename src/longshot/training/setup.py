@@ -13,8 +13,15 @@ import numpy as np
 import torch
 
 from longshot.audit import SeenImages, Stage, digest_images, published_stage, training_stages
-from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, rescale_preprocessing
-from longshot.base import parse_preprocessing as parse_preprocessing
+from longshot.base import (
+    Ints,
+    Preprocessing,
+    UserError,
+    hash_json,
+    parse_preprocessing,
+    pick_device,
+    rescale_preprocessing,
+)
 from longshot.data import Dataset, as_dataset
 from longshot.models import Network, cached_pixels, content_of, count_flops, count_parameters, row_positions
 from longshot.tasks import Pool, Shape, UniformClasses

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -34,11 +34,6 @@ from longshot.base import (
 from longshot.models.backbones.sight import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from longshot.data import Dataset
     from longshot.models.features import Features
     from longshot.models.features.conversion import Conversion, Session
@@ -140,6 +135,17 @@ class Backbone(ABC):
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
         """Compute vectors or maps of images: [B, 3, H, W] → [B, d] or [B, d, h, w]."""
+
+    def from_bytes(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Compute vectors [n, d] of bytes [n, H, W, 3], with the values that the preprocessing gives them."""
+        # Height × width × channel bytes seen as [n, 3, H, W] are channels-last already: nothing is copied.
+        images = torch.from_numpy(pixels).to(self.device).permute(0, 3, 1, 2).float()
+        scale, shift = (
+            torch.tensor(values, device=self.device).view(1, 3, 1, 1)
+            for values in (self.transform.scale, self.transform.shift)
+        )
+        vectors: NDArray[np.float32] = self(images.mul_(scale).add_(shift)).cpu().numpy()
+        return vectors
 
     def __call__(self, images: Tensor) -> Tensor:
         """Compute vectors of images and average maps: [B, 3, H, W] float32 on ``device`` → [B, d] float32."""

@@ -253,7 +253,8 @@ class Conversion:
 
     def _convert(self, pixels: NDArray[np.uint8], dataset: str) -> bytes:
         """Export the network; NotExportable where that fails or the file disagrees on these images."""
-        reference = self._by_torch(pixels)
+        with torch.inference_mode():
+            reference = self.backbone.from_bytes(pixels)
         backbone = self.backbone
         block = _CONVOLVED if is_convolutional(backbone.module) else _OTHER
         network = export_onnx(
@@ -287,14 +288,6 @@ class Conversion:
                 pieces.append(decoded.pixels)
         return np.concatenate(pieces) if pieces else np.empty((0, 0, 0, 3), np.uint8)
 
-    def _by_torch(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        transform = self.backbone.transform
-        images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
-        scale, shift = (torch.tensor(v).reshape(1, 3, 1, 1) for v in (transform.scale, transform.shift))
-        with torch.inference_mode():
-            vectors: NDArray[np.float32] = self.backbone(images.mul_(scale).add_(shift)).numpy()
-        return vectors
-
 
 def difference(vectors: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
     """Return the largest ‖v − r‖ / ‖r‖ over the rows of two arrays [n, d]; NaN where one holds NaN."""
@@ -311,8 +304,6 @@ def _read(name: str) -> bytes | None:
 
 def is_convolutional(module: nn.Module) -> bool:
     """Tell whether convolutions hold most of a network's weights."""
-    from torch import nn
-
     convolved = {
         id(part.weight): part.weight.numel() for part in module.modules() if isinstance(part, nn.Conv2d)
     }

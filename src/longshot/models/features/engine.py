@@ -88,16 +88,12 @@ class Engine:
         if self.session is None:
             backbone.prepare()
         self.backbone, self.block = backbone, backbone.block
-        transform = backbone.transform
-        self.decoder = open_decoder(store, transform, workers)
+        self.decoder = open_decoder(store, backbone.transform, workers)
         self.lanes = lanes if side_by_side(backbone) else 1
         self.inner = 1 if side_by_side(backbone) else threads
         self.gate = threading.Semaphore(self.lanes)
         self.width = workers + self.lanes
         self.local = threading.local()
-        shape = (1, 3, 1, 1)
-        self.scale = torch.tensor(transform.scale, device=backbone.device).reshape(shape)
-        self.shift = torch.tensor(transform.shift, device=backbone.device).reshape(shape)
 
     def close(self) -> None:
         """End the decoding processes."""
@@ -124,13 +120,7 @@ class Engine:
         """Compute vectors of bytes, in blocks of one shape: [n, H, W, 3] → [n, d]."""
         if self.session is not None:
             return in_blocks(self.session, self.session.block, pixels)
-        return in_blocks(self._by_torch, self.block, pixels)
-
-    def _by_torch(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        # Height × width × channel bytes seen as [n, 3, H, W] are channels-last already: nothing is copied.
-        images = torch.from_numpy(pixels).to(self.backbone.device).permute(0, 3, 1, 2).float()
-        values: NDArray[np.float32] = self.backbone(images.mul_(self.scale).add_(self.shift)).cpu().numpy()
-        return values
+        return in_blocks(self.backbone.from_bytes, self.block, pixels)
 
 
 def side_by_side(backbone: Backbone) -> bool:

@@ -25,6 +25,7 @@ from longshot.base import (
     number_field,
     out_of_memory,
     prototype_scores,
+    prototypes,
     with_settings,
 )
 from longshot.models.methods.base import LOWEST, ImageMethod, Setting
@@ -78,12 +79,6 @@ def content_key(rows: Tensor) -> Tensor:
     # Weights that are no multiples of one another, so that images of equal brightness differ.
     weights = torch.arange(1, rows.shape[-1] + 1, device=rows.device).sqrt().frac() + 0.5
     return (rows * weights).sum(-1)
-
-
-def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Average vectors [S, d] by class; [P, d]."""
-    sums = vectors.new_zeros(classes, vectors.shape[1]).index_add(0, labels, vectors)
-    return sums / torch.bincount(labels, minlength=classes).clamp(min=1).unsqueeze(1)
 
 
 def mean_entropy(logits: Tensor) -> Tensor:
@@ -193,7 +188,7 @@ class Prototypes:
 
     def logits(self, vectors: Tensor, support: Tensor) -> Tensor:
         """Compute logits [N, P] of vectors [N, d], given the support's vectors [S, d]."""
-        means = class_means(support, self.support.labels, len(self.support.classes))
+        means = prototypes(support, self.support.labels, len(self.support.classes))
         return prototype_scores(vectors, means, distance=self.distance)
 
     def loss(self, vectors: Tensor, entropy: float = 0.0) -> Tensor:

@@ -21,18 +21,16 @@ from torch.nn.utils import parametrize
 from longshot.base import (
     ImageTask,
     UserError,
-    check_count,
-    check_number,
     choice_field,
     count_field,
     number_field,
+    prototypes,
     with_settings,
 )
 from longshot.models.methods.finetune_network import (
     Adapted,
     FinetuneAll,
     Support,
-    class_means,
     descend,
     embed,
 )
@@ -247,7 +245,7 @@ class MDTransfer(_Headed):
         """Return the first class vectors [P, d]; drawn ones belong to the classes' images, not to their names."""
         count = len(support.classes)
         if self.start == "prototypes":
-            return class_means(embed(model, support.images), support.labels, count)
+            return prototypes(embed(model, support.images), support.labels, count)
         noise = torch.randn(count, model.dim, generator=generator).to(support.images.device)
         # A cosine head has no length; a linear one starts near zero.
         return (noise if self.head == "cosine" else noise * 0.01)[support.first_seen()]
@@ -305,6 +303,7 @@ class _Adapter(FinetuneAll):
         """Put adapters into the model; the adapters."""
 
 
+@with_settings
 class LoRA(_Adapter):
     """Low-rank changes of the attention's matrices: W + scale · B A, of ``rank`` r; only A and B are trained.
 
@@ -315,20 +314,9 @@ class LoRA(_Adapter):
     name = "lora"
     paper = "Hu et al. 2021"
 
-    def __init__(
-        self,
-        *,
-        rank: int = 4,
-        scale: float = 1.0,
-        steps: int = 50,
-        lr: float | None = 1e-3,
-        augmentation: float = 0.9,
-        distance: str = "cosine",
-    ) -> None:
-        super().__init__(steps=steps, lr=lr, augmentation=augmentation, distance=distance)
-        check_count(self.name, "rank", rank)
-        check_number(self.name, "scale", scale)
-        self.rank, self.scale = rank, scale
+    rank: int = count_field(4)
+    scale: float = number_field(1.0)
+    lr: float | None = number_field(1e-3, above=0)
 
     def _adapt(self, model: Network, generator: torch.Generator) -> Sequence[nn.Module]:
         added = []

@@ -7,12 +7,19 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longshot.base import UserError, call_defaults, check_settings, format_call, load_target, parse_call
+from longshot.base import (
+    UserError,
+    call_defaults,
+    check_settings,
+    format_call,
+    load_target,
+    nearest_name,
+    parse_call,
+)
 
 if TYPE_CHECKING:
     from longshot.models.networks.base import Network
@@ -165,11 +172,9 @@ def build(call: str, size: tuple[int, int], allow_download: bool = False) -> Net
 def network_class(name: str) -> type[Network]:
     """Find the class registered under ``name``; UserError with the nearest name where there is none."""
     if name not in NETWORKS:
-        near = get_close_matches(name, NETWORKS, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'? There are" if near else "there are"
         raise UserError(
-            f"There is no network '{name}'; {hint}: {', '.join(network_names())}, efficientnet-lite0, timm:NAME, "
-            f"hf:NAME, torch:FILE.py:FUNCTION, or the folder of a saved network."
+            f"There is no network '{name}'; {nearest_name(name, network_names(), 'there are')} Others come with "
+            f"weights: efficientnet-lite0, timm:NAME, hf:NAME, torch:FILE.py:FUNCTION, the folder of a saved network."
         )
     chosen: type[Network] = load_target(NETWORKS[name])
     return chosen
