@@ -57,7 +57,9 @@ def test_loading_takes_little_memory(tmp_path: Path) -> None:
     meta = json.loads((tmp_path / "f.json").read_text())
     del meta["checksum"]
     sums = [checksum(np.zeros((min(512, 200_000 - start), 1000), "f2")) for start in range(0, 200_000, 512)]
-    meta.update(rows=200_000, dim=1000, offsets=[0, 200_000], keys=[str(i) for i in range(200_000)], sums=sums)
+    meta.update(
+        rows=200_000, dim=1000, offsets=[0, 200_000], keys=[str(i) for i in range(200_000)], sums=sums
+    )
     (tmp_path / "f.json").write_text(guarded_json(meta))
     before = _resident()
     loaded = Features.load(tmp_path / "f.npy")

@@ -172,7 +172,8 @@ def test_what_does_not_fit_is_told_by_parameter(many: Path, fresh_cache: Path) -
     dataset = open_dataset(many)
     for backbone, complaint in {
         3: r"^backbone is 3 \(int\), but it must be the name of a backbone \(see longshot\.list_backbones\(\)\), an "
-        r"array or tensor \[N, d\] of features, a torch\.nn\.Module, or Features\.$",
+        r"array or tensor \[N, d\] of features, a torch\.nn\.Module, a function from a list of pictures to vectors, or "
+        r"Features\.$",
         None: r"^backbone is None \(NoneType\), but it must be",
     }.items():
         with pytest.raises(UserError, match=complaint):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import UserError, load_target, plugged
 from longshot.models.backbones.sight import Sight, bare_name, installed_torch, split_sight
-from longshot.models.networks import ALIASES, find_alias, names_weights
+from longshot.models.networks import ALIASES, find_alias, find_synonym, names_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from PIL import Image
     from torch import Tensor, nn
 
     from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed
     from longshot.models.features import Features
 
     BackboneLike: TypeAlias = (
-        str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
+        str
+        | Path
+        | NDArray[Any]
+        | Tensor
+        | nn.Module
+        | Features
+        | Backbone
+        | Precomputed
+        | Callable[[list[Image.Image]], Any]
     )
 
 
@@ -38,6 +47,11 @@ class BackboneFamily:
     pip: str = ""  # {torch}: the version that is installed
     dim: int | None = None  # None: known once the network is
     plugged: bool = False
+
+    @property
+    def needs_fetching(self) -> bool:
+        """Tell whether weights come from a hub, and so only where a download is allowed."""
+        return self.names in (("timm:",), ("hf:",))
 
     @property
     def module(self) -> str:
@@ -132,10 +146,11 @@ def open_backbone(
 
     Parameters
     ----------
-    backbone : str, path, array, Tensor, nn.Module, Features, Backbone or Precomputed
+    backbone : str, path, array, Tensor, nn.Module, function, Features, Backbone or Precomputed
         A name as in ``list_backbones``, or the folder of a saved network, either behind a label if you like
         (``"mine=runs/proto"``); features [N, d] of floats, rows in the
-        dataset's order; a module from images [B, 3, H, W] to [B, d] or to maps [B, d, h, w], which are averaged;
+        dataset's order; a module from images [B, 3, H, W] to [B, d] or to maps [B, d, h, w], which are averaged; a
+        function from a list of pictures (PIL, at their own size) to vectors [n, d];
         features made before, for their own dataset. What is open already is returned as it is.
     device : str
         auto, cpu, cuda or mps.
@@ -281,6 +296,19 @@ def find_family(name: str) -> BackboneFamily:
     family = _named_family(name, foreign)
     if family is not None:
         return family
+    kind, called = find_synonym(name)
+    if kind == "method":
+        raise UserError(f"There is no backbone '{name}'; it is a method, called '{called}' here.")
+    if kind:
+        meant = _named_family(resolve_alias(called), FAMILIES) or FAMILIES[-1]
+        install = _row(called, meant, "")["install"]
+        before = f"install what it needs ({install}), then " if install else ""
+        fetch = (
+            " with LONGSHOT_ALLOW_DOWNLOAD=1, so that it may fetch its weights"
+            if meant.needs_fetching
+            else ""
+        )
+        raise UserError(f"There is no backbone '{name}'; {before}write '{called}'{fetch}.")
     families = (*FAMILIES, *foreign)
     shown = [s for family in families for s in family.shown]
     near = get_close_matches(name, [n for family in families for n in family.names], n=1, cutoff=0.5)

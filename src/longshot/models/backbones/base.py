@@ -34,6 +34,8 @@ from longshot.base import (
 from longshot.models.backbones.sight import Sight
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from longshot.data import Dataset
     from longshot.models.features import Features
     from longshot.models.features.conversion import Conversion, Session
@@ -49,6 +51,7 @@ class Backbone(ABC):
     # Whether several threads may run it at once; if not, one thread runs it with all cores inside.
     reentrant: ClassVar[bool] = False
     light: ClassVar[bool] = False  # no network to speak of: decoding is all the work
+    takes_pictures: ClassVar[bool] = False  # pictures as they are, by ``from_pictures``, in place of tensors
     pooling: str = "mean"  # how maps or tokens become vectors
     architecture: str = ""  # what the weights' hash does not cover
 
@@ -135,6 +138,10 @@ class Backbone(ABC):
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
         """Compute vectors or maps of images: [B, 3, H, W] → [B, d] or [B, d, h, w]."""
+
+    def from_pictures(self, pictures: list[Image.Image]) -> NDArray[np.float32]:
+        """Compute vectors [n, d] of pictures, where ``takes_pictures`` says so."""
+        raise NotImplementedError
 
     def from_bytes(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Compute vectors [n, d] of bytes [n, H, W, 3], with the values that the preprocessing gives them."""

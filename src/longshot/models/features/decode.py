@@ -27,6 +27,8 @@ from longshot.base import Preprocessing, UserError, parse_preprocessing
 from longshot.data import read_reduced
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from longshot.data import Dataset, ImageStore
 
 
@@ -71,9 +73,23 @@ def decode_rows(store: ImageStore, transform: Preprocessing, rows: Sequence[int]
         try:
             pixels[position] = read_pixels(store, transform, row)
         except Exception as error:  # image readers raise nearly anything on damaged files
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            bad.append((row, str(reason)))
+            bad.append((row, _reason(error)))
     return Decoded(pixels, bad)
+
+
+def read_pictures(store: ImageStore, rows: Sequence[int]) -> tuple[list[Image], list[tuple[int, str]]]:
+    """Read rows as pictures; return also (row, reason) of those that cannot be read."""
+    pictures, bad = [], []
+    for row in rows:
+        try:
+            pictures.append(store.read(row))
+        except Exception as error:
+            bad.append((row, _reason(error)))
+    return pictures, bad
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or str(error) or type(error).__name__)
 
 
 class InlineDecoder:

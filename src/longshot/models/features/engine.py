@@ -36,7 +36,7 @@ from longshot.base import (
 from longshot.data import Dataset, ImageStore, Shipment, shipment
 from longshot.models.backbones.base import Backbone, Precomputed, in_blocks
 from longshot.models.features.array_files import not_finite
-from longshot.models.features.decode import decode_rows, open_decoder, unreadable_images
+from longshot.models.features.decode import decode_rows, open_decoder, read_pictures, unreadable_images
 from longshot.models.features.lookup import Request, check_unchanged
 
 _PROBE_SECONDS = 5.0
@@ -88,7 +88,8 @@ class Engine:
         if self.session is None:
             backbone.prepare()
         self.backbone, self.block = backbone, backbone.block
-        self.decoder = open_decoder(store, backbone.transform, workers)
+        self.store = store
+        self.decoder = None if backbone.takes_pictures else open_decoder(store, backbone.transform, workers)
         self.lanes = lanes if side_by_side(backbone) else 1
         self.inner = 1 if side_by_side(backbone) else threads
         self.gate = threading.Semaphore(self.lanes)
@@ -97,13 +98,18 @@ class Engine:
 
     def close(self) -> None:
         """End the decoding processes."""
-        self.decoder.close()
+        if self.decoder is not None:
+            self.decoder.close()
 
     def __call__(self, batch: Batch, tick: Tick) -> Answer:
         """Compute (values [n, d], unreadable rows) of a batch; no values where an image is unreadable."""
         if not hasattr(self.local, "ready"):
             torch.set_num_threads(self.inner)
             self.local.ready = True
+        if self.decoder is None:
+            pictures, bad = read_pictures(batch.store or self.store, batch.rows)
+            tick(len(batch.rows))
+            return (None if bad or batch.decode_only else self.backbone.from_pictures(pictures)), bad
         if batch.store is None:
             decoded = self.decoder(batch.rows)
         else:

@@ -37,11 +37,17 @@ class AnyMethod(Called, ABC):
     paper: ClassVar[str] = ""  # who proposed it, or ""
     kind: ClassVar[Kind] = "frozen"  # what happens to the network, for tables and plots
     version: ClassVar[int] = 1  # raise when the same settings give other scores: old results are not mixed in
+    label: str = ""  # what tables call it in place of its call
+
+    @property
+    def call(self) -> str:
+        """Return what results call the method: its label, or its text without the settings at their default."""
+        return self.label or super().call
 
     @property
     def identity(self) -> str:
         """Return what decides the scores, part of a result's id; a method read from a file adds the file's hash."""
-        return f"{self.call}@{self.version}"
+        return f"{super().call}@{self.version}"
 
 
 class Method(AnyMethod):

@@ -68,6 +68,44 @@ ALIASES: dict[str, Alias] = {
 }
 
 
+# what people call methods and networks elsewhere → what they are called here
+METHOD_SYNONYMS = {
+    "knn": "nearest-neighbour(k=5)",
+    "nearestneighbor": "nearest-neighbour",
+    "prototypicalnetworks": "protonet",
+    "ncm": "protonet",
+    "logisticregression": "logistic",
+    "linearprobe": "logistic",
+    "matchingnetworks": "matching",
+    "svm": "sklearn:sklearn.svm.SVC",
+    "lda": "sklearn:sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+}
+NETWORK_SYNONYMS = {
+    "dino": "dino_small_patch16",
+    "dinov2": "hf:facebook/dinov2-small",
+    "clip": "clip_vit_base",
+    "siglip": "hf:google/siglip-base-patch16-224",
+    "deit": "vit_small_1k",
+    "vit": "vit_base_21k",
+    "resnet": "resnet50",
+    "convnext": "timm:convnext_tiny.fb_in1k",
+    "efficientnet": "efficientnet-lite0",
+}
+
+
+def find_synonym(name: str) -> tuple[str, str]:
+    """Return ("method" or "backbone", its name here) for a word that people use elsewhere; ("", "") for any other.
+
+    >>> find_synonym("kNN"), find_synonym("ResNet-50"), find_synonym("zebra")
+    (('method', 'nearest-neighbour(k=5)'), ('backbone', 'resnet50'), ('', ''))
+    """
+    letters = _letters(name)
+    if letters in METHOD_SYNONYMS:
+        return "method", METHOD_SYNONYMS[letters]
+    network = NETWORK_SYNONYMS.get(letters) or _BY_LETTERS.get(letters)
+    return ("backbone", network) if network else ("", "")
+
+
 def find_alias(name: str) -> str | None:
     """Find the name in :data:`ALIASES` that ``name`` means, whatever its capitals, dashes and underscores.
 
