@@ -179,7 +179,7 @@ def check_determinism(method: Method) -> None:
 
 
 def check_batch_size(method: Method) -> None:
-    """Batch size 1 equals batch size 64: tasks do not see one another."""
+    """Require that batch size 1 equals batch size 64: tasks do not see one another."""
     world, tasks = _some()
     alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks, limit=64)
     for single, batched in zip(alone, together, strict=True):
