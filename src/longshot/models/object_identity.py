@@ -51,16 +51,16 @@ class NoStableValue(Exception):
     """Part of an object has no value that could be compared in another process; the message names it."""
 
 
-def identify(thing: Any, title: str) -> str:
+def identify(handed: Any, title: str) -> str:
     """Return 16 hex digits over what decides how a handed-over object behaves, or its ``version`` where it has one.
 
     UserError, with the remedy, where that cannot be had.
     """
-    version = getattr(thing, "version", None)
+    version = getattr(handed, "version", None)
     if isinstance(version, str | int):
         return f"version-{version}"
     try:
-        return hash_text(*_facts(thing, title, set()))[:16]
+        return hash_text(*_facts(handed, title, set()))[:16]
     except NoStableValue as reason:
         raise UserError(
             f"Whether {title} has changed cannot be seen, since {reason}",

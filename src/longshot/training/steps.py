@@ -175,7 +175,7 @@ def canonical_schedule(text: str) -> str:
 
 
 def make_schedule(text: str, steps: int) -> Factor:
-    """step ↦ what the learning rate is multiplied with at that step (0 … ``steps`` − 1).
+    """Make the function from a step (0 … ``steps`` − 1) to what the learning rate is multiplied with.
 
     constant:  1.
     cosine:    final + (1 − final) · (1 + cos(π t)) / 2 with t = step / steps.

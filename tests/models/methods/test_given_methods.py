@@ -43,23 +43,23 @@ class NearestMean:
         return self.labels[((rows[:, None] - self.means) ** 2).sum(2).argmin(1)]
 
 
-def _method(given: Any) -> Method:
-    method = get_method(given)
+def _method(handed: Any) -> Method:
+    method = get_method(handed)
     assert not isinstance(method, ImageMethod)
     return method
 
 
-def predictions(given: Any) -> list[list[int]]:
+def predictions(handed: Any) -> list[list[int]]:
     world, rng = World.make(), np.random.default_rng(0)
     tasks = [world.task(rng, [3, 2, 4], [4, 4, 4]) for _ in range(5)]
-    return [scores.argmax(1).tolist() for scores in run_method(_method(given), world, tasks)]
+    return [scores.argmax(1).tolist() for scores in run_method(_method(handed), world, tasks)]
 
 
 @pytest.mark.parametrize(
-    "given", [nearest, functools.partial(nearest, scale=2.0), Head(), NearestMean(), NearestMean, ProtoNet]
+    "handed", [nearest, functools.partial(nearest, scale=2.0), Head(), NearestMean(), NearestMean, ProtoNet]
 )
-def test_all_kinds_answer_as_the_nearest_mean_does(given: Any) -> None:
-    assert predictions(given) == predictions("protonet")
+def test_all_kinds_answer_as_the_nearest_mean_does(handed: Any) -> None:
+    assert predictions(handed) == predictions("protonet")
 
 
 def test_a_function_keeps_the_rules_and_has_its_keywords_as_settings() -> None:
@@ -76,10 +76,10 @@ def test_scikit_learn_estimators_are_called_by_what_is_not_default() -> None:
 
 
 def test_a_label_is_a_name_and_no_part_of_the_identity() -> None:
-    for given in (nearest, "protonet", ProtoNet(), "mine=protonet"):
-        labelled = get_method(given, "Ours (α)")
+    for handed in (nearest, "protonet", ProtoNet(), "mine=protonet"):
+        labelled = get_method(handed, "Ours (α)")
         assert labelled.call == "Ours (α)"
-        assert labelled.identity == get_method(given).identity
+        assert labelled.identity == get_method(handed).identity
     assert get_method("Ours=protonet(distance='cosine')").call == "Ours"
     assert get_method("Ours=protonet(distance='cosine')").identity == "protonet(distance='cosine')@1"
 
@@ -163,7 +163,7 @@ def test_code_without_a_source_needs_a_version_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("handed", "sentence"),
     [
         ("knn", "There is no method 'knn'; it is 'nearest-neighbour(k=5)' here."),
         (
@@ -175,9 +175,9 @@ def test_code_without_a_source_needs_a_version_too() -> None:
         (lambda support, label: 0, "The function lambda takes (support, label); 4 arguments come first"),
     ],
 )
-def test_other_names_and_functions_of_another_kind_are_told(given: Any, sentence: str) -> None:
+def test_other_names_and_functions_of_another_kind_are_told(handed: Any, sentence: str) -> None:
     with pytest.raises(UserError) as error:
-        get_method(given)
+        get_method(handed)
     assert str(error.value).startswith(sentence)
 
 

@@ -16,22 +16,14 @@ from longshot.models.networks import ALIASES, find_alias, find_synonym, names_we
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from PIL import Image
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed
     from longshot.models.features import Features
 
+    # a module is a function of tensors, any other function one of pictures
     BackboneLike: TypeAlias = (
-        str
-        | Path
-        | NDArray[Any]
-        | Tensor
-        | nn.Module
-        | Features
-        | Backbone
-        | Precomputed
-        | Callable[[list[Image.Image]], Any]
+        str | Path | NDArray[Any] | Tensor | Features | Backbone | Precomputed | Callable[..., Any]
     )
 
 
@@ -47,11 +39,6 @@ class BackboneFamily:
     pip: str = ""  # {torch}: the version that is installed
     dim: int | None = None  # None: known once the network is
     plugged: bool = False
-
-    @property
-    def needs_fetching(self) -> bool:
-        """Tell whether weights come from a hub, and so only where a download is allowed."""
-        return self.names in (("timm:",), ("hf:",))
 
     @property
     def module(self) -> str:
@@ -305,7 +292,7 @@ def find_family(name: str) -> BackboneFamily:
         before = f"install what it needs ({install}), then " if install else ""
         fetch = (
             " with LONGSHOT_ALLOW_DOWNLOAD=1, so that it may fetch its weights"
-            if meant.needs_fetching
+            if meant.names in (("timm:",), ("hf:",))
             else ""
         )
         raise UserError(f"There is no backbone '{name}'; {before}write '{called}'{fetch}.")

@@ -106,17 +106,14 @@ class GivenFunction(Backbone):
         """Compute vectors [n, d] of pictures; UserError where the function fails or gives something else."""
         try:
             vectors = torch.as_tensor(self.function(pictures)).detach().cpu().float().numpy()
+            if vectors.ndim != 2 or len(vectors) != len(pictures) or not vectors.shape[1]:
+                raise ValueError(f"it returned {list(vectors.shape)}")
         except Exception as error:  # somebody's own function raises whatever it likes
             raise UserError(
                 f"The backbone {self.label} failed on {count(len(pictures), 'picture')} with {type(error).__name__}: "
                 f"{' '.join(str(error).split())}",
-                "let it return one vector per picture, as an array or a tensor [n, d]",
+                f"let it return one vector per picture, [{len(pictures)}, d]",
             ) from error
-        if vectors.ndim != 2 or len(vectors) != len(pictures) or not vectors.shape[1]:
-            raise UserError(
-                f"The backbone {self.label} turned {count(len(pictures), 'picture')} into {list(vectors.shape)}",
-                f"let it return [{len(pictures)}, d], one vector per picture",
-            )
         return vectors
 
     @cached_property

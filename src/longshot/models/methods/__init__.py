@@ -308,11 +308,7 @@ def variant_of(method: Method | ImageMethod) -> str | None:
     >>> variant_of(get_method("finetune")), variant_of(get_method("finetune(steps=5)"))
     ('semantic-paper', None)
     """
-    return next(
-        (
-            name
-            for name, variant in VARIANTS.items()
-            if method.identity in {get_method(call).identity for call in variant.calls}
-        ),
-        None,
-    )
+    for name, variant in VARIANTS.items():
+        if method.identity in [get_method(call).identity for call in variant.calls]:
+            return name
+    return None

@@ -20,29 +20,28 @@ from longshot.models.object_identity import identify
 _PLAIN = (bool, int, float, str, type(None))  # settings that a file can hold
 
 
-def given_method(thing: Any) -> Method | ImageMethod:
+def given_method(handed: Any) -> Method | ImageMethod:
     """Make a method of an object: a function or module of one task, a classifier with ``fit``, a class of those.
 
     UserError for anything else, and for code that cannot be told from another version of itself.
     """
-    if isinstance(thing, type) and (issubclass(thing, AnyMethod) or hasattr(thing, "fit")):
-        thing = thing()
-    if isinstance(thing, Method | ImageMethod):
-        return thing
-    title = getattr(thing, "__name__", type(thing).__name__).strip("<>")
-    if hasattr(thing, "fit") and (hasattr(thing, "predict") or hasattr(thing, "predict_proba")):
-        own = {key: value for key, value in vars(thing).items() if key in call_defaults(type(thing).__init__)}
+    if isinstance(handed, type) and (issubclass(handed, AnyMethod) or hasattr(handed, "fit")):
+        handed = handed()
+    if isinstance(handed, Method | ImageMethod):
+        return handed
+    title = getattr(handed, "__name__", type(handed).__name__).strip("<>")
+    if hasattr(handed, "fit") and (hasattr(handed, "predict") or hasattr(handed, "predict_proba")):
+        defaults = call_defaults(type(handed).__init__)
+        own = {key: value for key, value in vars(handed).items() if key in defaults}
         shown = {key: value if isinstance(value, _PLAIN) else repr(value) for key, value in own.items()}
-        return _from_estimator(
-            thing, title, shown, call_defaults(type(thing).__init__), identify(thing, title)
-        )
-    if not callable(thing):
+        return _from_estimator(handed, title, shown, defaults, identify(handed, title))
+    if not callable(handed):
         raise UserError(
-            f"{thing!r:.40} ({type(thing).__name__}) is no method; give a name, a function of (support, support_label, "
-            "query, way), a classifier with fit and predict, or an object of a class derived from "
+            f"{handed!r:.40} ({type(handed).__name__}) is no method; give a name, a function of (support, "
+            "support_label, query, way), a classifier with fit and predict, or an object of a class derived from "
             "longshot.models.Method."
         )
-    function = copy.deepcopy(thing).eval().forward if isinstance(thing, nn.Module) else thing
+    function = copy.deepcopy(handed).eval().forward if isinstance(handed, nn.Module) else handed
     if inspect.isbuiltin(function):
         raise UserError(
             f"Whether {title} has changed cannot be seen, since it is not written in Python",
@@ -50,7 +49,7 @@ def given_method(thing: Any) -> Method | ImageMethod:
         )
     code = getattr(inspect.unwrap(function), "__code__", None)
     path = Path(code.co_filename if code is not None else title)
-    return from_function(function, title, path, identify(thing, title), {})
+    return from_function(function, title, path, identify(handed, title), {})
 
 
 def sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:

@@ -71,24 +71,16 @@ ALIASES: dict[str, Alias] = {
 # what people call methods and networks elsewhere → what they are called here
 METHOD_SYNONYMS = {
     "knn": "nearest-neighbour(k=5)",
-    "nearestneighbor": "nearest-neighbour",
-    "prototypicalnetworks": "protonet",
     "ncm": "protonet",
-    "logisticregression": "logistic",
     "linearprobe": "logistic",
-    "matchingnetworks": "matching",
     "svm": "sklearn:sklearn.svm.SVC",
-    "lda": "sklearn:sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
 }
 NETWORK_SYNONYMS = {
     "dino": "dino_small_patch16",
     "dinov2": "hf:facebook/dinov2-small",
     "clip": "clip_vit_base",
-    "siglip": "hf:google/siglip-base-patch16-224",
-    "deit": "vit_small_1k",
     "vit": "vit_base_21k",
     "resnet": "resnet50",
-    "convnext": "timm:convnext_tiny.fb_in1k",
     "efficientnet": "efficientnet-lite0",
 }
 
