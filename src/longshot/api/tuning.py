@@ -118,7 +118,7 @@ class TrainingTrial(TrialObjective):
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Accuracy on the validation tasks of the best network of the training."""
-        from longshot.models import load_network
+        from longshot.models import load_checkpoint
         from longshot.training import prepare, train
 
         assert trial.algorithm is not None
@@ -134,7 +134,7 @@ class TrainingTrial(TrialObjective):
             return trained.validation_accuracy
         job = prepare(trial.algorithm, self.dataset, training_settings(**settings))
         assert job.validation is not None
-        network, _ = load_network(trained.path)
+        network, _ = load_checkpoint(trained.path)
         return replace(job.validation, method=trial.method).run(network.to(job.device)).mean
 
     def best(self, trial: Trial, folder: Path) -> Tuned:

@@ -121,7 +121,7 @@ def check(method: str, as_json: bool) -> None:
     "--method",
     "methods",
     multiple=True,
-    help="Method with its settings, such as \"protonet(distance='cosine')\"; repeat for several.",
+    help="Method with its settings, such as \"protonet(distance='cosine')\"; repeat for several; 'Ours=A' labels it.",
 )
 @click.option(
     "--variant",

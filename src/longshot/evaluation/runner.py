@@ -88,8 +88,10 @@ def evaluate(
         ``"pixels"``, ``"a + b"`` for two side by side, or features at hand. ``"mine=runs/proto"`` and ``{"mine":
         "runs/proto"}`` say what a network is called in the results; otherwise it is called as it is written. A network
         is one series, under whatever paths it is given.
-    methods : str, method, list of those
-        Names with settings, such as ``"protonet(distance='cosine')"``, or method objects.
+    methods : str, function, classifier, method, list of those, or mapping of labels to those
+        Names with settings, such as ``"protonet(distance='cosine')"``; functions or modules of (support [S, d],
+        support_label [S], query [Q, d], way) that return scores [Q, way]; classifiers with ``fit`` and ``predict``;
+        method objects. ``{"Ours": f}`` and ``"Ours=mine.py:f"`` say what tables call one.
     variant : str, optional
         Run the methods with the settings of a paper's authors: ``"semantic-paper"``. Names then come without settings;
         without any name, all methods of the variant. See ``longshot methods`` for its calls.

@@ -279,17 +279,12 @@ class _Training:
             self._checkpoint()
 
     def _write_record(self) -> None:
-        facts = {
-            "format": RECORD_FORMAT,
-            "settings": self.job.identity,
-            "notes": self.job.notes,
-            "seconds": self.seconds,
-        }
+        facts = {"format": RECORD_FORMAT, "settings": self.job.identity, "notes": self.job.notes}
         versions = {"longshot": __version__, "torch": torch.__version__}
         write_json(self.folder / TRAINING, {**facts, "seconds": self.seconds, **versions})
 
     def go(self) -> None:
-        """All steps that are missing."""
+        """Run all steps that are missing."""
         job, facts = self.job, self.facts
         stepper = Stepper(job, self.team, facts.part or job.part)
         share = (self.team.rank, self.team.size)
@@ -369,7 +364,7 @@ class _Training:
         facts.loss = facts.accuracy = facts.counted = 0
 
     def _judge(self, validation: Validation) -> Interval:
-        """The network's accuracy on the validation tasks; the best network so far is kept."""
+        """Measure the network's accuracy on the validation tasks; keep the best network so far."""
         facts = self.facts
         self.job.algorithm.settle(self.job.network, validation)
         accuracy = validation.run(self.job.network)

@@ -54,7 +54,7 @@ def embed(
     gpus_per_worker: float | None = None,
     retry_failed: bool | None = None,
 ) -> Features:
-    """The dataset seen through the backbone, from the cache when it was computed before.
+    """Compute the features of a dataset through a backbone, or read them from the cache.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def embed_rows(
     preprocessing: str | None = None,
     engine: str | None = None,
 ) -> Features:
-    """Only some images of a dataset seen through a backbone: what tasks touch.
+    """Compute the features of some images of a dataset, such as those that tasks use.
 
     The numbers are those of ``embed``. What was embedded before serves, the rest is added to the cache.
 
@@ -158,7 +158,7 @@ def embed_rows(
 
 
 def _embed(request: Request, *, refresh: bool = False) -> Features:
-    """The request's features, from the cache when they were computed before."""
+    """Return the request's features, from the cache where they were computed before."""
     started = time.monotonic()
     if isinstance(request.source, GivenFeatures):
         return _renamed(_given(request, request.source), request, started)
@@ -188,7 +188,7 @@ def _embed(request: Request, *, refresh: bool = False) -> Features:
 def _embed_all(
     request: Request, pieces: Pieces, damaged: Damaged | None, *, refresh: bool
 ) -> tuple[Features, str]:
-    """The whole dataset, shard by shard, and what was wrong with features that were there."""
+    """Embed the whole dataset, shard by shard; return also what was wrong with features that were there."""
     path = request.path
     shards = request.shards(path)
     if refresh:
@@ -216,7 +216,7 @@ def _embed_all(
 
 
 def _embed_some(request: Request, pieces: Pieces) -> tuple[Features, str]:
-    """The rows of the request in an array that grows, and what was wrong with one that was there."""
+    """Embed the rows of the request in an array that grows; return also what was wrong with an earlier one."""
     damage = next((array.damage for array in pieces.arrays if array.damage), "")
     target, rows = pieces.target()
     units = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
@@ -247,7 +247,7 @@ def _compute(
 
 
 def _given(request: Request, source: GivenFeatures) -> Features:
-    """Features that the caller has, for the rows of the request; says what differs where they are of other images."""
+    """Return the caller's features for the rows of the request; say what differs where they are of other images."""
     source.rows(request.dataset)
     features = source.features if request.rows is None else source.features.restricted(request.rows)
     check_made_from(features, request.dataset)
@@ -255,7 +255,7 @@ def _given(request: Request, source: GivenFeatures) -> Features:
 
 
 def _renamed(features: Features, request: Request, started: float) -> Features:
-    """What was there already, under the names that dataset and backbone have today."""
+    """Return cached features under the names that dataset and backbone have today."""
     work = EmbedWork(seconds=time.monotonic() - started)
     return dataclasses.replace(
         features, dataset=request.dataset.name, backbone=request.source.label, work=work
@@ -265,7 +265,7 @@ def _renamed(features: Features, request: Request, started: float) -> Features:
 def estimate_embedding(
     dataset: Dataset | str | Path, backbone: BackboneLike, **options: Any
 ) -> dict[str, Any]:
-    """What :func:`embed` would take, from a short measured probe: seconds, images/s, bytes; writes nothing.
+    """Estimate what :func:`embed` would take, by a short probe: seconds, images/s, bytes; nothing is written.
 
     ``options`` are those of ``embed``, and ``rows`` where only some images are to be embedded.
     """
