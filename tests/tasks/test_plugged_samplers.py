@@ -181,7 +181,7 @@ def test_what_is_wrong_is_one_sentence(word: str, sentence: str) -> None:
 
 @pytest.mark.usefixtures("plugged")
 def test_settings_of_longshots_words_do_not_go_with_those_of_plugins() -> None:
-    with pytest.raises(UserError, match='level=1 goes with classes="siblings" or "bilevel" only'):
+    with pytest.raises(UserError, match='level=1 goes with classes="bilevel" or "siblings" only'):
         sample("toybox", classes="every-nth", level=1)
 
 

@@ -86,22 +86,22 @@ def doctor(
     Parameters
     ----------
     selftest : bool
-        Instead of looking around, let every registered method, objective of selection, engine and way of training
-        compute something small on the device, and compare it with the CPU in double precision.
-    device : str
-        "auto", "cpu", "cuda" or "mps".
-    report : str or Path, optional
-        Where the self-test writes what it saw as JSON, to be sent with a bug report; "longshot-selftest.json" in the
-        current folder by default. It holds versions, hardware, differences and times, no names and no paths.
+        Let every method, selection, engine and training step compute on the device, and compare with the CPU.
+        The CPU computes in double precision.
+    device : optional
+        As in ``embed``.
+    report : file, optional
+        Where the self-test writes its report, to be sent. It holds versions, hardware, differences and times,
+        no names and no paths. Default: longshot-selftest.json.
     force : bool
         Replace what is at ``report``, even if no self-test wrote it.
-    on : str, optional
-        Instead of looking around here, look at a cluster: "ray" or "ray://HOST:PORT". One row per node: resources,
-        versions, processor, and what would change bytes there.
-    dataset : Dataset, str or path, optional
+    on : ray|ray://HOST:PORT, str, optional
+        Look at a Ray cluster instead: nodes, resources, versions, processors, what they can read. One row per
+        node tells what would change bytes there.
+    dataset : DATASET, Dataset, str or path, optional
         With ``on``: whether every node can read its images.
-    out : path, optional
-        With ``on``: whether results can be written there; the caller alone writes them.
+    out : FOLDER, path, optional
+        With ``on``: whether results can be written there. The caller alone writes them.
 
     Returns
     -------

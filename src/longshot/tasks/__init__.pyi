@@ -129,3 +129,5 @@ from .words import make_classes as make_classes  # The class sampler that a word
 from .words import make_shape as make_shape  # The shape that a word (fixed, any, meta-dataset, like:FILE) and its …
 from .words import SampleSettings as SampleSettings  # the settings of `sample`: types and names
 from .words import SHAPES as SHAPES  # Longshot's own words for shapes
+from .words import GROUPS as GROUPS  # The settings of `sample` under their headings
+from .words import sampler_words as sampler_words  # Word → what it means, of a choice

@@ -51,6 +51,9 @@ class MetaDatasetShape(Shape):
     max_support: int = 500
     max_contribution: int = 100
     name: ClassVar[str] = "meta-dataset"
+    about: ClassVar[str] = "ways, and shots per class, vary as in Meta-Dataset"
+    # setting of ``sample`` → parameter
+    also: ClassVar[dict[str, str]] = {"way": "max_way", "query": "max_query"}
 
     def __post_init__(self) -> None:
         check_range("min_way", self.min_way, 2)
@@ -149,6 +152,7 @@ class HierarchicalClasses:
 
     max_span: int = 392
     name: ClassVar[str] = "hierarchical"
+    about: ClassVar[str] = "all below a node of the taxonomy"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
         """The classes below each eligible node, nodes in order of their id.
@@ -218,3 +222,4 @@ class BilevelClasses(SiblingClasses):
     """
 
     name: ClassVar[str] = "bilevel"
+    about: ClassVar[str] = "siblings by Meta-Dataset's rule"
