@@ -166,7 +166,7 @@ def test_an_estimate_draws_without_features(dataset) -> None:
         (
             {"classes": SiblingClasses},
             "The parameter classes is <class 'longshot.tasks.class_samplers.SiblingClasses'>; give one of uniform, "
-            "semantic, hierarchical, siblings, bilevel, or an object such as UniformClasses().",
+            "bilevel, hierarchical, semantic, siblings, or an object such as UniformClasses().",
         ),
         ({"wai": 5}, "A sampler has no setting 'wai'; did you mean 'way'?"),
         ({"taks": 5}, "A sampler has no setting 'taks'; did you mean 'tasks'?"),

@@ -27,18 +27,10 @@ HEADINGS = {name: {"group": heading} for heading, names in GROUPS.items() for na
 
 
 class SamplerWord(click.types.StringParamType):
-    """A word of a sampler, Longshot's own or a plugin's, with settings as in a call: ``every-nth(n=3)``."""
-
-    name = "word"
+    """A word of a sampler, with settings as in a call: ``every-nth(n=3)``; the verb refuses one that is none."""
 
     def __init__(self, choice: str) -> None:
         self.choice = choice
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        words = sampler_words(self.choice)
-        if str(value).partition("(")[0].strip() in words or (self.choice == "shape" and ":" in value):
-            return str(value)
-        return click.Choice(list(words)).convert(value, param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return f"[{'|'.join(sampler_words(self.choice))}]"
@@ -46,7 +38,7 @@ class SamplerWord(click.types.StringParamType):
 
 def word_option(choice: str) -> dict[str, Any]:
     """Return what the option of a choice ("shape", "classes", "instances") says: its words and what each means."""
-    meanings = ". ".join(f"{word}: {about}" for word, about in sampler_words(choice).items() if about)
+    meanings = ". ".join(f"{word}: {about}" for word, about in sampler_words(choice, plugins=False).items())
     return {**HEADINGS[choice], "type": SamplerWord(choice), "metavar": None, "help": f"{meanings}."}
 
 

@@ -226,10 +226,10 @@ GROUPS = {
 }
 
 
-def sampler_words(choice: str) -> dict[str, str]:
+def sampler_words(choice: str, *, plugins: bool = True) -> dict[str, str]:
     """Return word → what it means, of a choice ("shape", "classes", "instances"), those of plugins last."""
-    own = {word: made.about for word, made in _WORDS[choice].items()}
-    return own | _FURTHER.get(choice, {}) | dict.fromkeys(plugged(_PLUGGED[choice]), "of a plugin")
+    own = {word: made.about for word, made in _WORDS[choice].items()} | _FURTHER.get(choice, {})
+    return own | dict.fromkeys(plugged(_PLUGGED[choice]), "of a plugin") if plugins else own
 
 
 def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
