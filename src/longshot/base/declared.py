@@ -80,7 +80,7 @@ def declared_classes(package: str, *files: str) -> tuple[Declared, ...]:
 
 
 def _read(target: str, source: str, parents: list[str], seen: dict[str, Declared]) -> Declared:
-    body = _DOCSTRING.sub("", source, count=1).partition("\n    def ")[0]
+    body = _DOCSTRING.sub("", source.partition("\n    def ")[0], count=1)
     facts = {name: ast.literal_eval(value) for name, value in _FACT.findall(body)}
     above = [seen[parent] for parent in parents if parent in seen]
     inherited: dict[str, Any] = {}
