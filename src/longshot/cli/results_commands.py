@@ -103,7 +103,8 @@ def _reasons(compared: RunComparison) -> list[str]:
 
 
 def _title(compared: RunComparison) -> str:
-    unit = "in %" if compared.unit == "points" else "in nats, lower is better"
+    unit = "in %" if compared.unit == "points" else f"in {compared.unit}"
+    unit += ", lower is better" if METRICS[compared.metric].lower_is_better else ""
     runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
     return f"{runs}; {compared.metric} {unit}"
 
