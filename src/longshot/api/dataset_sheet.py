@@ -75,7 +75,7 @@ class DatasetSheet:
         return [*rows, ("fingerprint", facts["fingerprint"])]
 
     def _named(self, rows: Any) -> str:
-        """``3 (a/1.jpg, a/2.jpg, …)``."""
+        """Write how many and the first of them: ``3 (a/1.jpg, a/2.jpg, …)``."""
         keys = [self.dataset.keys[int(row)].as_py() for row in rows[:2]]
         return f"{len(rows):,} ({', '.join(keys)}{', …' if len(rows) > 2 else ''})"
 

@@ -177,7 +177,7 @@ def report_text(
     images: FindImages | None = None,
     **settings: Any,
 ) -> str:
-    """What :func:`report` writes, as text."""
+    """Make what :func:`report` writes, as text."""
     from longshot.evaluation import find_images
     from longshot.reports import read_runs, render_report
 
@@ -255,7 +255,7 @@ def _plot_classes(
     order: str | Path | None,
     seen: dict[str, Any],
 ) -> None:
-    """One panel per split."""
+    """Draw one panel per split."""
     from longshot.models import embed
     from longshot.reports import SplitPanel, class_map
     from longshot.tasks import class_embeddings, open_splits
@@ -268,7 +268,7 @@ def _plot_classes(
 
 
 def _plot_hardness(splits: Sequence[str], dataset: Dataset, out: Path, **settings: Any) -> None:
-    """One point per split."""
+    """Draw one point per split."""
     from longshot.reports import HardnessPoint, hardness_map
     from longshot.tasks import compare_splits
 

@@ -47,14 +47,14 @@ class Evaluating(TrialObjective):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Contents of the testbeds, backbone and seed."""
+        """Return contents of the testbeds, backbone and seed."""
         opened = [each if isinstance(each, Testbed) else Testbed.load(each) for each in self.testbeds]
         hashes = [testbed.content_hash for testbed in opened]
         name = self.backbone if isinstance(self.backbone, str) else self.backbone.name
         return {"testbeds": hashes, "backbone": name, "seed": self.seed}
 
     def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
-        """All methods in one evaluation, whose units spread over the cluster; one by one where one of them fails."""
+        """Evaluate all methods at once, whose units spread over the cluster; one by one where one of them fails."""
         from longshot.models import get_method
 
         if len(trials) > 1:
@@ -96,14 +96,14 @@ class TrainingTrial(TrialObjective):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Dataset and the settings that all trials share."""
+        """Return the dataset and the settings that all trials share."""
         return {
             "dataset": self.dataset.fingerprint if isinstance(self.dataset, Dataset) else str(self.dataset),
             "settings": {key: str(value) for key, value in sorted(self.settings.items())},
         }
 
     def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
-        """Trainings side by side on a cluster, their networks brought back; then what each is worth."""
+        """Train side by side on a cluster, bring the networks back, and measure each."""
         jobs = []
         for trial in trials:
             assert trial.algorithm is not None
@@ -117,7 +117,7 @@ class TrainingTrial(TrialObjective):
         return [next(trained) if error is None else error for error in errors]
 
     def value(self, trial: Trial, folder: Path) -> float:
-        """Accuracy on the validation tasks of the best network of the training."""
+        """Measure accuracy on the validation tasks of the best network of the training."""
         from longshot.models import load_network
         from longshot.training import prepare, train
 
@@ -138,7 +138,7 @@ class TrainingTrial(TrialObjective):
         return replace(job.validation, method=trial.method).run(network.to(job.device)).mean
 
     def best(self, trial: Trial, folder: Path) -> Tuned:
-        """The training with all its settings, and the network that came out of it."""
+        """Return the training with all its settings, and the network that came out of it."""
         from longshot.training import get_algorithm
 
         assert trial.algorithm is not None
@@ -262,7 +262,7 @@ def tune(
 def _check_search(
     space: Space, trains: bool, data: Sequence[Any], backbone: object, settings: Mapping[str, Any]
 ) -> None:
-    """What does not go together, in a sentence."""
+    """Raise UserError for what does not go together."""
     if not trains:
         if space.algorithm is not None:
             raise UserError(

@@ -70,7 +70,7 @@ def _call_late(target: str, *arguments: Any, **settings: Any) -> Any:
 
 
 def check_names(function: Callable[..., Any], name: str, settings: Iterable[str]) -> None:
-    """UserError for the first of ``settings`` that is no parameter of ``function``, which is called ``name``."""
+    """Raise UserError for the first of ``settings`` that is no parameter of ``function``, which is called ``name``."""
     parameters = signature(function).parameters
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return  # it reads its settings itself
@@ -83,7 +83,7 @@ def check_names(function: Callable[..., Any], name: str, settings: Iterable[str]
 def _check_urls(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], settings: dict[str, Any]
 ) -> None:
-    """UserError where a verb that writes to paths alone is to write to a URL, which would become a folder ``s3:``."""
+    """Raise UserError where a verb that writes to paths alone gets a URL, which would become a folder ``s3:``."""
     if name in _PUT or not any(map(is_url, (*arguments, *settings.values()))):
         return
     bound = signature(function).bind_partial(*arguments, **settings).arguments
@@ -97,7 +97,7 @@ def _check_urls(
 
 
 def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
-    """What a verb with the same parameters would take in time and disk; all is checked, and nothing is written.
+    """Estimate what a verb with the same parameters would take in time and disk; nothing is written.
 
     Speeds come from a short probe on this machine: a few images through the network, a few steps, a batch of tasks.
 

@@ -90,7 +90,7 @@ class GroupedCommand(click.Command):
             with formatter.section(title):
                 formatter.write_dl(records)
         if hidden:
-            with formatter.section("More, told by --help-all"):
+            with formatter.section("More, shown by --help-all"):
                 formatter.write_text(" ".join(hidden))
 
 
@@ -163,7 +163,7 @@ def echo_json(value: Any) -> None:
 
 
 def print_written(location: Location) -> None:
-    """Where a page or picture lies now, and its size where it is here."""
+    """Print where a page or picture lies now, and its size where it is here."""
     if is_url(location) or is_stream(location):
         click.echo(shown_location(location))
         return
@@ -179,17 +179,17 @@ class Estimate(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of all steps."""
+        """Sum over all steps."""
         return float(sum(step["seconds"] for step in self.steps))
 
     @property
     def bytes(self) -> int:
-        """Of all steps."""
+        """Sum over all steps."""
         return int(sum(step["bytes"] for step in self.steps))
 
 
 def print_estimate(cost: Estimate, as_json: Any) -> None:
-    """What work would take, step by step and in all; ``as_json`` is the value to print instead, if any."""
+    """Print what work would take, step by step and in all; ``as_json`` is the value to print instead, if any."""
     if as_json is not False:
         echo_json(as_json)
         return
@@ -222,7 +222,7 @@ def markdown_table(
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
+    """Escape text so that Markdown shows it as it is; underscores inside a word need no escape and keep their looks."""
     text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
 

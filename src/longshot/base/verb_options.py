@@ -93,9 +93,9 @@ class VerbParameter:
         number = re.match(r"(int|float)\b(?! or)", self.annotation)
         if number is not None:
             return _number(number[1], self.kind)
-        place = re.search(r"\b(file|folder|path)s?( or URL)?", self.kind)
-        if place is not None and not re.search(r"\bstr\b", self.kind):
-            return _PLACES[place[1] + (place[2] or "")]
+        location = re.search(r"\b(file|folder|path)s?( or URL)?", self.kind)
+        if location is not None and not re.search(r"\bstr\b", self.kind):
+            return _PLACES[location[1] + (location[2] or "")]
         return None
 
 

@@ -322,7 +322,7 @@ def forget(name: str, as_json: bool) -> None:
 
 
 def _summary(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts without the list of classes."""
+    """Return the facts without the list of classes."""
     return {name: value for name, value in facts.items() if name != "class_list"}
 
 

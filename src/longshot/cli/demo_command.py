@@ -1,4 +1,4 @@
-"""``longshot demo``: the whole street on the embedded default."""
+"""``longshot demo``: run everything once on generated images."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json
 
 
 def next_commands(out: Path) -> list[tuple[str, str]]:
-    """What people do after the demo, to be pasted as it stands, and what each is for."""
+    """Return commands to run after the demo, as they can be pasted, and what each is for."""
     from longshot.cli.main import commands
 
     folder = shlex.quote(str(out))

@@ -62,7 +62,7 @@ def _installed(row: dict[str, Any]) -> str:
 
 
 def _facts(row: dict[str, Any]) -> list[dict[str, str]]:
-    """One line per fact about a backbone; what is not known is left out."""
+    """Make one line per fact about a backbone; what is not known is left out."""
     size, parameters = row["size"], row["parameters"]
     facts = {
         "backbone": row["name"],

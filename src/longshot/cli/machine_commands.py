@@ -53,7 +53,7 @@ def cache_command(context: click.Context, as_json: bool) -> None:
 @cache_command.command()
 @json_option
 def show(as_json: bool) -> None:
-    """Sizes by kind, and the largest entries.
+    """Show sizes by kind, and the largest entries.
 
     \b
     Example:

@@ -65,7 +65,7 @@ def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> 
 
 
 def _lines_below(compared: RunComparison) -> list[str]:
-    """What stands under the table: what was not compared, what cannot be told, and a gate that holds."""
+    """Write the lines under the table: what was not compared, what cannot be told, and a gate that holds."""
     lines = []
     if compared.unmatched:
         lines.append(f"Without a partner, not compared: {'; '.join(compared.unmatched)}.")
@@ -87,7 +87,7 @@ def _lines_below(compared: RunComparison) -> list[str]:
 
 
 def _reasons(compared: RunComparison) -> list[str]:
-    """Why the gate does not hold, one line each."""
+    """Say why the gate does not hold, one line each."""
     if compared.outcome == "undecided":
         lines = [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
         return [*lines, "Evaluate more tasks, or let this pass with --undecided pass."]
@@ -122,7 +122,7 @@ def _failed(compared: RunComparison) -> str:
 
 
 def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
-    """One line of the table; what A and B share is said once."""
+    """Make one line of the table; what A and B share is said once."""
     result, scale = pair.result, compared.scale
     shares = (result.wins, result.ties, result.losses)
     wider = pair.notable_over_classes
@@ -147,13 +147,13 @@ def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
 
 
 def _mark(pair: Compared, series: RunSeries, compared: RunComparison) -> str:
-    """What marks a number whose network saw something of the testbed in training; the note stands below."""
+    """Return what marks a number whose network saw something of the testbed in training; the note stands below."""
     mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
     return f" {mark}" if mark else ""
 
 
 def _bounds(low: float | None, high: float | None, scale: float) -> str:
-    """``[+0.40, +1.17]``, or nothing where there is no interval."""
+    """Write an interval, ``[+0.40, +1.17]``, or nothing where there is none."""
     return "" if low is None or high is None else f"[{scale * low:+.2f}, {scale * high:+.2f}]"
 
 
@@ -162,7 +162,7 @@ def _p(value: float) -> str:
 
 
 def _loss(pair: Compared, compared: RunComparison) -> str:
-    """A loss beyond the bound that chance may explain, and how many tasks would tell."""
+    """Say by how much a loss is beyond the bound, and how many tasks would tell whether it is chance."""
     needed = pair.tasks_to_decide()
     more = "" if needed is None else f"; {pair.result.n:,} tasks were compared, about {needed:,} would tell"
     return (

@@ -259,7 +259,7 @@ def compare(
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @json_option
 def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
-    """Ward clustering of class embeddings against a taxonomy, in hops between classes.
+    """Compare a Ward clustering of class embeddings with a taxonomy, in hops between classes.
 
     \b
     Example:

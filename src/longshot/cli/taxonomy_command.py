@@ -145,7 +145,7 @@ def _describe(taxonomy: Taxonomy, branch: Branch, level: int) -> dict[str, Any]:
 
 
 def _rich_tree(top: Branch, depth: int | None) -> Tree:
-    """The tree with counts; below ``depth`` only the counts speak."""
+    """Draw the tree with counts; levels deeper than ``depth`` are left out."""
     from rich.text import Text
     from rich.tree import Tree
 

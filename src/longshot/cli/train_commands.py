@@ -183,7 +183,7 @@ def tune_command(
 
 
 def _literal(text: str) -> Any:
-    """A number, True, False, None, list or quoted text; anything else is a text as it stands."""
+    """Read a number, True, False, None, list or quoted text; anything else is a text as it stands."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -191,7 +191,7 @@ def _literal(text: str) -> Any:
 
 
 def _print(records: list[dict[str, Any]], out: Path) -> None:
-    """The ten best trials, those that failed, and where the best one is."""
+    """Print the ten best trials, those that failed, and where the best one is."""
     succeeded = [trial for trial in records if trial["accuracy"] is not None]
     rows = [
         {
