@@ -25,4 +25,4 @@ def test_only_formats_that_tell_nothing_by_names_are_never_asked() -> None:
     for name, where in FORMATS.items():
         module, _, attribute = where.partition(":")
         own = getattr(import_module(module), attribute).recognise.__func__ is not Format.recognise.__func__
-        assert own == (_SIGNS.get(name, "") is not None), name
+        assert own == (_SIGNS.get(name) != ""), name

@@ -169,9 +169,14 @@ class CompetitionData:
             for name in phase.test:
                 dataset, task_seed = self.dataset(name), int(hash_text(key, "tasks", name), 16)
                 limits = self._pools(name, dataset)
-                classes = {"classes": self.competition.classes, "judge": list(self.competition.judge)}
                 testbed = sample(
-                    dataset, tasks=phase.tasks, shape=shape, seed=task_seed, limits=limits, **classes
+                    dataset,
+                    tasks=phase.tasks,
+                    shape=shape,
+                    seed=task_seed,
+                    limits=limits,
+                    classes=self.competition.classes,
+                    judge=list(self.competition.judge),
                 )
                 tasks += _hidden(name, dataset, testbed, key)
             order = _generator(key, "order").permutation(len(tasks))

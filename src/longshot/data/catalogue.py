@@ -62,8 +62,9 @@ def add_dataset(
         What to call it from now on.
     path : str or path
         Where it lies.
-    form : str, optional
-        The format of what lies there, as in ``"vtab(task='clevr-count')"``; see :func:`list_formats`.
+    form : FORMAT, str, optional
+        What lies at PATH: a name from 'longshot datasets formats'. Settings go with it, as in
+        ``"vtab(task='clevr-count')"``; see :func:`list_formats`.
     skip_bad : bool
         Leave unreadable images out, and record them.
     refresh : bool
@@ -213,8 +214,8 @@ def check_dataset(
     ----------
     dataset : str or path
         A path, a registered name, or toybox.
-    workers : int, optional
-        Threads that decode; all cores by default.
+    workers : int, at least 1, optional
+        Threads that decode. Default: one per core.
     refresh : bool
         Decode every image again, also those known to be good.
 

@@ -69,6 +69,8 @@ class ViewFormat(Format):
     """The format of view files, recognised by their ending."""
 
     name = "view"
+    sign = r".*\.view\.json"
+    rank = 1
     title = "another dataset without some of its images or classes"
     origin = "made from an overlap file, which tells what two datasets share"
     layout = f"one file that ends with {VIEW_ENDING}"

@@ -33,6 +33,8 @@ class Folders(Format):
     """``splits=False`` takes folders called train, val or test for classes like all others."""
 
     name = "folders"
+    sign = ""
+    rank = 92
     title = "class folders, in split folders or not"
     origin = (
         "own photos, torchvision's ImageFolder, Keras, YOLO classification, Roboflow, most archives of Kaggle"

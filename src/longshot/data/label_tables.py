@@ -107,6 +107,8 @@ class Table(Format):
     (with stars: several), ``images`` the folder in which the files lie."""
 
     name = "table"
+    sign = ""
+    rank = 93
     title = "images, and a table of their labels"
     origin = "Kaggle, Hugging Face imagefolder (metadata.csv), Roboflow (_classes.csv), Label Studio CSV, own tables"
     layout = "train.csv with id and label, train/ID.jpg; .csv, .tsv, .parquet, .jsonl; ids with or without their ending"

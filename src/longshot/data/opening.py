@@ -132,19 +132,20 @@ def open_dataset(
     Parameters
     ----------
     spec : str or path
-        ``"toybox"``, a folder, .zip, .tar, .tar.gz, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH`` where it is to be
-        taken for something else than it looks like, or a registered name. In place of a path a URL:
+        ``"toybox"``, a folder, .zip, .tar, .tar.gz, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH`` where it is
+        to be taken for something else than it looks like, or a registered name. In place of a path a URL:
         ``"s3://bucket/photos.zip"`` is fetched into the cache.
     name : str, optional
         What to call it; by default the name it was added under, or that of its file.
     skip_bad : bool
-        Decode every image once, leave out those that cannot be read and record them, so that later openings of the
-        same source leave out the same ones.
+        Leave unreadable images out and record them in the dataset. Every image is decoded once, and later
+        openings of the same source leave out the same ones.
     refresh : bool
         Scan anew, and drop the record of images left out.
     identity : {"content", "names"}, optional
-        What everything made of the dataset vouches for: the bytes of its images, or only their names, for drives where
-        reading them takes too long. What the variable ``LONGSHOT_IDENTITY`` says unless given; by content without it.
+        What everything made of the dataset vouches for: the bytes of its images, or only their names, for
+        drives where reading them takes too long. What the variable ``LONGSHOT_IDENTITY`` says unless given; by
+        content without it.
 
     Returns
     -------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp, read_record
+from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.run_record import LEVELS, RunLeak
 from longshot.statistics import widths_differ
 from longshot.tasks import is_judge, judges_of
@@ -40,14 +41,19 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
         row = {
             **{name: record[name] for name in ("testbed", "backbone", "method", "setting", "tasks")},
             "accuracy %": f"{with_half(record, 'accuracy')} {leak.mark if leak else ''}".rstrip(),
-            "balanced %": with_half(record, "balanced_accuracy"),
-            "normalized %": with_half(record, "normalized_accuracy"),
+            **{
+                METRICS[name].title: with_half(record, name)
+                for name in ("balanced_accuracy", "normalized_accuracy")
+            },
         }
         if any(wider):
             row["over classes"] = f"± {100 * record['ci95_over_classes']:.2f}" if notable else ""
         if many_ways:
             row["top-5 %"] = with_half(record, "top5")
-        row["loss"] = with_half(record, "loss", scale=1, digits=3)
+        for name, facts in METRICS.items():
+            if name not in ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5"):
+                digits = 2 if facts.unit == "points" else 3
+                row[facts.title] = with_half(record, name, scale=facts.scale, digits=digits)
         if adapted:
             seconds = record["seconds"]
             row["s/task"] = "" if seconds is None else f"{seconds / record['tasks']:.2g}"

@@ -91,9 +91,9 @@ def verify(
     ----------
     folder : path
         The release.
-    datasets : mapping, optional
-        Source → dataset or path; the others are looked for where this machine saw them last.
-    sample : int, optional
+    datasets : optional
+        As in ``evaluate``.
+    sample : int, at least 1, optional
         Read only so many images of each source.
 
     Returns

@@ -12,7 +12,7 @@ import numpy as np
 
 from longshot.base import Floats
 from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
-from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.reports.report_data import COLUMNS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.statistics import widths_differ
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates
                 high=high,
                 n=len(cell.tasks),
                 std=float(np.std(cell.accuracy, ddof=1)) if len(cell.tasks) > 1 else math.nan,
-                metrics={name: _mean(cell.metrics[name]) for name in METRICS},
+                metrics={name: _mean(cell.metrics[name]) for name in COLUMNS},
                 chance=_mean(1 / cell.way),
                 mark=marks[series],
                 p=p_values[series],

@@ -131,3 +131,5 @@ from .words import make_classes as make_classes  # class sampler from a word and
 from .words import make_shape as make_shape  # shape from a word and settings
 from .words import SampleSettings as SampleSettings  # settings of `sample`: names and types
 from .words import SHAPES as SHAPES  # words for shapes
+from .words import GROUPS as GROUPS  # headings of sampler settings in help
+from .words import sampler_words as sampler_words  # the words of a choice and what each means

@@ -77,6 +77,7 @@ class AlikeClasses:
     )
 
     name: ClassVar[str] = "alike"
+    about: ClassVar[str] = "some of the nearest by the looks"
 
     def __post_init__(self) -> None:
         several = self.judges if isinstance(self.judges, list | tuple) else [self.judges]
@@ -247,18 +248,16 @@ def make_taxonomy(
     ----------
     dataset : Dataset, str or path
         Whose classes are put in order.
-    backbones : str, object or sequence
-        The networks that look; anything that ``embed`` takes. Several count alike.
-    least : int
-        Classes of a group at least: siblings of so many ways can be drawn from every group.
-    out : path, optional
+    backbones : str, object or list of those
+        Networks that look; may be repeated. Anything that ``embed`` takes; several count alike.
+    least : int, at least 2
+        Classes of a group, at least. Siblings of so many ways can be drawn from every group.
+    out : file, optional
         Edge list to write (CSV: parent, child, label). Labels are made of the names of classes, for people to edit.
     force : bool
         Replace what is there.
-    device : str
-        Where to compute with the backbones: auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
+    device, engine : optional
+        As in ``embed``.
 
     Returns
     -------

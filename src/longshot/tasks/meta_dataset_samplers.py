@@ -51,6 +51,9 @@ class MetaDatasetShape(Shape):
     max_support: int = 500
     max_contribution: int = 100
     name: ClassVar[str] = "meta-dataset"
+    about: ClassVar[str] = "ways, and shots per class, vary as in Meta-Dataset"
+    # setting of ``sample`` → parameter
+    also: ClassVar[dict[str, str]] = {"way": "max_way", "query": "max_query"}
 
     def __post_init__(self) -> None:
         check_range("min_way", self.min_way, 2)
@@ -144,6 +147,7 @@ class HierarchicalClasses:
 
     max_span: int = 392
     name: ClassVar[str] = "hierarchical"
+    about: ClassVar[str] = "all below a node of the taxonomy"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
         """Return the classes below each eligible node, nodes in order of their id.
@@ -213,3 +217,4 @@ class BilevelClasses(SiblingClasses):
     """
 
     name: ClassVar[str] = "bilevel"
+    about: ClassVar[str] = "siblings by Meta-Dataset's rule"

@@ -43,6 +43,7 @@ class FixedShape(Shape):
     shot: int = 5
     query: int = 10
     name: ClassVar[str] = "fixed"
+    about: ClassVar[str] = "way, shot and query hold for every task"
 
     def __post_init__(self) -> None:
         check_range("way", self.way, 2)
@@ -100,6 +101,9 @@ class AnyShape(Shape):
     max_shot: int = 20
     query: int = 20
     name: ClassVar[str] = "any"
+    about: ClassVar[str] = "ways and shots vary from task to task"
+    # setting of ``sample`` → parameter
+    also: ClassVar[dict[str, str]] = {"way": "max_way", "shot": "max_shot"}
 
     def __post_init__(self) -> None:
         check_range("min_way", self.min_way, 2)

@@ -86,6 +86,8 @@ class Annotations(Format):
     of annotations, ``file`` some of the files (with stars)."""
 
     name = "annotations"
+    sign = ""
+    rank = 94
     title = "images, and annotations of a labelling tool: whole images, or boxes cut out"
     origin = f"{', '.join(list(KINDS.values())[:-1])}; exports of Roboflow and supervision"
     layout = "_annotations.coco.json | data.yaml, labels/*.txt | *.xml | tasks.json | annotations/*.json …, and images"

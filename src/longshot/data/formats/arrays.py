@@ -66,6 +66,8 @@ class ArrayFiles(Format):
     """
 
     name = "arrays"
+    sign = r".*\.(npz|npy|h5|hdf5|hdf)"
+    rank = 84
     title = "images and labels as arrays: NumPy, Keras, MedMNIST, HDF5"
     origin = "numpy.savez, numpy.save, keras.datasets, the package medmnist, h5py; Galaxy10, PatchCamelyon"
     layout = "FILE.npz, FILE.h5: images, labels | x_train, y_train, … | images.npy, labels.npy (.csv, .txt)"
@@ -308,6 +310,8 @@ class Lmdb(Format):
     """``colours`` is rgb or bgr: the order of channels of pixels in Caffe's Datum. ``split`` opens one part."""
 
     name = "lmdb"
+    sign = r"data\.mdb|.*lmdb"
+    rank = 83
     title = "LMDB: Caffe's Datum, image-000000001 with label-000000001, keys class/name.jpg"
     origin = "Caffe's convert_imageset, the package lmdb"
     layout = "data.mdb | FILE.lmdb | train_lmdb/data.mdb, test_lmdb/data.mdb"

@@ -58,6 +58,10 @@ class Format(Called):
     title: ClassVar[str]  # what it is, in a few words
     origin: ClassVar[str]  # where people get such data
     layout: ClassVar[str]  # the files that ``open`` looks for below the path
+    # pattern of the path's own name, or of one right inside it, without which it is surely not of this format; empty
+    # for a format that is never told by names. One that says none is always asked.
+    sign: ClassVar[str]
+    rank: ClassVar[int] = 50  # formats of a lower rank are asked before
 
     def __init_subclass__(cls) -> None:
         dataclass(kw_only=True, eq=False, repr=False)(cls)

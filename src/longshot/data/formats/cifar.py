@@ -81,6 +81,7 @@ class CIFAR(SplitFormat):
     """CIFAR-10 or CIFAR-100 by its files; class ids of CIFAR-100 are ``people/baby``. ``split`` is train or test."""
 
     name = "cifar"
+    sign = r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"
     title = "CIFAR-10, CIFAR-100 with super-classes (also CIFAR-FS, FC100)"
     origin = "www.cs.toronto.edu/~kriz/cifar.html, binary or Python version; torchvision.datasets"
     layout = "train.bin, test.bin, fine_label_names.txt | meta, train, test | data_batch_1 …"
@@ -243,6 +244,7 @@ class STL10(SplitFormat):
     """Ten classes. ``split`` is train or test; the images without a label are left out."""
 
     name = "stl10"
+    sign = r"stl10_binary|train_X\.bin"
     title = "STL-10, the images with a label"
     origin = "cs.stanford.edu/~acoates/stl10, binary version; torchvision.datasets.STL10"
     layout = "[stl10_binary/]train_X.bin, train_y.bin, test_X.bin, test_y.bin, class_names.txt"
@@ -290,6 +292,7 @@ class SVHN(SplitFormat):
     """Ten digits. ``split`` is train, test or extra; left out, train and test are opened."""
 
     name = "svhn"
+    sign = r".*_32x32\.mat"
     title = "SVHN cropped digits"
     origin = "ufldl.stanford.edu/housenumbers, format 2; torchvision.datasets.SVHN"
     layout = "train_32x32.mat, test_32x32.mat, extra_32x32.mat"

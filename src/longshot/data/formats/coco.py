@@ -37,6 +37,7 @@ class Coco(Format):
     """
 
     name = "coco"
+    sign = "annotations"
     title = "MS-COCO: objects of 80 categories cut out, or whole images with their number of objects"
     origin = "https://cocodataset.org/#download (2017 train or val images, and annotations)"
     layout = "annotations/instances_PART.json and PART/*.jpg (PART: train2017, val2017)"

@@ -42,6 +42,8 @@ class HuggingFaceFormat(Format):
     (class ids are then ``super/class``), ``split`` one of the splits."""
 
     name = "huggingface"
+    sign = r"dataset_info\.json|dataset_dict\.json|.*\.parquet|.*\.arrow|data|default|train.*|val.*|test.*"
+    rank = 3
     title = "Hugging Face datasets: Arrow or Parquet with an image and a label column"
     origin = "Dataset.save_to_disk, to_parquet, the datasets cache, a clone of huggingface.co/datasets"
     layout = "dataset_dict.json | state.json, data-*.arrow | *.arrow | data/train-00000-of-00002.parquet"

@@ -114,6 +114,7 @@ class MiniImageNet(Subset):
     """Ravi and Larochelle's split: tables ``filename,label`` with a folder of images, or class folders per split."""
 
     name = "mini-imagenet"
+    sign = r"mini-imagenet-cache-train\.pkl|images"
     title = "miniImageNet: 100 ImageNet classes × 600 images, split 64/16/20"
     origin = (
         "images: the link of https://github.com/yaoyao-liu/mini-imagenet-tools; tables: "
@@ -199,6 +200,7 @@ class TieredImageNet(Subset):
     """
 
     name = "tiered-imagenet"
+    sign = r"train_images_png\.pkl|train\.csv"
     title = "tieredImageNet: 608 ImageNet classes split by 34 super-classes, 351/97/160"
     origin = "ImageNet's training images: https://image-net.org; lists: https://github.com/y2l/tiered-imagenet-tools"
     layout = "train|val|test/CLASS/*; or CLASS/* of ImageNet with train.csv, val.csv, test.csv"

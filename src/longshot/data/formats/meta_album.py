@@ -53,6 +53,8 @@ class MetaAlbum(Format):
     the categories of a dataset by their first appearance."""
 
     name = "meta-album"
+    sign = r"info|info\.json"
+    rank = 2
     title = "Meta-Album, one dataset or a folder of several"
     origin = "meta-album.github.io (OpenML), Sets 0–2 in Micro, Mini and Extended size"
     layout = "labels.csv, info.json, images/ | NAME/labels.csv …, info/meta_splits.txt"

@@ -171,6 +171,7 @@ class MetaDataset(Format):
     """One source in the form in which Meta-Dataset's own conversion writes it. ``verify`` reads every record once."""
 
     name = "meta-dataset"
+    sign = r"0\.tfrecords|dataset_spec\.json"
     title = "a source of Meta-Dataset as TFRecord files, one per class"
     origin = "Meta-Dataset's conversion scripts, github.com/google-research/meta-dataset"
     layout = "dataset_spec.json, 0.tfrecords, 1.tfrecords …"
@@ -375,6 +376,7 @@ class MetaDatasetHdf5(Format):
     """One source as HDF5 files."""
 
     name = "meta-dataset-hdf5"
+    sign = r"0\.h5"
     title = "a source of Meta-Dataset as HDF5 files, one per class"
     origin = "the conversion script of P>M>F, github.com/hushell/pmf_cvpr22"
     layout = "dataset_spec.json, 0.h5, 1.h5 …"

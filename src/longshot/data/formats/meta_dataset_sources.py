@@ -81,6 +81,7 @@ class Omniglot(Format):
     """
 
     name = "omniglot"
+    sign = "images_background.*"
     title = "Omniglot: 1,623 drawn characters of 50 alphabets"
     origin = "https://github.com/brendenlake/omniglot (python/*.zip)"
     layout = "images_background and images_evaluation, each a .zip or a folder"
@@ -173,6 +174,7 @@ class Aircraft(Format):
     validation and test. The manufacturer and the family of an image are attributes, too."""
 
     name = "fgvc-aircraft"
+    sign = r"fgvc-aircraft-2013b|data|images_variant_test\.txt"
     title = "FGVC-Aircraft: 100 variants, 70 families, 30 manufacturers"
     origin = "www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft; torchvision.datasets.FGVCAircraft"
     layout = "[fgvc-aircraft-2013b/][data/]images/*.jpg, images_variant_train.txt, …_val, …_test"
@@ -240,6 +242,7 @@ class Flowers(SplitFormat):
     where setid.mat is; ``split`` as a setting opens one of train, validation and test."""
 
     name = "oxford-flowers"
+    sign = r"imagelabels\.mat"
     title = "Oxford 102 Flowers"
     origin = "www.robots.ox.ac.uk/~vgg/data/flowers/102; torchvision.datasets.Flowers102"
     layout = "jpg/image_00001.jpg …, imagelabels.mat, setid.mat"

@@ -35,6 +35,7 @@ class MNIST(Format):
     """Ten classes. ``names`` is digits, fashion or kmnist: the files themselves do not say."""
 
     name = "mnist"
+    sign = "(train|t10k)-images.*|gzip|raw|.*mnist"
     title = "MNIST, Fashion-MNIST, KMNIST (idx files)"
     origin = "the datasets' own pages; torchvision.datasets.MNIST, FashionMNIST, KMNIST"
     layout = "train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-…"
@@ -65,6 +66,7 @@ class EMNIST(Format):
     """Handwritten digits and letters, turned upright. ``of`` chooses one of the sets where several lie together."""
 
     name = "emnist"
+    sign = "emnist-.*|gzip|raw|.*mnist"
     title = "EMNIST: byclass, bymerge, balanced, letters, digits, mnist"
     origin = "gzip.zip from NIST; torchvision.datasets.EMNIST"
     layout = "emnist-SET-train-images-idx3-ubyte[.gz], …-labels-idx1-ubyte[.gz], emnist-SET-mapping.txt"

@@ -68,6 +68,8 @@ class PathPattern(Format):
     are left out, with their number."""
 
     name = "pattern"
+    sign = ""
+    rank = 91
     title = "a folder of images whose paths tell class and part"
     origin = "archives with train/CLASS and test/CLASS, or with the class in the file name"
     layout = "pattern(paths='<split>/<class>/*'), pattern(paths='images/<class>_*.jpg') …"
@@ -128,6 +130,7 @@ class LFW(Format):
     """People with at least ``least`` images; ``least=1`` takes all 5,749."""
 
     name = "lfw"
+    sign = "lfw.*|George_W_Bush"
     title = "Labeled Faces in the Wild, people with enough images"
     origin = "lfw.tgz, lfw-funneled.tgz or lfw-deepfunneled.tgz (UMass; copies on Kaggle)"
     layout = "PERSON/PERSON_0001.jpg"
@@ -191,6 +194,7 @@ class CureOr(Format):
     """
 
     name = "cure-or"
+    sign = ""
     title = "CURE-OR: 100 objects × 5 views × 5 backgrounds × 5 cameras × 78 conditions"
     origin = "https://github.com/olivesgatech/CURE-OR (a form gives the link)"
     layout = f"{_FORM}, in any folders"
@@ -318,6 +322,7 @@ class ObjectNet(Format):
     """
 
     name = "objectnet"
+    sign = "mappings"
     title = "ObjectNet: 313 kinds of objects in unusual poses, views and rooms"
     origin = "https://objectnet.dev/download.html (the zip has a password, which the page tells)"
     layout = f"images/CLASS/*.png, mappings/{_LABELS}, mappings/{_IMAGENET}"

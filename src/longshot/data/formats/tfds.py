@@ -34,6 +34,8 @@ class Tfds(Format):
     """``image`` and ``label`` name the features where the dataset leaves a choice."""
 
     name = "tfds"
+    sign = r"dataset_info\.json|features\.json|\d+\.\d+\.\d+"
+    rank = 81
     title = "a prepared TensorFlow Datasets folder, as TFRecord files"
     origin = "tfds.builder(NAME).download_and_prepare(), by default below ~/tensorflow_datasets"
     layout = (

@@ -65,6 +65,7 @@ class Orbit(Format):
     """
 
     name = "orbit"
+    sign = ""
     title = "ORBIT: videos of their own objects by people who are blind or low-vision"
     origin = "https://github.com/microsoft/ORBIT-Dataset (frames: city.figshare.com; data/orbit_extra_annotations.zip)"
     layout = f"{_LAYOUT}; annotations/[train|validation|test/]VIDEO.json"
@@ -257,6 +258,7 @@ class DanishFungi(Format):
     """
 
     name = "danish-fungi"
+    sign = "DF20.*"
     title = "Danish Fungi 2020: DF20 (1,604 species) and DF20-Mini"
     origin = "https://sites.google.com/view/danish-fungi-dataset"
     layout = "DF20[M]-train_metadata_PROD*.csv, DF20[M]-public_test_metadata_PROD*.csv, DF20*/*.jpg"

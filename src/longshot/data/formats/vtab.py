@@ -152,6 +152,8 @@ class Vtab(Format):
     the number of an image in its split."""
 
     name = "vtab"
+    sign = ""
+    rank = 82
     title = "a task of VTAB with its derived splits and labels"
     origin = "TFDS folders (tfds.builder(…).download_and_prepare()), VTAB-1k image lists, or any dataset with splits"
     layout = "NAME/[CONFIG/]VERSION/*.tfrecord-* | train800.txt, val200.txt, test.txt | a dataset with splits"

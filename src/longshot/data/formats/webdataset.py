@@ -63,6 +63,8 @@ class WebDataset(Format):
     """
 
     name = "webdataset"
+    sign = r".*\.tar"
+    rank = 4
     title = "WebDataset: tar shards of samples"
     origin = "webdataset.ShardWriter, img2dataset, the wds/… copies of VTAB tasks on Hugging Face"
     layout = "[train/]NAME-000000.tar …: KEY.jpg with KEY.cls, KEY.txt or KEY.json; classnames.txt"

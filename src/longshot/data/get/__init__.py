@@ -132,11 +132,10 @@ def get_dataset(
     Parameters
     ----------
     name : str
-        A name of :func:`longshot.data.list_downloads`, or ``hub:OWNER/NAME`` for a dataset of the Hugging Face Hub
-        (``hub:OWNER/NAME@REVISION`` for one revision).
-    to : str or path, optional
-        The folder in which a folder of that name is made. What ``LONGSHOT_DATA`` says unless given; without it the
-        user's own folder for data.
+        A name of :func:`longshot.data.list_downloads`, or ``hub:OWNER/NAME`` for a dataset of the Hugging Face
+        Hub (``hub:OWNER/NAME@REVISION`` for one revision).
+    to : DIRECTORY, str or path, optional
+        The folder in which a folder NAME is made. Default: LONGSHOT_DATA, or your folder for data.
     keep_archives : bool
         Keep the archives after they are unpacked.
 

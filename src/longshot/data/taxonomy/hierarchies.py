@@ -63,9 +63,8 @@ def open_taxonomy(source: str | Path | Dataset, *, taxonomy: str | Path | Taxono
     source : str, Path or Dataset
         A dataset, or a taxonomy file: a CSV with the columns parent, child and perhaps label, a JSON list of
         [parent, child] pairs, nested JSON, or WordNet's ``data.noun``.
-    taxonomy : str, Path or Taxonomy, optional
-        Use this hierarchy in place of the dataset's own: a file, or ``"wordnet"`` for classes that are called by
-        WordNet ids.
+    taxonomy : optional
+        As in ``measure_distances``.
 
     Returns
     -------
@@ -100,19 +99,18 @@ def measure_distances(
     source : str, Path or Dataset
         What ``open_taxonomy`` opens.
     kind : {"jiang-conrath", "lin", "wu-palmer", "path"}
-        Which distance; the first two look at how many images lie below a node. ``longshot.data.class_distances`` has
-        the formulas.
+        Which distance. The first two look at how many images lie below a node.
+        ``longshot.data.class_distances`` has the formulas.
     reduction : {"shortest-paths"}, optional
-        Compute on one shortest path per class, as the published tieredImageNet distances do.
-    pairs : int
-        How many of the nearest and of the farthest pairs to name.
-    taxonomy : str, Path or Taxonomy, optional
-        Use this hierarchy in place of the dataset's own: a file, or ``"wordnet"`` for classes that are called by
-        WordNet ids.
-    counts : mapping or path, optional
-        Images per class, or a JSON file of them, where the source does not tell.
-    out : path, optional
-        Also write the matrix as CSV; ``"-"`` is the screen.
+        One shortest path per class, as the published tieredImageNet distances. Default: the whole taxonomy.
+    pairs : int, at least 1
+        Pairs to print. So many of the nearest and of the farthest.
+    taxonomy : FILE|wordnet, str, Path or Taxonomy, optional
+        Hierarchy above the classes: a file, or wordnet for its ids. Default: that of the dataset.
+    counts : mapping, or a file, optional
+        JSON {class: images}, when SOURCE is a taxonomy file. A mapping serves too.
+    out : file, optional
+        Write the whole matrix as CSV. ``"-"`` is the screen.
     force : bool
         Replace what is there, even if Longshot did not write it.
 

@@ -343,7 +343,7 @@ def list_backbones(name: str | None = None, *, allow_download: bool = False) -> 
     name : str, optional
         One backbone, as ``embed`` takes it.
     allow_download : bool
-        Let ``timm:`` and ``hf:`` fetch the weights of that one.
+        Let hf: and timm: fetch the weights of NAME.
 
     Returns
     -------

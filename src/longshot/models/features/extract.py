@@ -61,39 +61,42 @@ def embed(
     dataset : Dataset, str or Path
         N images, or what ``open_dataset`` opens.
     backbone : str, array, Tensor, nn.Module or Features
-        A name as in ``list_backbones``; the folder of a trained network; features [N, d] that you have already; a
-        module from images [B, 3, H, W] to [B, d] or [B, d, h, w] (averaged over h, w). See ``open_backbone``.
+        What turns an image into numbers; repeat for several (see 'longshot backbones'). A name as in
+        ``list_backbones``; the folder of a trained network; features [N, d] that you have already; a module
+        from images [B, 3, H, W] to [B, d] or [B, d, h, w] (averaged over h, w). See ``open_backbone``.
     dtype : {"float16", "float32"}
-        How numbers are stored.
-    device : str
-        auto, cpu, cuda or mps.
-    workers : int, optional
-        Processes that decode images (0: the computing threads do). Whatever pays unless given; changes no number.
-    batch_size : int, optional
-        Images decoded at a time; changes no number.
+        How the numbers are stored.
+    device : {"auto", "cpu", "cuda", "mps"}
+        Where to compute; auto: an accelerator if any.
+    workers : int, at least 0, optional
+        Processes that decode images; 0 decodes in the computing threads. They change no number. Default: what
+        pays.
+    batch_size : int, at least 1, optional
+        Images decoded at a time; changes memory and speed, not the numbers. Default: 64.
     preprocessing : str, optional
-        In place of the backbone's own, and then part of its name: ``decode|resize(256)|central_crop(224)|…``. Another
-        size alone is written behind the name: ``efficientnet-lite0(size=128)``.
+        In place of the network's own, and then part of its name:
+        'decode|resize(96)|central_crop(84)|normalize(imagenet)'; for another size alone write it behind the
+        name: 'efficientnet-lite0(size=128)'.
     allow_download : bool
-        Let ``timm:`` and ``hf:`` backbones fetch their weights.
+        Let hf: and timm: backbones fetch weights.
     refresh : bool
-        Compute anew what is in the cache.
+        Compute anew even if the cache has it.
     identity : {"content", "names"}, optional
-        What the features vouch for: the bytes of the images, which are read once for it, or only their names, where a
-        drive is too large or slow. By names, an image that is changed in place goes unnoticed. That of the dataset
-        unless given.
-    engine : str, optional
-        What computes the network: ``auto``, ``torch``, ``onnxruntime`` or ``openvino``; what LONGSHOT_ENGINE says, or
-        auto, unless given. ``auto`` takes ONNX Runtime on a CPU and PyTorch elsewhere. A
-        network that cannot be converted, or then differs from PyTorch by more than 1e-4, stays with PyTorch; a note
-        says so. ``torch(autocast='bfloat16', channels_last=True, compile=True)`` gives PyTorch settings.
-    on : str, optional
-        Where the work runs: "local" (threads here), "ray" (the Ray cluster of this machine, or one that is started) or
-        "ray://HOST:PORT"; what LONGSHOT_ON says, or local, unless given. Changes no byte.
-    gpus_per_worker : float, optional
+        What results vouch for: the images' bytes, or only their names (for huge, slow drives). The bytes are
+        read once for it. By names, an image that is changed in place goes unnoticed, and every result says so.
+        Where a dataset says nothing, LONGSHOT_IDENTITY holds, or content. Default: as the dataset.
+    engine : auto|torch|onnxruntime|openvino, str, optional
+        What computes networks on a CPU, or torch with settings: 'torch(autocast=bfloat16)'. ``auto`` takes ONNX
+        Runtime on a CPU and PyTorch elsewhere. A network that cannot be converted, or then differs from PyTorch
+        by more than 1e-4, stays with PyTorch; a note says so. ``torch(autocast='bfloat16', channels_last=True,
+        compile=True)`` gives PyTorch settings. Default: what LONGSHOT_ENGINE says, or auto.
+    on : local|ray|ray://HOST:PORT, str, optional
+        Where the work runs: threads here, or a Ray cluster; changes no byte. ``"ray"`` is the cluster of this
+        machine, or one that is started. Default: what LONGSHOT_ON says, or local.
+    gpus_per_worker : float, at least 0, optional
         GPUs that each worker of a cluster has.
     retry_failed : bool, optional
-        Try images again on which workers of a cluster failed three times; they are left out otherwise.
+        Try units again that failed three times on a cluster. They are left out otherwise.
 
     Returns
     -------

@@ -1,9 +1,9 @@
 """Methods by name: they learn from a support set and predict a query set.
 
-Tables name a module and a class, imported when a method is asked for; plugins add their own. A variant is a method as
-the authors of a paper ran it, one name for all their settings: a paper's own code often differs from the text of the
-methods that it compares, and from Longshot's defaults. It lists the settings with which Longshot's methods give that
-code's answers, and is part of a method's call, so that every result says which variant it is.
+A class of this folder with a ``name`` is a method, imported when it is asked for; plugins add their own. A variant is a
+method as the authors of a paper ran it, one name for all their settings: a paper's own code often differs from the text
+of the methods that it compares, and from Longshot's defaults. It lists the settings with which Longshot's methods give
+that code's answers, and is part of a method's call, so that every result says which variant it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from longshot.base import (
     UserError,
     call_defaults,
+    declared_classes,
     find_class,
     format_call,
     is_tuned,
@@ -43,41 +44,14 @@ class Classifier(Protocol):
 # whatever serves as a method; a function is of one task, see ``get_method``
 MethodLike: TypeAlias = "str | Method | ImageMethod | Classifier | Callable[..., Any]"
 
-# name → module:class, of methods on features
-METHODS: dict[str, str] = {
-    "bd-cspn": "longshot.models.methods.rectify:BDCSPN",
-    "cosine-head": "longshot.models.methods.finetune:CosineHead",
-    "finetune": "longshot.models.methods.finetune:Finetune",
-    "finetune-last": "longshot.models.methods.finetune:FinetuneLast",
-    "laplacianshot": "longshot.models.methods.rectify:LaplacianShot",
-    "logistic": "longshot.models.methods.linear:LogisticRegression",
-    "matching": "longshot.models.methods.metric_methods:MatchingNetworks",
-    "metadelta": "longshot.models.methods.transport:MetaDeltaDecoder",
-    "nearest-neighbour": "longshot.models.methods.metric_methods:NearestNeighbour",
-    "protonet": "longshot.models.methods.metric_methods:ProtoNet",
-    "pt-map": "longshot.models.methods.transport:PTMAP",
-    "ridge": "longshot.models.methods.linear:Ridge",
-    "simpleshot": "longshot.models.methods.metric_methods:SimpleShot",
-    "sur": "longshot.models.methods.metric_methods:SUR",
-    "tim": "longshot.models.methods.finetune:TIM",
-    "transductive-finetuning": "longshot.models.methods.finetune:TransductiveFinetuning",
-}
 
-# of methods that need the images and the network
-IMAGE_METHODS: dict[str, str] = {
-    "anil": "longshot.models.methods.meta_trained:ANIL",
-    "bit": "longshot.models.methods.task_parameters:BiT",
-    "ctx": "longshot.models.methods.meta_trained:CTX",
-    "finetune-5": "longshot.models.methods.finetune_network:Finetune5",
-    "finetune-all": "longshot.models.methods.finetune_network:FinetuneAll",
-    "lora": "longshot.models.methods.task_parameters:LoRA",
-    "maml": "longshot.models.methods.meta_trained:MAML",
-    "md-transfer": "longshot.models.methods.task_parameters:MDTransfer",
-    "offset": "longshot.models.methods.task_parameters:OffsetAdapter",
-    "protomaml": "longshot.models.methods.meta_trained:ProtoMAML",
-    "train-from-scratch": "longshot.models.methods.task_parameters:TrainFromScratch",
-    "transductive-finetune-all": "longshot.models.methods.finetune_network:TransductiveFinetuneAll",
-}
+def _declared(base: str) -> dict[str, str]:
+    """Return name → ``module:class`` of the methods in this folder that are derived from a class."""
+    return {each.facts["name"]: each.target for each in declared_classes(__name__) if base in each.bases}
+
+
+METHODS = _declared("Method")  # on features
+IMAGE_METHODS = _declared("ImageMethod")  # those that need the images and the network
 
 
 def is_own_method(name: str) -> bool:
