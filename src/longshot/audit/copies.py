@@ -30,7 +30,6 @@ from longshot.data import Dataset, innermost, pixel_digests
 
 Labels: TypeAlias = NDArray[np.integer[Any]]  # the class of each image
 COPY_RULES = ("apart", "equal", "allow")
-_MOST_ALIKE = 6  # images of several classes that near copies may connect
 MOST_SEARCHED = (
     50_000  # images among which near copies are searched by default: some ten minutes on two cores
 )
@@ -146,8 +145,7 @@ def copy_groups(dataset: Dataset, near: bool = True) -> CopyGroups:
         return CopyGroups(rows, rows, near)
     if near:
         pairs = _near_pairs(dataset)
-        equal, group = _joined(pairs[pairs[:, 2] == 0], rows), _joined(pairs, rows)
-        return CopyGroups(equal, np.where(_are_alike(group, dataset.labels), equal, group), near)
+        return CopyGroups(_joined(pairs[pairs[:, 2] == 0], rows), _joined(pairs, rows), near)
     pixels = np.ascontiguousarray(pixel_digests(dataset, skip_bad=True)).view("S32")[:, 0]
     return equal_groups(pixels, pixels != b"")  # what cannot be decoded equals nothing
 
@@ -197,23 +195,17 @@ def _near_pairs(dataset: Dataset) -> Ints:
     from longshot.models import content_of
 
     # The number counts the ways in which ``find_pairs`` has searched.
-    address = hash_text("longshot copies 1", dataset.fingerprint, content_of(dataset).digest)
+    address = hash_text("longshot copies 2", dataset.fingerprint, content_of(dataset).digest)
     for file in cache_places("copies", f"{address[:32]}.pairs"):
         if (content := read_sealed(file)) is not None:
             return np.frombuffer(content, np.int64).reshape(-1, 3)
-    from longshot.audit.pairs import find_pairs  # imports torch
+    from longshot.audit.pairs import find_pairs  # imports OpenCV
 
     pairs = find_pairs(dataset, dataset)
     copies = pairs.kind < 2
     rows = np.concatenate([pairs.rows[copies], pairs.kind[copies, None]], 1).astype(np.int64)
     write_sealed(cache_dir("copies") / f"{address[:32]}.pairs", rows.tobytes())
     return rows
-
-
-def _are_alike(group: Ints, labels: Labels) -> Bools:
-    """Which images [N] belong to a large group over several classes: simple drawings that are alike, not copies."""
-    size = np.bincount(group, minlength=len(group))
-    return np.asarray((size[group] > _MOST_ALIKE) & _several(group, labels))
 
 
 def _joined(pairs: Ints, rows: Ints) -> Ints:

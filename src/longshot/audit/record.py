@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from longshot import __version__
-from longshot.audit.alignment import turn_of
 from longshot.audit.classes import RELATIONS, SharedClass
 from longshot.audit.pairs import KINDS, ImagePairs
 from longshot.base import (
@@ -223,8 +222,7 @@ def make_overlap(
         columns[f"split_{side}"] = splits.take(labels)
     columns["kind"] = pa.array(KINDS).take(pa.array(pairs.kind))
     columns["distance"] = pa.array(pairs.distance)
-    mirrored, turned = turn_of(pairs.symmetry)
-    columns["mirrored"], columns["turned"] = pa.array(mirrored), pa.array(turned)
+    columns["mirrored"], columns["turned"] = pa.array(pairs.mirrored), pa.array(pairs.turned)
     table = pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
     return Overlap(table, _about(a), _about(b), tuple(classes), {**settings, "index": pairs.index})
 
