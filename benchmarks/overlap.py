@@ -27,7 +27,21 @@ from longshot.data.opening import leave_out
 
 EACH, SEED = 100, 1
 Edit = Callable[[Image.Image, np.random.Generator], Image.Image]
-_WORDS = "a picture of the day that we all like to see again when spring comes to our street and shop".split()
+_WORDS = (
+    "picture",
+    "of",
+    "the",
+    "day",
+    "that",
+    "we",
+    "like",
+    "to",
+    "see",
+    "again",
+    "when",
+    "spring",
+    "comes",
+)
 _FLIPS = (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.FLIP_TOP_BOTTOM)
 _TURNS = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
 
@@ -213,9 +227,8 @@ def measure(dataset: Dataset, each: int, seed: int) -> None:
     """Print the share of copies that are found, by edit, and the pairs that name another image."""
     within, seconds = _timed(dataset, dataset)
     alike = {tuple(pair) for pair in within.rows.tolist()}
-    print(
-        f"{len(dataset):,} images within themselves: {len(alike)} pairs, {_cost(seconds, len(dataset), len(dataset) ** 2 / 2)}"
-    )
+    cost = _cost(seconds, len(dataset), len(dataset) ** 2 / 2)
+    print(f"{len(dataset):,} images within themselves: {len(alike)} pairs, {cost}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         copies, origin = plant(dataset, Path(folder), each, seed)
         pairs, seconds = _timed(copies, dataset)

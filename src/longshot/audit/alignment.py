@@ -8,8 +8,8 @@ one, and around each point of their common part both are correlated in a window 
 
 with ā, b̄ the means there: 1 for the same pixels whatever the brightness and the contrast, about 0 for unrelated ones.
 Windows in which neither picture has texture say nothing. The distance of two pictures is the share of the others whose
-r is below 0.96. A caption or a sign over a picture spoils some windows, not most; look-alikes share few. ``is_copy`` draws
-the line: where few keypoints match, as in drawings of some strokes, nearly all windows must agree.
+r is below 0.98. A caption or a sign over a picture spoils some windows, not most; look-alikes share few.
+``is_copy`` draws the line: where few keypoints match, as in drawings of some strokes, nearly all windows must agree.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _MARGIN, _PLAIN = (
     3.0,
 )  # share of a side that a plain border covers at most, and its spread in grey levels
 _WINDOW = 15  # pixels
-_ALIKE = 0.96  # correlation from which a window agrees
+_ALIKE = 0.98  # correlation from which a window agrees
 _TEXTURE = 3.0  # grey levels: standard deviation from which a window has texture
 _DISAGREE = 0.4  # share of windows with texture that may differ in copies
-_FEW, _SURE = 12, 0.15  # with fewer matches than these, the share that may differ is the smaller one
-_WINDOWS = 8.0  # windows with texture that must be common to two pictures
+_FEW, _SURE = 12, 0.25  # with fewer matches than these, the share that may differ is the smaller one
+_WINDOWS = 4.0  # windows with texture that must be common to two pictures
 _COVER = 0.6  # share of one of the pictures that must be common to both
 _SMOOTH = 1.0  # standard deviation of the blur before pixels are compared
 
@@ -115,7 +115,7 @@ def _least_squares(start: NDArray[np.float64], end: NDArray[np.float64]) -> Affi
     """Fit the map from points to points [M, ≥ 2]: with all freedom for eight or more, else a turn, scale and shift."""
     if len(start) >= _FREE:
         system = np.concatenate((start[:, :2], np.ones((len(start), 1))), 1)
-        return np.linalg.lstsq(system, end[:, :2], rcond=None)[0].T
+        return np.asarray(np.linalg.lstsq(system, end[:, :2], rcond=None)[0].T, np.float64)
     p, q = start[:, 0] + 1j * start[:, 1], end[:, 0] + 1j * end[:, 1]
     about = p - p.mean()
     spin = (about.conj() * (q - q.mean())).sum() / max(float((np.abs(about) ** 2).sum()), 1e-9)
@@ -147,14 +147,16 @@ def compare(a: NDArray[np.uint8], b: NDArray[np.uint8], how: Fit) -> Agreement:
         a = np.ascontiguousarray(a[:, ::-1])
     affine = how.affine
     if np.linalg.det(affine[:, :2]) > 1:  # A's picture would be enlarged: B's is made smaller
-        a, b, affine = b, a, cv2.invertAffineTransform(affine)
+        a, b, affine = b, a, np.asarray(cv2.invertAffineTransform(affine), np.float64)
     shrink = float(np.linalg.det(affine[:, :2])) ** 0.5
     smooth = cv2.GaussianBlur(a.astype(np.float32), (0, 0), _SMOOTH / shrink)
     other = cv2.GaussianBlur(b.astype(np.float32), (0, 0), _SMOOTH)
     size = b.shape[::-1]
     moved = cv2.warpAffine(smooth, affine, size)
-    inside = (cv2.warpAffine(_without_border(a), affine, size) > 0.999) & (_without_border(b) > 0)
-    inside = cv2.erode(inside.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(np.float32)
+    bare = [_without_border(picture) for picture in (a, b)]
+    common = (cv2.warpAffine(bare[0], affine, size) > 0.999) & (bare[1] > 0)
+    eroded = cv2.erode(common.astype(np.uint8), np.ones((3, 3), np.uint8))
+    inside = np.asarray(eroded, np.float32)
     weight = cv2.blur(inside, (_WINDOW, _WINDOW))
 
     def mean(values: Any) -> Any:
@@ -168,7 +170,7 @@ def compare(a: NDArray[np.uint8], b: NDArray[np.uint8], how: Fit) -> Agreement:
     textured = (inside > 0) & (weight > 0.5) & (np.maximum(*spread) > _TEXTURE**2)
     r = together / np.sqrt(np.maximum(spread[0] * spread[1], 1e-3))
     count = int(textured.sum())
-    cover = float(inside.sum()) / min(b.size, a.size * shrink**2)
+    cover = float(inside.sum()) / max(min(bare[1].sum(), bare[0].sum() * shrink**2), 1.0)
     distance = float((r[textured] < _ALIKE).mean()) if count else 1.0
     return Agreement(distance, count / _WINDOW**2, cover, how.matches)
 

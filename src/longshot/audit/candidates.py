@@ -48,7 +48,7 @@ def nearest(
     probes: int = _PROBES,
     description: str = "search",
 ) -> Neighbours:
-    """The rows with the highest cosine, cos(q, b) = q·b / (‖q‖ ‖b‖), to each query.
+    """Find the rows with the highest cosine, cos(q, b) = q·b / (‖q‖ ‖b‖), to each query.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _exact(
     device: torch.device,
     description: str,
 ) -> tuple[Ints, Values]:
-    """Blocks of Q·Bᵀ with a running best k. The base is read once per block of queries."""
+    """Search by blocks of Q·Bᵀ with a running best k. The base is read once per block of queries."""
     rows = np.empty((len(queries), k), np.int64)
     similarity = np.empty((len(queries), k), np.float32)
     with progress(description, total=len(queries), unit="rows") as bar:
@@ -129,7 +129,7 @@ def _exact(
 def _through_faiss(
     queries: NDArray[Any], base: NDArray[Any], k: int, leave_self: bool, probes: int, description: str
 ) -> Neighbours:
-    """Inverted lists find candidates; the full vectors put them in order.
+    """Find candidates by inverted lists, and order them by their full vectors.
 
     About 2√N lists lie around centres of k-means; a query looks into the ``probes`` lists with the nearest centres.
     They hold half a byte per four numbers of a long vector, a byte per number of a short one.
@@ -171,12 +171,12 @@ def _through_faiss(
 
 
 def _filled(values: torch.Tensor, dim: int) -> NDArray[np.float32]:
-    """[n, d] → [n, dim] with zeros behind."""
+    """Fill vectors [n, d] with zeros behind up to [n, dim]."""
     return np.asarray(torch.nn.functional.pad(values, (0, dim - values.shape[1])).numpy(), np.float32)
 
 
 def _rerank(block: torch.Tensor, base: NDArray[Any], candidates: Ints, k: int) -> tuple[Ints, Values]:
-    """The best k of the candidates [q, c] by their full vectors; −1 stands for no candidate."""
+    """Choose the best k of the candidates [q, c] by their full vectors; −1 stands for no candidate."""
     ordered = np.full((len(candidates), k), -1, np.int64)
     values = np.full((len(candidates), k), -1.0, np.float32)
     step = max(1, (1 << 25) // (candidates.shape[1] * base.shape[1]))  # 128 MB of gathered vectors
@@ -194,7 +194,7 @@ def _rerank(block: torch.Tensor, base: NDArray[Any], candidates: Ints, k: int) -
 
 
 def unit(values: NDArray[Any], device: torch.device) -> torch.Tensor:
-    """Rows [n, d] as float32 of length 1; zeros stay zeros."""
+    """Return rows [n, d] as float32 of length 1; zeros stay zeros."""
     tensor = torch.from_numpy(np.array(values, np.float32)).to(device)
     return torch.nn.functional.normalize(tensor, dim=1)
 

@@ -73,7 +73,7 @@ def describe(image: Image) -> NDArray[Any]:
     record = np.zeros((), ROW)
     pixels = frame(image.convert("L"))
     record["shape"] = pixels.shape
-    sift = cv2.SIFT_create(_DETECTED, contrastThreshold=_CONTRAST, enable_precise_upscale=True)
+    sift = cv2.SIFT.create(_DETECTED, contrastThreshold=_CONTRAST, enable_precise_upscale=True)
     points, descriptors = sift.detectAndCompute(pixels, None)
     if not points:
         return record

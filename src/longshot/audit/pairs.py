@@ -120,7 +120,7 @@ def find_pairs(
 
 
 def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
-    """Rows with equal digests [N, 32], [M, 32] → [P, 2].
+    """Find rows with equal digests [N, 32], [M, 32], as pairs [P, 2].
 
     A digest that very many images share would give their product: then each image is listed with the first of the
     other side, and no image is lost.
@@ -145,13 +145,13 @@ def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPa
 
 
 def _above(neighbours: Neighbours, least: float) -> tuple[RowPairs, NDArray[np.float32]]:
-    """Pairs [P, 2] with at least this similarity, and the similarity [P]."""
+    """Return pairs [P, 2] with at least this similarity, and the similarity [P]."""
     query, rank = np.nonzero((neighbours.rows >= 0) & (neighbours.similarity >= least))
     return np.stack((query, neighbours.rows[query, rank]), 1), neighbours.similarity[query, rank]
 
 
 def _once(pairs: RowPairs, same: bool) -> RowPairs:
-    """Without repeats; within one dataset the smaller row first, and no image with itself."""
+    """Leave out repeats; within one dataset the smaller row first, and no image with itself."""
     if same:
         pairs = np.sort(pairs, 1)
         pairs = pairs[pairs[:, 0] != pairs[:, 1]]
@@ -220,8 +220,14 @@ def _gather(parts: list[_Listed], same: bool, index: str, width: int) -> ImagePa
     _, first = np.unique(listed.rows[order] @ np.array([width, 1]), return_index=True)
     chosen = order[first]
     chosen = chosen[np.lexsort((*listed.rows[chosen].T[::-1], listed.distance[chosen], listed.kind[chosen]))]
-    rows, kind, distance, mirrored, turned = (values[chosen] for values in listed)
-    return ImagePairs(rows, kind, distance, mirrored, turned, index)
+    return ImagePairs(
+        listed.rows[chosen],
+        listed.kind[chosen],
+        listed.distance[chosen],
+        listed.mirrored[chosen],
+        listed.turned[chosen],
+        index,
+    )
 
 
 def signatures(dataset: Dataset, workers: int | None = None) -> NDArray[Any]:

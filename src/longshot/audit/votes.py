@@ -47,9 +47,10 @@ class Codebook:
                 distance[np.arange(len(distance)), first] = np.inf
                 choice.append(distance.argmin(1))
             nearest.append(np.stack(choice, 1))
-        return (nearest[0][:, :, None] * self.centres.shape[1] + nearest[1][:, None, :]).reshape(
+        cells = (nearest[0][:, :, None] * self.centres.shape[1] + nearest[1][:, None, :]).reshape(
             len(descriptors), -1
         )
+        return np.asarray(cells, np.int64)
 
     def codes(self, descriptors: NDArray[np.float32]) -> NDArray[np.uint64]:
         """Return 64 bits of each descriptor [K, 128]."""
@@ -81,7 +82,7 @@ def make_codebook(tables: list[NDArray[Any]]) -> Codebook:
 def _rows(table: NDArray[Any], at: Ints) -> NDArray[np.float32]:
     """Gather descriptors by number among all of a table."""
     most = table["descriptors"].shape[1]
-    return table["descriptors"][at // most, at % most].astype(np.float32)
+    return np.asarray(table["descriptors"][at // most, at % most], np.float32)
 
 
 class _Flat(NamedTuple):
@@ -137,7 +138,7 @@ def _make_index(codebook: Codebook, table: NDArray[Any]) -> _Index:
 
 
 def propose(a: NDArray[Any], b: NDArray[Any], most: int, same: bool) -> Ints:
-    """Propose pairs of pictures by their keypoints: [P, 3], rows of A and of B, and 1 where one is mirrored.
+    """Find pairs of pictures by their keypoints: [P, 3], rows of A and of B, and 1 where one is mirrored.
 
     Parameters
     ----------
