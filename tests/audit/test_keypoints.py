@@ -120,7 +120,7 @@ def test_different_drawings_are_no_copies(shared: Path) -> None:
 def test_unlike_photographs_of_a_class_are_no_copies(shared: Path) -> None:
     photographs = open_dataset(shared / "data" / "grocery128.zip")
     keys = photographs.keys.to_pylist()
-    others = [key for key in keys if not key.startswith("Packages/Juice/")]
-    juice = leave_out_images(photographs, others, (), "juice")
+    elsewhere = [key for key in keys if not key.startswith("Packages/Juice/")]
+    juice = leave_out_images(photographs, elsewhere, (), "juice")
     some = leave_out_images(juice, juice.keys.to_pylist()[60:], (), "juice")
     assert len(some) == 60 and not len(find_pairs(some, some, device="cpu"))
