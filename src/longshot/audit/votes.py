@@ -2,7 +2,7 @@
 
 Each half of a descriptor (64 of its 128 numbers) goes to the nearest of m descriptors that were drawn from the data,
 so there are m² cells; m grows with the root of their number, so that cells hold a handful whatever the size of the data
-and the time stays near linear. A query looks into the four cells of its two nearest centres on each side. What lies
+to keep the time near linear. A query looks into the four cells of its two nearest centres on each side. What lies
 there votes if at least 44 of 64 bits agree: signs of random sums of the descriptor, compared with their medians.
 """
 
