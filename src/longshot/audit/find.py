@@ -72,8 +72,8 @@ def find_overlap(
 ) -> Overlap:
     """Find images and classes that two datasets share: exact copies, near copies, related class names.
 
-    A near copy survives re-encoding, resizing, other brightness or contrast, grey, a border of 6 %, crops to 80 % of
-    each side, mirroring and quarter turns; every one is compared pixel by pixel.
+    A near copy survives re-encoding, resizing, other brightness, contrast or colour, borders, captions and overlays,
+    crops to half of each side, any turn, mirroring and a page around it; every one is compared pixel by pixel.
     The overlap is remembered: an evaluation warns when a network's training data overlaps the testbed.
 
     Parameters
@@ -152,7 +152,7 @@ def find_overlap(
 
 
 def pair_images(dataset: Dataset, other: Dataset) -> Callable[[str, list[str]], list[Image]]:
-    """``images(side, keys)`` for a page with pictures: side "a" is ``dataset``, side "b" ``other``."""
+    """Return ``images(side, keys)`` for a page with pictures: side "a" is ``dataset``, side "b" ``other``."""
 
     def images(side: str, keys: list[str]) -> list[Image]:
         source = dataset if side == "a" else other
